@@ -1,0 +1,63 @@
+"""What the driver needs of an upstream: open a turn, read its bytes, close it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.errors import Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait, in seconds: to connect, for the first byte, between bytes."""
+
+    connect: float = 10.0
+    first_byte: float = 120.0
+    idle: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one upstream lives and what it is told on every request."""
+
+    id: str
+    url: str
+    headers: Headers = ()
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    max_connections: int = 1000
+    transport: str = "fast"
+
+
+class Turn(Protocol):
+    """One upstream answer: its headers now, its bytes as they come."""
+
+    @property
+    def headers(self) -> Headers:
+        """The answer's headers, names in lower case."""
+
+    def __aiter__(self) -> Turn: ...
+
+    async def __anext__(self) -> bytes:
+        """Return all bytes that have arrived, at least one; stop at the end of the answer."""
+
+    async def release(self) -> None:
+        """Say that no more is wanted of a turn that ended well; its connection may be reused."""
+
+    async def aclose(self) -> None:
+        """Close the connection at once, unless the answer was read to its end."""
+
+
+class Upstream(Protocol):
+    """One who answers."""
+
+    endpoint: Endpoint
+
+    async def open(self, body: bytes, headers: Headers) -> Turn:
+        """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
+
+    @property
+    def busy(self) -> int:
+        """How many connections are in use now."""
+
+    async def aclose(self) -> None: ...
