@@ -36,6 +36,8 @@ class HoldgateError(Exception):
     status = 500
     code = "internal_error"
     kind = "server_error"
+    may_fail_over = False
+    """Whether another route may be asked instead."""
 
     def __init__(
         self, message: str, *, param: str | None = None, retry_after: float | None = None
@@ -128,11 +130,7 @@ class UpstreamError(HoldgateError):
     """Whoever answers did not."""
 
     status, code, kind = 502, "upstream_error", "upstream_error"
-
-    @property
-    def may_fail_over(self) -> bool:
-        """Whether another route may be asked instead."""
-        return True
+    may_fail_over = True
 
 
 class UpstreamUnreachable(UpstreamError):
@@ -170,8 +168,5 @@ class UpstreamAnswered(UpstreamError):
         self.status = status
         self.headers = headers
         self.body = body
-
-    @property
-    def may_fail_over(self) -> bool:
-        """Whether another route may do better; a bad request stays bad everywhere."""
-        return self.status in FAIL_OVER_STATUSES or self.status >= 500
+        # A bad request stays bad everywhere; anything else may go better elsewhere.
+        self.may_fail_over = status in FAIL_OVER_STATUSES or status >= 500

@@ -10,7 +10,11 @@ from gateway.errors import Headers
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long to wait, in seconds: to connect, for the first byte, between bytes."""
+    """How long to wait, in seconds: to connect, for the first byte, between bytes.
+
+    `connect` also bounds the wait for a free connection. `first_byte` counts from the request
+    sent to the first byte of the answer's body.
+    """
 
     connect: float = 10.0
     first_byte: float = 120.0
@@ -39,7 +43,10 @@ class Turn(Protocol):
     def __aiter__(self) -> Turn: ...
 
     async def __anext__(self) -> bytes:
-        """Return all bytes that have arrived, at least one; stop at the end of the answer."""
+        """Return all bytes that have arrived, at least one; stop at the end of the answer.
+
+        After a cancelled read a turn can only be closed.
+        """
 
     async def release(self) -> None:
         """Say that no more is wanted of a turn that ended well; its connection may be reused."""
@@ -54,10 +61,14 @@ class Upstream(Protocol):
     endpoint: Endpoint
 
     async def open(self, body: bytes, headers: Headers) -> Turn:
-        """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
+        """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`.
+
+        Header names are in lower case; what the endpoint says of itself wins over `headers`.
+        """
 
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close every connection, also those in use."""

@@ -1,0 +1,181 @@
+"""The command line: `python -m bench run` for one target, `compare` for all side by side."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import report
+from bench.figures import Medians, medians
+from bench.machine import facts
+from bench.picture import draw
+from bench.processes import Cores, ProcessFailed, choose_cores, on_core
+from bench.progress import Progress
+from bench.rounds import Measurement, Plan, Stage, measure, staged, steps
+from bench.scenarios import FULL, QUICK, SCENARIOS, USUAL
+from bench.targets import PEERS, REPLAY, TARGETS
+
+MAX_ROUNDS = 50
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure as the words say, print the report, and return the exit status."""
+    options = parser().parse_args(words)
+    # The end by SIGTERM takes the same way out as Ctrl-C: through everything that cleans up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    cores = choose_cores(tuple(os.sched_getaffinity(0)))
+    try:
+        with on_core(cores.load):
+            run = perform(plan_of(options), cores, repeatable(options))
+    except ProcessFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    return publish(run, options)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the commands and their options."""
+    top = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help="measure one target")
+    one.add_argument("target", choices=tuple(TARGETS))
+    all_ = commands.add_parser("compare", help="measure direct, peers and Holdgate side by side")
+    all_.add_argument("--peers", type=peer_names, default=PEERS, help="such as nginx; or none")
+    all_.add_argument("--write", action="store_true", help="write the results into docs/benchmarks")
+    for command in (one, all_):
+        add_options(command)
+    return top
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add what both commands understand."""
+    command.add_argument("--quick", action="store_true", help="one short round, under a minute")
+    command.add_argument("--rounds", type=rounds, help=f"how often, up to {MAX_ROUNDS}; usually 5")
+    command.add_argument("--scenarios", type=scenario_names, default=USUAL)
+    command.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write the report as a page")
+    command.add_argument(
+        "--upstream", type=shlex.split, default=REPLAY, metavar="COMMAND", help="another upstream"
+    )
+
+
+def rounds(word: str) -> int:
+    """Read a number of rounds."""
+    number = int(word)
+    if not 1 <= number <= MAX_ROUNDS:
+        raise argparse.ArgumentTypeError(f"between 1 and {MAX_ROUNDS}")
+    return number
+
+
+def scenario_names(word: str) -> tuple[str, ...]:
+    """Read names of scenarios with commas between them."""
+    return known(word, tuple(SCENARIOS))
+
+
+def peer_names(word: str) -> tuple[str, ...]:
+    """Read names of peers with commas between them; `none` for no peer."""
+    return () if word == "none" else known(word, PEERS)
+
+
+def known(word: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Split at commas, and refuse what is not among the names."""
+    asked = tuple(word.split(","))
+    if strange := set(asked) - set(names):
+        raise argparse.ArgumentTypeError(f"{', '.join(strange)}: not one of {', '.join(names)}")
+    return asked
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Turn the options into what is to be done."""
+    single = options.command == "run"
+    return Plan(
+        targets=(options.target,) if single else ("direct", *options.peers, "holdgate"),
+        scenarios=[SCENARIOS[name] for name in options.scenarios],
+        rounds=options.rounds or (1 if options.quick else 5),
+        length=QUICK if options.quick else FULL,
+        upstream=options.upstream,
+    )
+
+
+def repeatable(options: argparse.Namespace) -> str:
+    """Return the command that measures the same again, whatever it writes where."""
+    words = ["python", "-m", "bench", options.command]
+    words += [options.target] if options.command == "run" else ["--peers", listed(options.peers)]
+    words += ["--scenarios", listed(options.scenarios), "--rounds", str(plan_of(options).rounds)]
+    return shlex.join([*words, "--quick"] if options.quick else words)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as the options take them."""
+    return ",".join(names) or "none"
+
+
+def perform(plan: Plan, cores: Cores, command: str) -> report.Run:
+    """Do the whole plan and return all that was seen."""
+    notes = ["There is one core only: load and gateway share it."] if cores.shared else []
+    with staged(plan, cores, notes.append) as stage:
+        measurements = measure_all(plan, stage)
+        targets = tuple(target.name for target in stage.targets)
+    return report.Run(
+        command=command,
+        when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        machine=facts(cores, targets),
+        rounds=plan.rounds,
+        scenarios=tuple(scenario.name for scenario in plan.scenarios),
+        targets=targets,
+        notes=tuple(notes),
+        measurements=measurements,
+    )
+
+
+def measure_all(plan: Plan, stage: Stage) -> tuple[Measurement, ...]:
+    """Take every step of the plan, with a bar that shows how far it is."""
+    todo = list(steps(plan, stage))
+    progress = Progress(len(todo))
+    done: list[Measurement] = []
+    try:
+        for number, scenario, target in todo:
+            progress.start(f"round {number}: {scenario.title}, {target.name}")
+            sample = measure(stage, target, scenario, plan.length)
+            done.append(Measurement(number, scenario.name, target.name, sample))
+    finally:
+        progress.close()
+    return tuple(done)
+
+
+def publish(run: report.Run, options: argparse.Namespace) -> int:
+    """Print the report, write what was asked for, and fail when any request did."""
+    found = medians(run.measurements)
+    print(report.text(run, found))
+    if options.json:
+        options.json.write_bytes(report.document(run, found))
+    if options.markdown:
+        options.markdown.write_text(report.markdown(run, found))
+    if run.errors:
+        print("\nFAILED, the numbers above are worthless:", *run.errors, sep="\n", file=sys.stderr)
+        return 1
+    if options.command == "compare" and options.write:
+        write_results(run, found)
+    return 0
+
+
+def write_results(run: report.Run, found: Medians) -> None:
+    """Keep the results where the documentation shows them."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "latest.json").write_bytes(report.document(run, found))
+    (RESULTS / "latest.md").write_text(report.markdown(run, found, "latest.svg"))
+    (RESULTS / "latest.svg").write_text(draw(found, run.targets))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

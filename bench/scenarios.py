@@ -1,0 +1,104 @@
+"""What is asked of every target: how many users, which answers, at what pace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+BODY_BYTES = 2048
+DRAIN_TOKENS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long one load lasts: a warm-up, then the steady part that is measured."""
+
+    warm_s: float
+    measure_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.warm_s + self.measure_s
+
+
+FULL = Length(warm_s=1.5, measure_s=4.0)
+QUICK = Length(warm_s=0.8, measure_s=1.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One kind of load; `unit` names what its CPU time is divided by."""
+
+    name: str
+    title: str
+    user: str
+    unit: str
+    users: int
+    tokens: int = 0
+    delay_ms: int = 0
+    write_bytes: int = 0
+    leave_after: int = 0
+
+    def tokens_for(self, length: Length) -> int:
+        """Return the answer's length; without one set, streams outlast the steady part."""
+        if self.tokens:
+            return self.tokens
+        return math.ceil(length.total_s * 1000 / self.delay_ms) + DRAIN_TOKENS
+
+    def script(self, length: Length) -> str:
+        """Return the line that tells the upstream what to answer."""
+        line = f"demo: tokens={self.tokens_for(length)} delay_ms={self.delay_ms}"
+        return f"{line} split={self.write_bytes}" if self.write_bytes else line
+
+    def spread_s(self, length: Length) -> float:
+        """Return the time over which users start, so that they do not march in step."""
+        return length.warm_s * 0.6 if self.delay_ms else 0.0
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("json", "whole answers", "json", "requests", users=32, tokens=40),
+        Scenario("pace", "token pace", "chat", "events", users=200, delay_ms=40),
+        Scenario("burst", "burst", "chat", "events", users=8, tokens=4000, write_bytes=12288),
+        Scenario("first", "first event", "chat", "events", users=200, tokens=25, delay_ms=40),
+        Scenario(
+            "leave", "leaving", "leaving", "left", users=32, tokens=50, delay_ms=5, leave_after=10
+        ),
+    )
+}
+USUAL = ("json", "pace", "burst", "first")
+
+
+def request(scenario: Scenario, length: Length) -> bytes:
+    """Return the bytes of one request: a chat of 2 KB whose last line scripts the upstream."""
+    body = chat(scenario, length)
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer bench\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}"
+    )
+    return head.encode() + b"\r\n\r\n" + body
+
+
+def chat(scenario: Scenario, length: Length) -> bytes:
+    """Return the request's body, filled up with an earlier turn of the conversation."""
+    asked = {"role": "user", "content": scenario.script(length)}
+    short = msgspec.json.encode(conversation(scenario, "", asked))
+    filler = ("A sentence of an earlier answer. " * 100)[: BODY_BYTES - len(short)]
+    return msgspec.json.encode(conversation(scenario, filler, asked))
+
+
+def conversation(scenario: Scenario, earlier: str, asked: dict[str, str]) -> dict[str, object]:
+    """Return a chat with one earlier turn."""
+    return {
+        "model": "m",
+        "stream": scenario.user != "json",
+        "messages": [
+            {"role": "system", "content": "You are being measured."},
+            {"role": "user", "content": "Tell me something."},
+            {"role": "assistant", "content": earlier},
+            asked,
+        ],
+    }

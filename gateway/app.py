@@ -1,0 +1,245 @@
+"""The composition root: a configuration becomes a running gateway."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+import anyio
+from anyio.abc import TaskGroup
+from starlette.routing import Route as WebRoute
+
+from gateway.beats import Beats
+from gateway.config import Config, ConfigError, Problem, UpstreamSection
+from gateway.core.decide import RULES, Rule
+from gateway.core.model import Route
+from gateway.demo.server import DemoServer
+from gateway.dialects import DIALECTS
+from gateway.driver import Driver, Limits, Report
+from gateway.errors import Draining, Headers
+from gateway.logs import note
+from gateway.metrics import Metrics
+from gateway.routing import Models, PublicModel, every_model
+from gateway.upstream import Endpoint, Timeouts, Upstream, connect
+from gateway.web.auth import Keys, Owner
+from gateway.web.front import Admission, Front
+from gateway.web.operations import Operations
+from gateway.web.relay import Relay, RelayLimits
+from gateway.web.server import Server, limited_protocol, listen, server_config
+from gateway.web.site import Site
+
+log = logging.getLogger("holdgate")
+
+DEMO = "demo"
+FAREWELL = 2.0
+MODEL_PATHS = {"openai-chat": "/v1/chat/completions"}
+
+
+class Gateway:
+    """One gateway: its parts, put together, and its life from start to drain."""
+
+    def __init__(self, config: Config, rules: tuple[Rule, ...] = RULES) -> None:
+        _check_dialects(config)
+        self.config = config
+        self.draining = False
+        self.upstreams: dict[str, Upstream] = {
+            section.id: connect(_endpoint(section)) for section in _served(config)
+        }
+        self.driver = _driver(config, self.upstreams, rules)
+        self.metrics = Metrics(
+            lambda: len(self.driver.live), lambda name: self.upstreams[name].busy
+        )
+        self.driver.reported = self._report
+        self.asgi = self._site()
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup | None = None
+        self._leaving = anyio.Event()
+        self._left: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> None:
+        """Start what runs beside the requests."""
+        if self.config.demo:
+            demo = DemoServer()
+            port = await demo.start("127.0.0.1", 0)
+            self._stack.push_async_callback(demo.aclose)
+            endpoint = Endpoint(DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")
+            self.upstreams[DEMO] = connect(endpoint)
+        for name in self.upstreams:
+            self.metrics.watch(name)
+        self._stack.push_async_callback(self._close_upstreams)
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._tasks.start_soon(self.driver.beats.run)
+        self._tasks.start_soon(self._drain)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it all."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        await self._stack.aclose()
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Take nothing new, let what runs finish within `drain_ms`, then say that it is done."""
+        self.draining = True
+        self._left = left
+        self._leaving.set()
+        note(log, "draining", live=len(self.driver.live), drain_ms=self.config.server.drain_ms)
+
+    async def _drain(self) -> None:
+        await self._leaving.wait()
+        limit = self.config.server.drain_ms / 1000
+        # The rest of the time is for the farewells, so that the process leaves within the limit.
+        with anyio.move_on_after(limit - min(1.0, limit / 5)):
+            await self.driver.idle()
+        self.driver.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
+        with anyio.move_on_after(FAREWELL):
+            await self.driver.idle()
+        self._left()
+
+    async def _close_upstreams(self) -> None:
+        for upstream in self.upstreams.values():
+            await upstream.aclose()
+
+    def _report(self, report: Report) -> None:
+        self.metrics.count(report)
+        usage = report.usage
+        note(
+            log,
+            "exchange",
+            id=report.request_id,
+            owner=report.owner,
+            model=report.model[:100],
+            upstream=report.upstream,
+            state=str(report.state),
+            status=report.status,
+            code=report.code or None,
+            stream=report.stream,
+            turns=report.turns,
+            first_ms=_ms(report.first_seconds),
+            ms=_ms(report.seconds),
+            tokens_in=usage.input if usage else None,
+            tokens_out=usage.output if usage else None,
+        )
+
+    def _site(self) -> Front:
+        config = self.config
+        models, keys = _models(config), _keys(config)
+        relays = [
+            WebRoute(path, self._relay(name, models, keys), methods=None)
+            for name, path in MODEL_PATHS.items()
+        ]
+        operations = Operations(
+            driver=self.driver,
+            models=models,
+            keys=keys,
+            metrics=self.metrics,
+            draining=lambda: self.draining,
+            started_at=time.time(),
+            wall=time.time,
+        )
+        site = Site([*relays, *operations.routes()], lifespan=lambda app: self)
+        return Front(site, _admission(config, bool(keys)), frozenset(MODEL_PATHS.values()))
+
+    def _relay(self, dialect: str, models: Models, keys: Keys) -> Relay:
+        limits = RelayLimits(self.config.limits.body_bytes, self.config.limits.json_depth)
+        return Relay(DIALECTS[dialect], self.driver, models, keys, limits, lambda: self.draining)
+
+
+def create_app(config: Config) -> Front:
+    """Return the gateway as an ASGI application, for any server."""
+    return Gateway(config).asgi
+
+
+def serve(config: Config, listening: Callable[[str], None]) -> None:
+    """Run the gateway until a signal ends it."""
+    gateway = Gateway(config)
+    limits, server = config.limits, config.server
+    protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
+    sock = listen(server.host, server.port)
+    grace = server.drain_ms / 1000 + FAREWELL
+    runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
+    runner.listening = listening
+    runner.run(sockets=[sock])
+
+
+def _driver(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]) -> Driver:
+    limits = config.limits
+    beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
+    bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
+    return Driver(upstreams, beats, time.monotonic, bounds, rules)
+
+
+def _check_dialects(config: Config) -> None:
+    unserved = [
+        Problem(f"upstreams[{index}].dialect", f"{section.dialect} comes in a later version")
+        for index, section in enumerate(config.upstreams)
+        if section.dialect not in DIALECTS and not config.demo
+    ]
+    if unserved:
+        raise ConfigError(unserved)
+
+
+def _served(config: Config) -> list[UpstreamSection]:
+    return [section for section in config.upstreams if section.dialect in DIALECTS]
+
+
+def _endpoint(section: UpstreamSection) -> Endpoint:
+    url = section.base_url.rstrip("/") + DIALECTS[section.dialect].path
+    return Endpoint(
+        id=section.id,
+        url=url,
+        headers=_credentials(section) + _constant_headers(section),
+        timeouts=Timeouts(
+            section.connect_ms / 1000, section.first_byte_ms / 1000, section.idle_ms / 1000
+        ),
+        max_connections=section.max_connections,
+        transport=section.transport,
+    )
+
+
+def _credentials(section: UpstreamSection) -> Headers:
+    if section.api_key is None:
+        return ()
+    return ((b"authorization", b"Bearer " + section.api_key.reveal().encode()),)
+
+
+def _constant_headers(section: UpstreamSection) -> Headers:
+    return tuple(
+        (name.lower().encode(), value.reveal().encode()) for name, value in section.headers
+    )
+
+
+def _models(config: Config) -> Models:
+    if config.models:
+        return Models([_public(m.name, m.routes, m.clock) for m in config.models])
+    offers = {section.id: section.models for section in _served(config)}
+    return every_model({DEMO: (DEMO,), **offers} if config.demo else offers)
+
+
+def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:
+    pairs = (route.partition("/") for route in routes)
+    return PublicModel(name, tuple(Route(upstream, model) for upstream, _, model in pairs), clock)
+
+
+def _keys(config: Config) -> Keys:
+    return Keys({key.sha256: Owner(key.owner, key.admin) for key in config.keys})
+
+
+def _admission(config: Config, keyed: bool) -> Admission:
+    return Admission(
+        hosts=frozenset(name.lower() for name in config.server.hosts),
+        any_host=keyed,
+        origins=frozenset(config.server.cors_origins),
+        header_bytes=config.limits.header_bytes,
+    )
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)

@@ -1,0 +1,88 @@
+"""Heartbeats for all idle connections, from one timer."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+
+PATIENCE = 0.05
+
+
+class Line(Protocol):
+    """A client connection that must not stay silent for too long."""
+
+    @property
+    def last(self) -> float:
+        """When something was last sent."""
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when a send has been waiting for the client to read, if one is."""
+
+    async def beat(self) -> None:
+        """Send a heartbeat."""
+
+    def give_up(self) -> None:
+        """Treat the client as gone: it does not read."""
+
+
+class Beats:
+    """Keeps idle lines alive and ends those that never read; one heap, one sleeping task."""
+
+    def __init__(self, interval: float, slow_reader: float, now: Callable[[], float]) -> None:
+        self._interval = interval
+        self._slow_reader = slow_reader
+        self._now = now
+        self._heap: list[tuple[float, int, Line]] = []
+        self._lines: set[Line] = set()
+        self._order = itertools.count()
+        self._added = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, line: Line) -> None:
+        """Begin to look after a line."""
+        if line in self._lines:
+            return
+        self._lines.add(line)
+        self._push(self._now() + self._interval, line)
+        self._added.set()
+
+    def remove(self, line: Line) -> None:
+        """Stop looking after a line; its place in the heap runs out by itself."""
+        self._lines.discard(line)
+
+    async def run(self) -> None:
+        """Beat for ever."""
+        while True:
+            if not self._heap:
+                self._added = anyio.Event()
+                await self._added.wait()
+            await anyio.sleep(max(0.0, self._heap[0][0] - self._now()))
+            await self._look()
+
+    async def _look(self) -> None:
+        while self._heap and self._heap[0][0] <= self._now():
+            _, _, line = heapq.heappop(self._heap)
+            if line in self._lines:
+                await self._tend(line)
+
+    async def _tend(self, line: Line) -> None:
+        now = self._now()
+        if line.blocked_since is not None:
+            if now - line.blocked_since >= self._slow_reader:
+                line.give_up()
+        elif now - line.last >= self._interval:
+            # A full socket must not keep the others waiting; what is not taken is not sent.
+            with anyio.move_on_after(PATIENCE):
+                await line.beat()
+        waited = self._now() - line.last
+        self._push(self._now() + max(self._interval - waited, self._interval / 10), line)
+
+    def _push(self, due: float, line: Line) -> None:
+        heapq.heappush(self._heap, (due, next(self._order), line))

@@ -1,0 +1,163 @@
+"""What a value must be beyond its type: each check yields a complaint for each fault it finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+from zoneinfo import available_timezones
+
+from gateway.config.problems import hint, shown
+from gateway.config.secret import Secret
+
+Check = Callable[[Any], Iterator[str]]
+
+# The largest integer that every JSON reader keeps exact.
+LARGEST = 2**53
+
+WEB_SCHEMES = ("http", "https")
+OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding"})
+LATER_STORES = ("sqlite", "postgresql", "memory")
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+")
+_SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
+_ROUTE = re.compile(r"[^/]+/.+")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OTHER_HOME = re.compile(r"~[^/]")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An integer between two bounds, both included."""
+
+    low: int
+    high: int = LARGEST
+
+    def __call__(self, value: int) -> Iterator[str]:
+        if self.low <= value <= self.high:
+            return
+        bounds = f"at least {self.low}" if value < self.low else f"at most {self.high}"
+        yield f"{value} is out of range; it must be {bounds}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a few words."""
+
+    choices: tuple[str, ...]
+
+    def __call__(self, value: str) -> Iterator[str]:
+        if value not in self.choices:
+            allowed = ", ".join(self.choices)
+            yield f"{shown(value)} is none of {allowed}{hint(value, self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A list of which every item passes a check."""
+
+    check: Check
+
+    def __call__(self, values: tuple[Any, ...]) -> Iterator[str]:
+        for value in values:
+            yield from self.check(value)
+
+
+def not_empty(value: object) -> Iterator[str]:
+    """Accept anything but an empty text or list."""
+    if not value:
+        yield "must not be empty"
+
+
+def identifier(value: str) -> Iterator[str]:
+    """Accept a word that can stand in a route and in a directive, so without slash or dot."""
+    if not _IDENTIFIER.fullmatch(value):
+        yield f"{shown(value)} is not an id; use letters, digits, - and _"
+
+
+def variable(value: str) -> Iterator[str]:
+    """Accept the name of an environment variable; never repeat it, it may be a pasted secret."""
+    if value and not _VARIABLE.fullmatch(value):
+        yield "must be the name of an environment variable"
+
+
+def printable(secret: Secret) -> Iterator[str]:
+    """Accept a secret that can be sent in a header."""
+    text = secret.reveal()
+    if not (text.isascii() and text.isprintable()):
+        yield "must be printable ASCII, without line breaks"
+
+
+def digest(secret: Secret) -> Iterator[str]:
+    """Accept the hex form of a SHA-256."""
+    if not _SHA256.fullmatch(secret.reveal()):
+        yield "must be the 64 hex digits of a SHA-256"
+
+
+def web_url(value: str) -> Iterator[str]:
+    """Accept an absolute http or https URL without query or fragment."""
+    parts = _split(value)
+    if parts is None or parts.scheme not in WEB_SCHEMES or not parts.hostname:
+        yield "must be a URL that begins with http:// or https:// and names a host"
+    elif "?" in value or "#" in value:
+        yield "must not have a query or a fragment"
+
+
+def origin(value: str) -> Iterator[str]:
+    """Accept what a browser sends as Origin."""
+    if not _ORIGIN.fullmatch(value):
+        yield f"{shown(value)} is not an origin; write scheme://host or scheme://host:port"
+
+
+def route(value: str) -> Iterator[str]:
+    """Accept an upstream and a model."""
+    if not _ROUTE.fullmatch(value):
+        yield f"{shown(value)} is not a route; write <upstream>/<model>"
+
+
+def header(value: tuple[str, Secret]) -> Iterator[str]:
+    """Accept a header that can be sent as it is."""
+    name, text = value
+    if not _HEADER_NAME.fullmatch(name):
+        yield f"{shown(name)} is not a header name"
+    if name.lower() in OWN_HEADERS:
+        yield f"{shown(name)} is a header the gateway sets itself"
+    for complaint in printable(text):
+        yield f"the value of {shown(name)}: {complaint}"
+
+
+def directory(value: str) -> Iterator[str]:
+    """Accept a path whose home directory, if any, is one's own."""
+    if _OTHER_HOME.match(value):
+        yield "only one's own ~ is understood; write the whole path"
+
+
+def time_zone(value: str) -> Iterator[str]:
+    """Accept an IANA time zone name, or nothing."""
+    if value and value not in (known := available_timezones()):
+        yield f"{shown(value)} is not an IANA time zone{hint(value, known)}"
+
+
+def store_url(value: str) -> Iterator[str]:
+    """Accept the embedded store, the only one this version has."""
+    scheme = value.partition(":")[0]
+    if scheme in LATER_STORES:
+        yield f"{scheme} stores come in a later version; leave it empty for the embedded store"
+    elif value:
+        yield 'must be "", sqlite:///path or postgresql://…'
+
+
+def _split(url: str) -> SplitResult | None:
+    # urlsplit drops line breaks silently, and whoever uses the URL later would not.
+    if not url.isprintable() or " " in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts

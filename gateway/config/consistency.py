@@ -1,0 +1,116 @@
+"""What the parts of a configuration must have in common: rules over the whole of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from ipaddress import ip_address
+
+from gateway.config.problems import Problem, hint, shown
+from gateway.config.sections import Config
+
+DEMO_ID = "demo"
+LOCAL_OWNER = "local"
+
+Rule = Callable[[Config], Iterator[Problem]]
+
+
+def inconsistencies(config: Config) -> Iterator[Problem]:
+    """Yield what every rule finds."""
+    for rule in RULES:
+        yield from rule(config)
+
+
+def names_are_unique(config: Config) -> Iterator[Problem]:
+    """An upstream, a model or an agent has its name for itself."""
+    yield from _repeated("upstreams", "id", [upstream.id for upstream in config.upstreams])
+    yield from _repeated("models", "name", [model.name for model in config.models])
+    yield from _repeated("agents", "id", [agent.id for agent in config.agents])
+
+
+def keys_are_unique(config: Config) -> Iterator[Problem]:
+    """A key tells who its owner is, so two entries cannot share one."""
+    for later, earlier in _pairs([key.sha256 for key in config.keys]):
+        yield Problem(f"keys[{later}]", f"is the same key as keys[{earlier}]")
+
+
+def routes_lead_somewhere(config: Config) -> Iterator[Problem]:
+    """A route names an upstream, and a model that upstream lists."""
+    served = {upstream.id: upstream.models for upstream in config.upstreams}
+    if config.demo:
+        served[DEMO_ID] = ("*",)
+    for index, model in enumerate(config.models):
+        for route in model.routes:
+            for complaint in _route_complaints(route, served):
+                yield Problem(f"models[{index}].routes", complaint)
+
+
+def strangers_need_a_key(config: Config) -> Iterator[Problem]:
+    """Without keys only this machine is served."""
+    if not config.keys and not _is_loopback(config.server.host):
+        yield Problem(
+            "server.host",
+            f"{shown(config.server.host)} is not a loopback address and there are no [[keys]]; "
+            "add a key, or listen on 127.0.0.1",
+        )
+
+
+def workers_share_a_store(config: Config) -> Iterator[Problem]:
+    """Several processes cannot own one embedded store."""
+    if config.server.workers > 1 and not config.store.url:
+        yield Problem(
+            "server.workers",
+            f"{config.server.workers} workers need a shared store in store.url (sqlite:///path or "
+            "postgresql://…), which comes in a later version",
+        )
+
+
+def webhooks_have_owners(config: Config) -> Iterator[Problem]:
+    """A webhook belongs to an owner there is."""
+    owners = {key.owner for key in config.keys} or {LOCAL_OWNER}
+    for index, webhook in enumerate(config.webhooks):
+        if webhook.owner and "" not in owners and webhook.owner not in owners:
+            message = f"{shown(webhook.owner)} is none of the owners {', '.join(sorted(owners))}"
+            yield Problem(f"webhooks[{index}].owner", message + hint(webhook.owner, owners))
+
+
+RULES: tuple[Rule, ...] = (
+    names_are_unique,
+    keys_are_unique,
+    routes_lead_somewhere,
+    strangers_need_a_key,
+    workers_share_a_store,
+    webhooks_have_owners,
+)
+
+
+def _pairs(values: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield each repetition with its first place; empty ones stand for values already refused."""
+    first: dict[str, int] = {}
+    for index, value in enumerate(values):
+        if value and first.setdefault(value, index) != index:
+            yield index, first[value]
+
+
+def _repeated(table: str, key: str, values: list[str]) -> Iterator[Problem]:
+    for later, earlier in _pairs(values):
+        message = f"{shown(values[later])} is already {table}[{earlier}]"
+        yield Problem(f"{table}[{later}].{key}", message)
+
+
+def _route_complaints(route: str, served: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    upstream, slash, model = route.partition("/")
+    if not slash:
+        return
+    # With an upstream whose id was refused, nobody can say which one was meant.
+    if upstream not in served and "" not in served:
+        yield f"{shown(route)} names no upstream{hint(upstream, served)}"
+    models = served.get(upstream, ("*",))
+    if not {"*", model} & set(models):
+        yield f"upstream {upstream} does not list {shown(model)}{hint(model, models)}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,88 @@
+"""Credentials: found where the configuration says they are, and kept out of sight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from gateway.config.problems import Problem, join
+from gateway.config.reader import Problems, read_key
+from gateway.config.schema import keys_of
+from gateway.config.secret import Secret
+from gateway.config.sections import Config, KeySection, UpstreamSection, WebhookSection
+
+Holder = TypeVar("Holder", UpstreamSection, KeySection, WebhookSection)
+
+SUFFIX = "_env"
+
+
+def with_credentials(config: Config, environ: Mapping[str, str], problems: Problems) -> Config:
+    """Return the configuration with every secret in its place, and of keys only the hash."""
+
+    def resolved(table: str, rows: tuple[Holder, ...]) -> tuple[Holder, ...]:
+        return tuple(
+            _resolved(row, f"{table}[{index}]", environ, problems) for index, row in enumerate(rows)
+        )
+
+    keys = tuple(_hashed(key) for key in resolved("keys", config.keys))
+    problems += [
+        Problem(where, "needs one of key, key_env, key_sha256")
+        for index, key in enumerate(keys)
+        if not key.sha256 and not _blamed(where := f"keys[{index}]", problems)
+    ]
+    return replace(
+        config,
+        keys=keys,
+        upstreams=resolved("upstreams", config.upstreams),
+        webhooks=resolved("webhooks", config.webhooks),
+    )
+
+
+def _resolved(row: Holder, where: str, environ: Mapping[str, str], problems: Problems) -> Holder:
+    """Return the row with the secret its variable holds; a row has one secret, in one form."""
+    forms = [name for name in _forms(type(row)) if getattr(row, name)]
+    if len(forms) > 1:
+        problems.append(Problem(where, f"{' and '.join(forms)} exclude each other; give one"))
+    elif forms and forms[0].endswith(SUFFIX):
+        return _fetched(row, forms[0], where, environ, problems)
+    return row
+
+
+def _fetched(
+    row: Holder, form: str, where: str, environ: Mapping[str, str], problems: Problems
+) -> Holder:
+    variable = getattr(row, form)
+    where = join(where, form)
+    if _blamed(where, problems):
+        return row
+    if not environ.get(variable):
+        state = "empty" if variable in environ else "not set"
+        problems.append(Problem(where, f"the environment variable {variable} is {state}"))
+        return row
+    name = form.removesuffix(SUFFIX)
+    section: type = type(row)
+    found = read_key(keys_of(section)[name], environ[variable], where, problems)
+    changes: dict[str, Any] = {name: found.get(where)}
+    return replace(row, **changes)
+
+
+def _forms(section: type) -> tuple[str, ...]:
+    """Return the keys of a section that hold a secret, or name the variable that does."""
+    keys = keys_of(section).items()
+    return tuple(name for name, key in keys if key.kind is Secret or name.endswith(SUFFIX))
+
+
+def _hashed(row: KeySection) -> KeySection:
+    if row.key is None:
+        return row
+    digest = sha256(row.key.reveal().encode()).hexdigest()
+    return replace(row, key=None, key_sha256=Secret(digest))
+
+
+def _blamed(where: str, problems: Problems) -> bool:
+    """Tell whether a table has a problem already, so that what follows from it is not one more."""
+    return any(
+        problem.where == where or problem.where.startswith(f"{where}.") for problem in problems
+    )

@@ -1,0 +1,216 @@
+"""From raw tables to checked values: one walk over the schema, collecting every problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.config.problems import Problem, Unfit, join, nearest, shown
+from gateway.config.schema import Key, camel, keys_of
+from gateway.config.secret import MASK, Secret, Url
+from gateway.config.sections import Documents, Headers, Json, Texts
+
+Problems = list[Problem]
+Values = dict[str, Any]
+
+NOUNS = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a float",
+    str: "a string",
+    list: "an array",
+    dict: "a table",
+    type(None): "null",
+}
+
+
+def read_table(section: type, raw: Mapping[str, Any], where: str, problems: Problems) -> Values:
+    """Return the values a table gives, by their dotted names."""
+    keys = keys_of(section)
+    given = _spelled(keys, raw, where, problems)
+    values: Values = {}
+    for name, value in given.items():
+        values |= read_key(keys[name], value, join(where, name), problems)
+    return values
+
+
+def read_key(key: Key, raw: object, where: str, problems: Problems) -> Values:
+    """Return what one key gives: nothing if its type is wrong, several values if it is a table."""
+    try:
+        if key.section:
+            return read_table(key.section, _table(raw, where), where, problems)
+        value = _rows(key.row, raw, where, problems) if key.row else READERS[key.kind](raw)
+    except Unfit as unfit:
+        problems.append(Problem(where, str(unfit)))
+        return {}
+    problems += [Problem(where, complaint) for check in key.checks for complaint in check(value)]
+    # A value that was complained about is passed on, so that the rest is judged as it was meant.
+    return {where: value}
+
+
+def build(section: type, values: Mapping[str, Any], where: str = "") -> Any:
+    """Make a section of the values below a dotted name, and of defaults."""
+    return section(
+        **{
+            name: build(key.section, values, join(where, name))
+            if key.section
+            else values.get(join(where, name), key.default)
+            for name, key in keys_of(section).items()
+        }
+    )
+
+
+def _spelled(
+    keys: Mapping[str, Key], raw: Mapping[str, Any], where: str, problems: Problems
+) -> Values:
+    """Return what is given under the keys' proper names; report unknown, doubled, missing ones."""
+    proper = {spelling: name for name in keys for spelling in (camel(name), name)}
+    given: Values = {}
+    meant = set()
+    for spelling, value in raw.items():
+        if (name := proper.get(spelling)) is None:
+            meant.add(nearest(spelling, keys))
+            problems.append(_unknown(spelling, keys, where))
+        elif name in given:
+            problems.append(Problem(join(where, name), f"given twice, also as {camel(name)}"))
+        else:
+            given[name] = value
+    # A misspelt key is one mistake, not two.
+    missing = [name for name, key in keys.items() if key.required and name not in {*given, *meant}]
+    problems += [Problem(join(where, name), "is required") for name in missing]
+    return given
+
+
+def _unknown(spelling: str, keys: Mapping[str, Key], where: str) -> Problem:
+    noun = "key" if where else "section"
+    meant = nearest(spelling, keys)
+    advice = f"did you mean {join(where, meant)}?" if meant else f"valid are {', '.join(keys)}"
+    return Problem(join(where, spelling), f"unknown {noun}; {advice}")
+
+
+def _table(raw: object, where: str) -> dict[str, Any]:
+    if isinstance(raw, dict):
+        return raw
+    raise Unfit(f"expected a table [{where}], got {_noun(raw)}")
+
+
+def _rows(section: type, raw: object, where: str, problems: Problems) -> tuple[Any, ...]:
+    if not isinstance(raw, list):
+        complaint = f"expected an array of tables [[{where}]], got {_noun(raw)}"
+        if not isinstance(raw, dict):
+            raise Unfit(complaint)
+        problems.append(Problem(where, complaint))
+    rows = raw if isinstance(raw, list) else [raw]
+    return tuple(
+        _row(section, item, f"{where}[{index}]", problems) for index, item in enumerate(rows)
+    )
+
+
+def _row(section: type, raw: object, where: str, problems: Problems) -> Any:
+    if isinstance(raw, dict):
+        return build(section, read_table(section, raw, where, problems), where)
+    problems.append(Problem(where, f"expected a table, got {_noun(raw)}"))
+    return build(section, {}, where)
+
+
+def _noun(raw: object) -> str:
+    return NOUNS.get(type(raw), f"a {type(raw).__name__}")
+
+
+def _seen(raw: object) -> str:
+    if isinstance(raw, str):
+        return shown(raw)
+    return str(raw).lower() if isinstance(raw, bool) else _noun(raw)
+
+
+def _bool(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    raise Unfit(f"expected true or false, got {_seen(raw)}")
+
+
+def _int(raw: object) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool):
+        raise Unfit(f"expected an integer, got {_seen(raw)}")
+    if raw.bit_length() > 63:
+        raise Unfit("is too large an integer")
+    return raw
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise Unfit(f"expected a string, got {_noun(raw)}")
+    # Bytes of the environment that are not UTF-8 arrive as lone surrogates.
+    if any("\ud800" <= letter <= "\udfff" for letter in raw):
+        raise Unfit("is not valid UTF-8")
+    return raw
+
+
+def _secret(raw: object) -> Secret:
+    text = _text(raw)
+    if not text:
+        raise Unfit("must not be empty")
+    if text == MASK:
+        raise Unfit("is the mask that stands for a secret, not the secret")
+    return Secret(text)
+
+
+def _texts(raw: object) -> Texts:
+    items = _list(raw, "strings")
+    if odd := [item for item in items if not isinstance(item, str)]:
+        raise Unfit(f"expected an array of strings, but it holds {_noun(odd[0])}")
+    if not all(items):
+        raise Unfit("holds an empty string")
+    return tuple(_text(item) for item in items)
+
+
+def _documents(raw: object) -> Documents:
+    return tuple(_document(item) for item in _list(raw, "tables"))
+
+
+def _document(raw: object) -> Json:
+    table = decoded(raw) if isinstance(raw, str) else raw
+    if not isinstance(table, dict):
+        raise Unfit("holds something that is neither a table nor a JSON object")
+    return Json(msgspec.json.encode(table).decode())
+
+
+def _headers(raw: object) -> Headers:
+    if not isinstance(raw, dict):
+        raise Unfit(f"expected a table of strings, got {_noun(raw)}")
+    return tuple((name, _header_value(name, value)) for name, value in raw.items())
+
+
+def _header_value(name: str, raw: object) -> Secret:
+    try:
+        return _secret(raw)
+    except Unfit as unfit:
+        raise Unfit(f"the value of {shown(name)}: {unfit}") from None
+
+
+def _list(raw: object, of: str) -> list[Any]:
+    if isinstance(raw, list | tuple):
+        return list(raw)
+    raise Unfit(f"expected an array of {of}, got {_noun(raw)}")
+
+
+def decoded(text: str) -> object:
+    """Read a text as JSON; never repeat it, it may hold secrets."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Unfit("is not valid JSON") from None
+
+
+READERS: dict[Any, Callable[[object], Any]] = {
+    bool: _bool,
+    int: _int,
+    str: _text,
+    Url: lambda raw: Url(_text(raw)),
+    Secret: _secret,
+    Texts: _texts,
+    Documents: _documents,
+    Headers: _headers,
+}

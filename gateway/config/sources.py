@@ -1,0 +1,160 @@
+"""Where values come from: the file, the environment, the command line. Later ones win."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gateway.config.problems import Problem, Unfit, hint, join, quoted
+from gateway.config.reader import Problems, decoded, read_key, read_table
+from gateway.config.schema import PREFIX, Key, settings, variable_of
+from gateway.config.sections import Config, Documents, Texts
+
+FILE_NAME = "holdgate.toml"
+
+# Names with a history; of several for one key the later wins.
+ALIASES = (
+    ("HOLDGATE_SESSION_DIR", "server.session_dir"),
+    ("ROUTECODEX_SESSION_DIR", "server.session_dir"),
+    ("ROUTECODEX_CLOCK_NTP", "clock.ntp.enabled"),
+    ("ROUTECODEX_CLOCK_NTP_SERVERS", "clock.ntp.servers"),
+    ("ROUTECODEX_CLOCK_NTP_STALE_AFTER_MS", "clock.ntp.stale_after_ms"),
+    ("ROUTECODEX_CLOCK_NTP_TIMEOUT_MS", "clock.ntp.timeout_ms"),
+    ("ROUTECODEX_STOPMESSAGE_BD_MODE", "stop_message.bd_mode"),
+)
+
+WORDS = {
+    **dict.fromkeys(("1", "true", "on", "yes"), True),
+    **dict.fromkeys(("0", "false", "off", "no"), False),
+}
+
+
+class Given(NamedTuple):
+    """A value somebody set, and who did."""
+
+    value: Any
+    origin: str
+
+
+Layer = dict[str, Given]
+
+
+def from_file(path: Path | None, base: Path, problems: Problems) -> Layer:
+    """Read the named file, or `holdgate.toml` in the base directory if there is one."""
+    if path is None and not (base / FILE_NAME).exists():
+        return {}
+    path = path or Path(FILE_NAME)
+    title = str(path) if str(path).isprintable() else quoted(str(path))
+    raw = _parsed(base / path, title, problems)
+    values = read_table(Config, raw, "", problems)
+    return {name: Given(value, title) for name, value in values.items()}
+
+
+def from_environment(environ: Mapping[str, str], problems: Problems) -> Layer:
+    """Read the variables that are named after keys."""
+    paths = {variable_of(path): path for path in settings()}
+    layer: Layer = {}
+    for name in sorted(environ):
+        if name in paths:
+            layer |= _variable(name, paths[name], environ[name], problems)
+        elif name.startswith(PREFIX) and "__" in name:
+            problems.append(Problem(join("", name), _unknown_variable(name, paths)))
+    return layer
+
+
+def from_aliases(environ: Mapping[str, str], problems: Problems) -> Layer:
+    """Read the variables with names of their own; an empty one counts as not set."""
+    layer: Layer = {}
+    for name, path in ALIASES:
+        if text := environ.get(name):
+            layer |= _variable(name, path, text, problems)
+    return layer
+
+
+def from_overrides(overrides: Mapping[str, object], problems: Problems) -> Layer:
+    """Read what the command line sets, by dotted names; None is not set."""
+    layer: Layer = {}
+    for path, raw in overrides.items():
+        if raw is not None:
+            layer |= _override(path, raw, problems)
+    return layer
+
+
+def _parsed(path: Path, title: str, problems: Problems) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        problems.append(Problem(title, f"cannot be read: {error.strerror}"))
+    except UnicodeDecodeError:
+        problems.append(Problem(title, "is not valid UTF-8"))
+    except (ValueError, RecursionError) as error:
+        problems.append(_syntax_problem(title, str(error)))
+    return {}
+
+
+def _syntax_problem(title: str, message: str) -> Problem:
+    """Put the line of a TOML error where editors look for it."""
+    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message)
+    if not found:
+        return Problem(title, f"not valid TOML: {message}")
+    return Problem(f"{title}:{found[2]}:{found[3]}", f"not valid TOML: {found[1]}")
+
+
+def _variable(name: str, path: str, text: str, problems: Problems) -> Layer:
+    key = settings()[path]
+    try:
+        raw = _raw(key, text)
+    except Unfit as unfit:
+        problems.append(Problem(name, str(unfit)))
+        return {}
+    # A row's problems are named as those of the file are; of a plain key the variable is to blame.
+    where = path if key.row else name
+    values = read_key(key, raw, where, problems)
+    return {path: Given(values[where], name)} if values else {}
+
+
+def _raw(key: Key, text: str) -> object:
+    """Turn text into what a file would hold; text that cannot be turned is judged as text."""
+    if key.row:
+        return decoded(text)
+    return FROM_TEXT.get(key.kind, str)(text)
+
+
+def _integer(text: str) -> object:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _items(text: str) -> object:
+    if text.lstrip().startswith("["):
+        return decoded(text)
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+FROM_TEXT: dict[Any, Callable[[str], object]] = {
+    bool: lambda text: WORDS.get(text.strip().lower(), text),
+    int: _integer,
+    Texts: _items,
+    Documents: decoded,
+}
+
+
+def _unknown_variable(name: str, paths: Mapping[str, str]) -> str:
+    table = name.partition("__")[0]
+    if table in paths:
+        return f"arrays of tables are set as a whole; set {table} to a JSON array"
+    return f"unknown variable{hint(name, paths)}"
+
+
+def _override(path: str, raw: object, problems: Problems) -> Layer:
+    key = settings().get(path)
+    if key is None:
+        problems.append(Problem(path, f"unknown setting{hint(path, settings())}"))
+        return {}
+    values = read_key(key, raw, path, problems)
+    return {name: Given(value, "the command line") for name, value in values.items()}

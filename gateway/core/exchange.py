@@ -1,0 +1,244 @@
+"""The exchange: one client request until its answer ends, as a state machine.
+
+`MOVES` says where to go, `ON_ENTRY` what to do on arrival. The machine never awaits, reads a clock
+or sees a socket: it takes what happened and returns the one thing to do next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from gateway.core.additions import Addition
+from gateway.core.decide import RULES, Facts, Rule, verdict
+from gateway.core.effects import (
+    Close,
+    Effect,
+    Hold,
+    LetGo,
+    OpenTurn,
+    RelayTurn,
+    RunTools,
+    ShowError,
+)
+from gateway.core.events import (
+    CallTools,
+    ClientGone,
+    Continue,
+    Event,
+    Finish,
+    FollowUpLost,
+    HoldEnded,
+    OpeningFailed,
+    Outcome,
+    ReminderDue,
+    RouteFailed,
+    RoutesExhausted,
+    Saved,
+    StreamBroke,
+    ToolsKept,
+    ToolsReturned,
+    TurnEnded,
+    TurnOpened,
+    WaitUntil,
+)
+from gateway.core.model import Route
+from gateway.errors import HoldgateError
+
+
+class State(StrEnum):
+    """Where an exchange is."""
+
+    OPENING = "opening"
+    RELAYING = "relaying"
+    TOOLING = "tooling"
+    HOLDING = "holding"
+    CLOSING = "closing"
+    DONE = "done"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+MOVES: Mapping[State, Mapping[type[Event], State]] = {
+    State.OPENING: {
+        TurnOpened: State.RELAYING,
+        RouteFailed: State.OPENING,
+        RoutesExhausted: State.FAILED,
+        FollowUpLost: State.CLOSING,
+        ClientGone: State.GONE,
+    },
+    State.RELAYING: {
+        CallTools: State.TOOLING,
+        Continue: State.OPENING,
+        WaitUntil: State.HOLDING,
+        Finish: State.CLOSING,
+        StreamBroke: State.FAILED,
+        ClientGone: State.GONE,
+    },
+    State.TOOLING: {
+        ToolsReturned: State.OPENING,
+        ToolsKept: State.CLOSING,
+        ClientGone: State.GONE,
+    },
+    State.HOLDING: {
+        ReminderDue: State.OPENING,
+        HoldEnded: State.CLOSING,
+        ClientGone: State.GONE,
+    },
+    State.CLOSING: {
+        Saved: State.DONE,
+        # The answer is complete; whoever leaves now has missed nothing that was owed.
+        ClientGone: State.DONE,
+    },
+    State.DONE: {},
+    State.GONE: {},
+    State.FAILED: {},
+}
+LIVE = tuple(state for state, moves in MOVES.items() if moves)
+
+
+class Exchange:
+    """One client request: which turn it is in, which routes are left, what comes next."""
+
+    __slots__ = (
+        "_all_routes",
+        "_rules",
+        "_suffix",
+        "_suffixes",
+        "_tool_turns",
+        "_tool_turns_left",
+        "_untried",
+        "additions",
+        "number",
+        "state",
+    )
+
+    def __init__(
+        self, routes: tuple[Route, ...], rules: tuple[Rule, ...] = RULES, tool_turns: int = 16
+    ) -> None:
+        self._all_routes = routes
+        self._untried = routes
+        self._rules = rules
+        self._tool_turns = self._tool_turns_left = tool_turns
+        self._suffixes: Counter[str] = Counter()
+        self._suffix = ""
+        self.state = State.OPENING
+        self.number = 1
+        self.additions: tuple[Addition, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Exchange turn {self.number} {self.state}>"
+
+    @property
+    def route(self) -> Route:
+        """The route that is asked now, or answered last."""
+        return self._untried[0]
+
+    def begin(self) -> Effect:
+        """Return the first thing to do."""
+        return self.open_turn()
+
+    def handle(self, outcome: Outcome) -> Effect | None:
+        """Take what happened; return what to do next, or None at the end."""
+        event = self._judge(outcome)
+        self.state = MOVES[self.state][type(event)]
+        return ON_ENTRY[self.state](self, event)
+
+    def _judge(self, outcome: Outcome) -> Event:
+        if isinstance(outcome, TurnEnded):
+            return verdict(Facts(outcome.turn, self.number, self._tool_turns_left), self._rules)
+        if isinstance(outcome, OpeningFailed):
+            return self._judge_failure(outcome.error)
+        return outcome
+
+    def _judge_failure(self, error: HoldgateError) -> Event:
+        if error.may_fail_over and len(self._untried) > 1:
+            return RouteFailed(error)
+        if self.number == 1:
+            return RoutesExhausted(error)
+        return FollowUpLost(error)
+
+    def open_turn(self) -> OpenTurn:
+        """Ask the next route for the turn at hand."""
+        return OpenTurn(self.number, self.route, self.additions, self._suffix)
+
+    def drop_route(self) -> None:
+        """Leave the route that failed."""
+        self._untried = self._untried[1:]
+
+    def follow_up(self, additions: tuple[Addition, ...], suffix: str) -> None:
+        """Go on to another turn; whoever answered last is asked first."""
+        answered = self.route
+        self._untried = (answered, *(r for r in self._all_routes if r != answered))
+        self.number += 1
+        self.additions = additions
+        self._suffixes[suffix] += 1
+        used = self._suffixes[suffix]
+        self._suffix = suffix if used == 1 else f"{suffix}.{used}"
+
+    def count_tool_turn(self) -> None:
+        """Server tools ran: one turn less for them until the next stop."""
+        self._tool_turns_left -= 1
+
+    def reset_tool_turns(self) -> None:
+        """The model stopped by itself: its tools may run again."""
+        self._tool_turns_left = self._tool_turns
+
+
+def _enter_opening(exchange: Exchange, event: Event) -> Effect:
+    match event:
+        case RouteFailed():
+            exchange.drop_route()
+        case ToolsReturned():
+            exchange.count_tool_turn()
+            exchange.follow_up(event.results, event.suffix)
+        case Continue():
+            exchange.reset_tool_turns()
+            exchange.follow_up(event.additions, event.suffix)
+        case ReminderDue():
+            exchange.reset_tool_turns()
+            exchange.follow_up(event.additions, "clock_hold_followup")
+    return exchange.open_turn()
+
+
+def _enter_tooling(exchange: Exchange, event: Event) -> Effect:
+    assert isinstance(event, CallTools)
+    return RunTools(event.calls, event.keep)
+
+
+def _enter_holding(exchange: Exchange, event: Event) -> Effect:
+    assert isinstance(event, WaitUntil)
+    return Hold(event.at_ms)
+
+
+def _enter_closing(exchange: Exchange, event: Event) -> Effect:
+    # A follow-up after tools that was lost leaves a turn whose reason names a call nobody saw.
+    plainly = event.plainly if isinstance(event, Finish) else isinstance(event, FollowUpLost)
+    return Close(plainly)
+
+
+def _enter_failed(exchange: Exchange, event: Event) -> Effect:
+    assert isinstance(event, RoutesExhausted | StreamBroke)
+    return ShowError(event.error)
+
+
+ON_ENTRY: Mapping[State, Callable[[Exchange, Event], Effect | None]] = {
+    State.OPENING: _enter_opening,
+    State.RELAYING: lambda exchange, event: RelayTurn(),
+    State.TOOLING: _enter_tooling,
+    State.HOLDING: _enter_holding,
+    State.CLOSING: _enter_closing,
+    State.DONE: lambda exchange, event: None,
+    State.GONE: lambda exchange, event: LetGo(),
+    State.FAILED: _enter_failed,
+}
+
+
+def diagram() -> str:
+    """Draw the table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> opening"]
+    for state, moves in MOVES.items():
+        lines += [f"    {state} --> {target}: {event.__name__}" for event, target in moves.items()]
+        lines += [] if moves else [f"    {state} --> [*]"]
+    return "\n".join(lines) + "\n"

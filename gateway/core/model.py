@@ -1,0 +1,72 @@
+"""The values an exchange is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a model name leads: an upstream, and the name it knows the model by."""
+
+    upstream: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.upstream}/{self.model}"
+
+
+class Stop(StrEnum):
+    """Why a turn ended, in no dialect's words."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    FILTER = "content_filter"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model made; the arguments are text, and may be broken JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one turn, as the upstream reported them."""
+
+    input: int = 0
+    output: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input + other.input, self.output + other.output)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """What a turn came to, once its terminal frame is in."""
+
+    stop: Stop
+    server_calls: tuple[ToolCall, ...] = ()
+    client_calls: bool = False
+    usage: Usage | None = None
+    continuable: bool = True
+    """False when no follow-up can be joined on: the tape overran, or the end was already shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A client's request for a model's answer: what the gateway needs to know of it."""
+
+    model: str
+    body: bytes
+    stream: bool = False
+    choices: int = 1
+    forces_tool: bool = False
+    tools: frozenset[str] = frozenset()
+    wants_usage: bool = False

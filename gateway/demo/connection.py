@@ -1,0 +1,211 @@
+"""One client's connection to the demo upstream: HTTP in, beats out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+import httptools
+
+from gateway.demo.beats import Beats
+from gateway.demo.chat import error
+from gateway.demo.journal import Happening, Journal, Received
+from gateway.demo.play import Stamp, document
+from gateway.demo.player import Player
+from gateway.demo.site import respond
+from gateway.demo.steps import Break, Fail
+
+MOST_BODY = 64 * 1024 * 1024
+MOST_HEAD = 256 * 1024
+MOST_WAITING = 16
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE = b"connection: close\r\n"
+
+
+@dataclass(slots=True)
+class Draft:
+    """A request that is still being read."""
+
+    url: bytes = b""
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: list[bytes] = field(default_factory=list)
+    head_size: int = 0
+    body_size: int = 0
+
+
+class Asked(NamedTuple):
+    """A whole request and how its connection goes on."""
+
+    received: Received
+    keep_alive: bool
+    modern: bool
+
+
+class Connection(asyncio.Protocol):
+    """Reads requests and has them answered, one after the other."""
+
+    def __init__(
+        self, number: int, numbers: Iterator[int], journal: Journal, peers: set[Connection]
+    ) -> None:
+        self._number = number
+        self._numbers = numbers
+        self._journal = journal
+        self._peers = peers
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpRequestParser(self)
+        self._draft: Draft | None = None
+        self._paused = False
+        self._problem: Fail | None = None
+        self._waiting: deque[Asked] = deque()
+        self._asked: Asked | None = None
+        self._player: Player | None = None
+        self._our_doing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Meet the client."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._peers.add(self)
+        self._journal.note(Happening.OPENED, self._number)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Notice that the client left, and whether it should have stayed."""
+        self._peers.discard(self)
+        if self._player is not None:
+            self._player.stop()
+        if not self._our_doing and (self._asked or self._draft):
+            received = self._asked.received if self._asked else None
+            self._journal.note(Happening.CLOSED_BY_CLIENT, self._number, received)
+        self._journal.note(Happening.CLOSED, self._number)
+
+    def pause_writing(self) -> None:
+        """Hear that the client does not read."""
+        self._paused = True
+        if self._player is not None:
+            self._player.block()
+
+    def resume_writing(self) -> None:
+        """Hear that the client reads again."""
+        self._paused = False
+        if self._player is not None:
+            self._player.unblock()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        if self._our_doing:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._problem = Fail(400, "This server speaks HTTP/1.1 only.")
+        except httptools.HttpParserError as problem:
+            self._problem = self._problem or Fail(400, f"This is not HTTP/1.1: {problem}.")
+        if self._problem is not None:
+            self._reject(self._problem)
+
+    def cut(self) -> None:
+        """End the connection, whatever it is doing."""
+        self._our_doing = True
+        self._transport.abort()
+
+    # What httptools calls, in this order.
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        self._draft = Draft()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        draft = self._weigh(len(url))
+        draft.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        draft = self._weigh(len(name) + len(value))
+        draft.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        """Let a careful client send its body."""
+        if ("expect", "100-continue") in self._weigh(0).headers and self._asked is None:
+            self._transport.write(CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        draft = self._weigh(0)
+        draft.body_size += len(body)
+        if draft.body_size > MOST_BODY:
+            self._problem = Fail(413, f"The body is longer than {MOST_BODY} bytes.")
+            return
+        draft.body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Answer the request, or let it wait for its turn."""
+        draft, self._draft = self._weigh(0), None
+        if self._problem is not None:
+            return
+        modern = self._parser.get_http_version() != "1.0"
+        keep_alive = modern and self._parser.should_keep_alive()
+        asked = Asked(self._received(draft), keep_alive, modern)
+        self._journal.note(Happening.REQUEST, self._number, asked.received)
+        self._waiting.append(asked)
+        if len(self._waiting) > MOST_WAITING:
+            self._problem = Fail(429, f"More than {MOST_WAITING} requests wait on one connection.")
+        elif self._asked is None:
+            self._next()
+
+    def _weigh(self, more: int) -> Draft:
+        assert self._draft is not None
+        self._draft.head_size += more
+        if self._draft.head_size > MOST_HEAD:
+            self._problem = Fail(431, f"The headers are longer than {MOST_HEAD} bytes.")
+        return self._draft
+
+    def _received(self, draft: Draft) -> Received:
+        return Received(
+            number=next(self._numbers),
+            connection=self._number,
+            method=self._parser.get_method().decode("latin-1"),
+            target=draft.url.decode("latin-1"),
+            headers=tuple(draft.headers),
+            body=b"".join(draft.body),
+        )
+
+    def _next(self) -> None:
+        self._asked = asked = self._waiting.popleft()
+        received = asked.received
+        stamp = Stamp(received.number, int(received.events[0].at))
+        beats = respond(received.method, received.path, received.body, stamp)
+        extra = b"x-request-id: req_demo%08d\r\n" % received.number
+        self._answer(beats, extra if asked.keep_alive else extra + CLOSE, asked.modern)
+
+    def _answer(self, beats: Beats, extra: bytes, modern: bool) -> None:
+        self._player = Player(self._transport, beats, extra, modern, self._ended)
+        if self._paused:
+            self._player.block()
+        self._player.play()
+
+    def _ended(self, broke: Break | None) -> None:
+        asked = self._asked
+        assert asked is not None
+        happening = Happening.FINISHED if broke is None else Happening.BROKE
+        self._journal.note(happening, self._number, asked.received)
+        if broke is not None:
+            self._our_doing = broke.how != "hang"
+            return
+        self._asked = self._player = None
+        if not asked.keep_alive:
+            self._our_doing = True
+            self._transport.close()
+        elif self._waiting:
+            self._next()
+
+    def _reject(self, fail: Fail) -> None:
+        self._our_doing = True
+        if self._asked is not None:
+            self._transport.abort()
+            return
+        body = document(fail.status, error(fail))
+        Player(self._transport, body, CLOSE, True, lambda broke: None).play()
+        self._transport.close()

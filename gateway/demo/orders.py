@@ -1,0 +1,274 @@
+"""The `demo:` line: how a prompt tells the demo model precisely what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MOST_TOKENS = 1_000_000
+MOST_BYTES = 64 * 1024 * 1024
+MOST_MS = 3_600_000
+
+
+class BadOrder(ValueError):
+    """A `demo:` line that cannot be obeyed; its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What stands after `key=`, and the number after `@`, if any."""
+
+    text: str
+    mark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Something that happens after so many pieces of the answer."""
+
+    after: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A tool call that was ordered."""
+
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """One `demo:` line, read; field names are the keys, bar those that may be repeated."""
+
+    say: str | None = None
+    tokens: int | None = None
+    size: int | None = None
+    delay_ms: int = 30
+    endless: bool = False
+    first_ms: int = 0
+    quiet_ms: tuple[At, ...] = ()
+    calls: tuple[Ordered, ...] = ()
+    finish: str | None = None
+    usage: bool = False
+    no_usage: bool = False
+    status: int | None = None
+    code: str | None = None
+    message: str | None = None
+    retry_after: int | None = None
+    error_after: int | None = None
+    drop_after: int | None = None
+    reset_after: int | None = None
+    hang_after: int | None = None
+    reset_at: int | None = None
+    drop: bool = False
+    reset: bool = False
+    hang: bool = False
+    no_done: bool = False
+    two_done: bool = False
+    after_done: int = 0
+    split: int = 0
+    crlf: bool = False
+    cr: bool = False
+    bom: bool = False
+    gzip: bool = False
+    raw: tuple[At, ...] = ()
+    content_type: str | None = None
+    header: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the line: how it is written, read, and what it means."""
+
+    form: str
+    read: Callable[[Value], Any]
+    meaning: str
+    repeats: bool = False
+
+
+def plain(value: Value) -> str:
+    """Read a value that takes no `@`."""
+    if value.mark is not None:
+        raise BadOrder("takes no @")
+    return value.text
+
+
+def number(least: int, most: int) -> Callable[[Value], int]:
+    """Make a reader of whole numbers between two bounds."""
+
+    def read(value: Value) -> int:
+        text = plain(value)
+        if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
+            raise BadOrder(f"takes a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def line_text(value: Value) -> str:
+    """Read a text that goes into a header, so it must stay on its line."""
+    text = plain(value)
+    if not text.isascii() or not text.isprintable():
+        raise BadOrder("takes printable ASCII only")
+    return text
+
+
+def header(value: Value) -> tuple[str, str]:
+    """Read `name: value`."""
+    name, colon, text = line_text(value).partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z0-9-]+", name):
+        raise BadOrder('takes "name: value"')
+    return name.lower(), text.strip()
+
+
+def quiet(value: Value) -> At:
+    """Read `N@K`: milliseconds, then the place."""
+    milliseconds = number(0, MOST_MS)(Value(value.text))
+    return At(value.mark or 0, str(milliseconds))
+
+
+def raw(value: Value) -> At:
+    """Read bytes written as text, one character a byte, and their place."""
+    if any(ord(character) > 255 for character in value.text):
+        raise BadOrder("takes characters up to \\u00ff, one for each byte")
+    return At(value.mark or 0, value.text)
+
+
+def flag(value: Value) -> bool:
+    """Read a key that has no value."""
+    if value != Value(""):
+        raise BadOrder("takes no value")
+    return True
+
+
+count = number(0, MOST_TOKENS)
+duration = number(0, MOST_MS)
+
+KEYS: dict[str, Key] = {
+    "say": Key('say="…"', plain, "say exactly this text (a JSON string)"),
+    "tokens": Key("tokens=N", count, "say N tokens; the text is repeated or cut to fit"),
+    "size": Key("size=N", number(1, MOST_BYTES), "make every token N characters long"),
+    "delay_ms": Key("delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst"),
+    "endless": Key("endless", flag, "never stop talking"),
+    "first_ms": Key("first_ms=N", duration, "stay silent for N ms before the headers"),
+    "quiet_ms": Key("quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", repeats=True),
+    "tool": Key("tool=NAME", plain, "call this tool, after the text if there is any", repeats=True),
+    "args": Key(
+        "args={…}",
+        plain,
+        'the arguments of that call; `"…"` for text that is no JSON',
+        repeats=True,
+    ),
+    "finish": Key("finish=REASON", plain, "end with this finish reason, known or not"),
+    "usage": Key("usage", flag, "send the usage frame though it was not asked for"),
+    "no_usage": Key("no_usage", flag, "send no usage though it was asked for"),
+    "status": Key("status=N", number(200, 599), "answer with an error body and this HTTP status"),
+    "code": Key("code=TEXT", plain, "the `code` of that error"),
+    "message": Key('message="…"', plain, "the `message` of that error"),
+    "retry_after": Key("retry_after=N", number(0, 86400), "add the header `retry-after: N`"),
+    "error_after": Key(
+        "error_after=K", count, "send an error frame after K tokens; `status` chooses which"
+    ),
+    "drop_after": Key("drop_after=K", count, "close the connection after K tokens"),
+    "reset_after": Key("reset_after=K", count, "reset the connection after K tokens"),
+    "hang_after": Key("hang_after=K", count, "say nothing more after K tokens, and stay connected"),
+    "reset_at": Key("reset_at=N", number(0, MOST_BYTES), "reset after N bytes of the body"),
+    "drop": Key("drop", flag, "close the connection instead of answering"),
+    "reset": Key("reset", flag, "reset the connection instead of answering"),
+    "hang": Key("hang", flag, "never answer"),
+    "no_done": Key("no_done", flag, "leave out the end mark (`data: [DONE]`)"),
+    "two_done": Key("two_done", flag, "send the end mark twice"),
+    "after_done": Key("after_done=K", count, "say K more tokens after the end mark"),
+    "split": Key("split=N", number(1, 65536), "write N bytes at a time, each piece a chunk"),
+    "crlf": Key("crlf", flag, "end lines with CR LF"),
+    "cr": Key("cr", flag, "end lines with CR"),
+    "bom": Key("bom", flag, "start the stream with a byte order mark"),
+    "gzip": Key("gzip", flag, "compress the body, whatever the client accepts"),
+    "raw": Key(
+        'raw="…"@K', raw, "write these bytes, one character each, after K tokens", repeats=True
+    ),
+    "content_type": Key("content_type=TEXT", line_text, "say this content type instead"),
+    "header": Key('header="name: value"', header, "add a header to the answer", repeats=True),
+}
+
+KEY = re.compile(r"\s*([A-Za-z_]+)(=?)")
+BARE = re.compile(r"(\S*?)(?:@([0-9]{1,9}))?(?=\s|$)")
+MARK = re.compile(r"(?:@([0-9]{1,9}))?(?=\s|$)")
+JSON = json.JSONDecoder()
+
+
+def parse(line: str) -> Orders:
+    """Read what stands after `demo:`, or say what is wrong with it."""
+    found: dict[str, Any] = {}
+    line, at = line.strip(), 0
+    while at < len(line):
+        match = KEY.match(line, at)
+        if match is None:
+            raise BadOrder(f"A demo: line is made of key=value pairs; {line[at:][:40]!r} is none.")
+        name, at = match[1], match.end()
+        value, at = read_value(line, at) if match[2] else (Value(""), at)
+        note(found, name, value)
+    return check(Orders(**found))
+
+
+def read_value(line: str, at: int) -> tuple[Value, int]:
+    """Read a JSON string, a JSON object, or text up to the next space."""
+    opening = line[at : at + 1]
+    if opening not in ('"', "{"):
+        match = BARE.match(line, at)
+        assert match is not None  # it matches nothing at all as well
+        return marked(match[1], match[2]), match.end()
+    try:
+        decoded, end = JSON.raw_decode(line, at)
+    except ValueError as error:
+        raise BadOrder(f"A demo: line holds broken JSON: {error}.") from None
+    mark = MARK.match(line, end)
+    if mark is None:
+        raise BadOrder(f"A demo: line needs a space after {line[at:end][:40]}.")
+    return marked(decoded if opening == '"' else line[at:end], mark[1]), mark.end()
+
+
+def marked(text: str, mark: str | None) -> Value:
+    """Make a value of a text and the digits after its `@`."""
+    return Value(text, None if mark is None else int(mark))
+
+
+def note(found: dict[str, Any], name: str, value: Value) -> None:
+    """Add one pair to what was found so far."""
+    key = KEYS.get(name)
+    if key is None:
+        raise BadOrder(f"Unknown key {name!r} in a demo: line; known are {', '.join(KEYS)}.")
+    if name in found and not key.repeats:
+        raise BadOrder(f"The key {name} stands twice in a demo: line.")
+    try:
+        read = key.read(value)
+    except BadOrder as error:
+        raise BadOrder(f"The key {name} {error}; write {key.form}.") from None
+    found.update(call(found, name, read) if name in ("tool", "args") else one(found, name, read))
+
+
+def one(found: dict[str, Any], name: str, value: object) -> dict[str, Any]:
+    """Set a key, or lengthen one that may be repeated."""
+    return {name: (*found.get(name, ()), value) if KEYS[name].repeats else value}
+
+
+def call(found: dict[str, Any], name: str, text: str) -> dict[str, Any]:
+    """Start a tool call, or give the last one its arguments."""
+    calls: tuple[Ordered, ...] = found.get("calls", ())
+    if name == "tool":
+        return {"calls": (*calls, Ordered(text))}
+    if not calls:
+        raise BadOrder("The key args belongs after a tool=NAME.")
+    return {"calls": (*calls[:-1], Ordered(calls[-1].name, text))}
+
+
+def check(orders: Orders) -> Orders:
+    """Refuse what is too much to say."""
+    if (orders.tokens or 1) * (orders.size or 1) > MOST_BYTES:
+        raise BadOrder(f"tokens times size may be {MOST_BYTES} at most.")
+    return orders

@@ -1,0 +1,110 @@
+"""What the driver and the web ask of a dialect. All of it is pure: bytes and values.
+
+A `Dialect` reads and changes requests and renders errors. Its `Splice` makes the n turns of one
+exchange one answer. A `Tap` looks at one turn's bytes: what it returns may be shown at once, what
+it keeps is the tail, and what it records on its tape can be rebuilt as the assistant's turn.
+
+Taps and splices speak the client's dialect only. An upstream of another dialect is translated
+below them, chunk by chunk: see `Passage`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.core.additions import Addition, AnsweredTurn
+from gateway.core.model import Asked, TurnEnd
+from gateway.errors import HoldgateError, UpstreamError
+
+
+class Tap(Protocol):
+    """Looks at the bytes of one turn."""
+
+    @property
+    def seen(self) -> bool:
+        """Whether the turn has begun: its first frame, or its whole body, is in."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal frame is in."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came; return what the client may see now. Raises `UpstreamError`."""
+
+    def close(self) -> bytes:
+        """Take the end of the upstream's bytes. Raises `UpstreamError` if it came too early."""
+
+    def end(self) -> TurnEnd:
+        """Say what the turn came to."""
+
+    def answered(self) -> AnsweredTurn:
+        """Rebuild the assistant's turn from the tape, for a follow-up."""
+
+
+class Splice(Protocol):
+    """Makes one answer out of n turns."""
+
+    @property
+    def content_type(self) -> bytes:
+        """What the client is told the answer is."""
+
+    def accepts(self, content_type: bytes) -> bool:
+        """Whether an upstream's answer of this type can be read."""
+
+    def tap(self) -> Tap:
+        """Begin to look at one attempt at the next turn."""
+
+    def take(self, tap: Tap) -> None:
+        """Count a turn as part of the answer: its terminal frame is in."""
+
+    def heartbeat(self) -> bytes:
+        """Return a frame that keeps an idle client's timers quiet and changes nothing."""
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the end of the answer."""
+
+
+class Dialect(Protocol):
+    """One wire language."""
+
+    @property
+    def name(self) -> str:
+        """As the configuration spells it."""
+
+    @property
+    def path(self) -> str:
+        """What is appended to an upstream's base URL."""
+
+    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+        """Read a client's request, or raise `BadRequest` naming the field.
+
+        `prefers_stream` decides where the body is silent: the client accepts an event stream.
+        """
+
+    def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
+        """Name the model as the upstream knows it; a body that is right already stays as it is."""
+
+    def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
+        """Put additions into a request."""
+
+    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+        """Begin an answer."""
+
+    def refusal(self, body: bytes) -> UpstreamError:
+        """Read a 2xx answer that is no answer: an error in disguise, or nothing we know."""
+
+    def error_body(self, error: HoldgateError) -> bytes:
+        """Render an error as the whole answer."""
+
+    def error_frame(self, error: HoldgateError) -> bytes:
+        """Render an error inside a stream."""
+
+
+class Passage(Protocol):
+    """The way to an upstream of another dialect and back; none is needed for the same dialect."""
+
+    def request(self, body: bytes) -> bytes:
+        """Say the same in the upstream's dialect."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take upstream bytes; return frames of the client's dialect."""

@@ -1,0 +1,193 @@
+"""OpenAI Chat Completions: requests, errors, and the dialect's entry in the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.core.additions import (
+    Addition,
+    AnsweredTurn,
+    ToolDeclaration,
+    ToolResult,
+    UserText,
+)
+from gateway.core.model import Asked
+from gateway.dialects.base import Splice
+from gateway.dialects.body import (
+    Fields,
+    appended,
+    decoded,
+    fields_of,
+    raw,
+    refuse_duplicates,
+    written,
+)
+from gateway.dialects.openai_chat_stream import ChatStream
+from gateway.dialects.openai_chat_turn import said
+from gateway.dialects.openai_chat_whole import ChatWhole
+from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
+from gateway.sse import encode
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+
+
+class _Tool(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+_text = msgspec.json.Decoder(str)
+_flag = msgspec.json.Decoder(bool | None)
+_count = msgspec.json.Decoder(int | None)
+_options = msgspec.json.Decoder(_StreamOptions | None)
+_tools = msgspec.json.Decoder(list[_Tool] | None)
+_error = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
+
+
+class OpenAIChat:
+    """Reads, changes and answers Chat Completions requests."""
+
+    name = "openai-chat"
+    path = "/chat/completions"
+
+    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+        """Read a client's request, or raise `BadRequest` naming the field."""
+        fields = fields_of(body, depth)
+        refuse_duplicates(body, fields, READ)
+        if bytes(fields.get("messages", b"")).strip()[:1] != b"[":
+            raise BadRequest("`messages` must be an array of messages.", param="messages")
+        return Asked(
+            model=_model(fields),
+            body=body,
+            stream=bool(decoded(fields, "stream", _flag, prefers_stream)),
+            choices=_choices(fields),
+            forces_tool=_forces_tool(fields),
+            tools=_tool_names(fields),
+            wants_usage=_wants_usage(fields),
+        )
+
+    def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
+        """Name the model as the upstream knows it; a body that is right already stays as it is."""
+        fields = fields_of(body)
+        streams = bool(decoded(fields, "stream", _flag, None))
+        if _model(fields) == model and streams == stream:
+            return body
+        fields["model"] = raw(model)
+        if streams != stream:
+            fields["stream"] = raw(stream)
+        return written(fields)
+
+    def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
+        """Put additions into a request: messages at the end, tools after the client's own."""
+        fields = fields_of(body)
+        messages = [msgspec.json.encode(m) for a in additions if (m := _message(a)) is not None]
+        tools = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
+        if messages:
+            _append(fields, "messages", messages)
+        if tools:
+            _append(fields, "tools", tools)
+        return written(fields)
+
+    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+        """Begin an answer."""
+        if asked.stream:
+            return ChatStream(asked, server_tools, event_bytes)
+        return ChatWhole(asked, server_tools, event_bytes)
+
+    def refusal(self, body: bytes) -> UpstreamError:
+        """Read a 2xx answer that is no answer."""
+        return said(body)
+
+    def error_body(self, error: HoldgateError) -> bytes:
+        """Render an error as the whole answer; the upstream's own words pass if they are JSON."""
+        if isinstance(error, UpstreamAnswered) and _is_error(error.body):
+            return error.body
+        return msgspec.json.encode({"error": _described(error)})
+
+    def error_frame(self, error: HoldgateError) -> bytes:
+        """Render an error inside a stream."""
+        return encode(self.error_body(error).replace(b"\n", b" ").replace(b"\r", b" "))
+
+
+def _model(fields: Fields) -> str:
+    if not fields.get("model"):
+        raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
+    return decoded(fields, "model", _text, "")
+
+
+def _choices(fields: Fields) -> int:
+    choices = decoded(fields, "n", _count, None)
+    return 1 if choices is None else choices
+
+
+def _forces_tool(fields: Fields) -> bool:
+    choice = bytes(fields.get("tool_choice", b"null")).strip()
+    return choice == b'"required"' or choice.startswith(b"{")
+
+
+def _tool_names(fields: Fields) -> frozenset[str]:
+    try:
+        tools = decoded(fields, "tools", _tools, None) or []
+    except BadRequest:
+        # Tools of a shape we do not know are the upstream's to judge.
+        return frozenset()
+    return frozenset(tool.function.name for tool in tools if tool.function)
+
+
+def _wants_usage(fields: Fields) -> bool:
+    options = decoded(fields, "stream_options", _options, None)
+    return bool(options and options.include_usage)
+
+
+def _append(fields: Fields, name: str, items: list[bytes]) -> None:
+    present = bytes(fields.get(name, b"[]"))
+    fields[name] = msgspec.Raw(appended(b"[]" if present == b"null" else present, items))
+
+
+def _message(addition: Addition) -> Any:
+    match addition:
+        case AnsweredTurn():
+            return addition.message
+        case UserText():
+            return {"role": "user", "content": addition.text}
+        case ToolResult():
+            return {"role": "tool", "tool_call_id": addition.call_id, "content": addition.text}
+    return None
+
+
+def _declaration(tool: ToolDeclaration) -> bytes:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": msgspec.Raw(tool.schema.encode()),
+        "strict": True,
+    }
+    return msgspec.json.encode({"type": "function", "function": function})
+
+
+def _is_error(body: bytes) -> bool:
+    try:
+        return "error" in _error.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _described(error: HoldgateError) -> dict[str, str | None]:
+    return {
+        "message": error.message,
+        "type": error.kind,
+        "param": error.param,
+        "code": error.code,
+    }
+
+
+DIALECT = OpenAIChat()

@@ -1,0 +1,449 @@
+"""Performs what the exchange machine decides: the only place where the two planes meet.
+
+One worker runs at a time and comes to one outcome. A watcher waits for the client to leave from the
+first instant; it, and the drain, cancel the worker's scope, and nothing else ever does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from gateway.beats import Beats, Line
+from gateway.core.additions import Addition
+from gateway.core.decide import RULES, Rule
+from gateway.core.effects import (
+    Close,
+    Effect,
+    Hold,
+    LetGo,
+    OpenTurn,
+    RelayTurn,
+    RunTools,
+    ShowError,
+)
+from gateway.core.events import (
+    ClientGone,
+    HoldEnded,
+    OpeningFailed,
+    Outcome,
+    Saved,
+    StreamBroke,
+    ToolsKept,
+    TurnEnded,
+    TurnOpened,
+)
+from gateway.core.exchange import Exchange, State
+from gateway.core.model import Asked, Route, Usage
+from gateway.dialects.base import Dialect, Splice, Tap
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
+from gateway.routing import Health
+from gateway.sse import comment
+from gateway.upstream.base import Turn, Upstream
+from gateway.upstream.headers import towards_client
+
+CLEAN_UP = 2.0
+STREAM_HEADERS: Headers = (
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Client(Line, Protocol):
+    """The client's side of an exchange, as the driver uses it."""
+
+    started: bool
+    give_up: Callable[[], None]
+
+    async def gone(self) -> None:
+        """Return when the client has left."""
+
+    def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
+        """Prepare the start line of a stream."""
+
+    async def frames(self, frames: bytes) -> None:
+        """Show whole frames at once."""
+
+    async def end(self, frames: bytes) -> None:
+        """Show the last frames and end the stream."""
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Show an answer of one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One client request, read and routed: all an exchange starts from."""
+
+    id: str
+    owner: str
+    asked: Asked
+    dialect: Dialect
+    routes: tuple[Route, ...]
+    headers: Headers = ()
+    notes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an exchange went, for logs and metrics: no text, no secret."""
+
+    request_id: str
+    owner: str
+    model: str
+    stream: bool
+    state: State
+    upstream: str
+    turns: int
+    status: int
+    code: str
+    seconds: float
+    first_seconds: float | None
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds an exchange."""
+
+    event_bytes: int = 8 * 1024 * 1024
+    answer_bytes: int = 20 * 1024 * 1024
+    turns: int = 16
+
+
+LIMITS = Limits()
+
+
+class Driver:
+    """Runs exchanges; knows the upstreams, their health, and who is connected now."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        beats: Beats,
+        now: Callable[[], float],
+        limits: Limits = LIMITS,
+        rules: tuple[Rule, ...] = RULES,
+    ) -> None:
+        self.upstreams = upstreams
+        self.beats = beats
+        self.now = now
+        self.limits = limits
+        self.rules = rules
+        self.health = Health()
+        self.live: set[Drive] = set()
+        self._left = anyio.Event()
+        self.reported: Callable[[Report], None] = lambda report: None
+
+    async def run(self, request: Request, client: Client) -> None:
+        """Answer one request, whatever happens."""
+        drive = Drive(self, request, client)
+        self.live.add(drive)
+        try:
+            await drive.run()
+        finally:
+            self.beats.remove(client)
+            with anyio.move_on_after(CLEAN_UP, shield=True):
+                await drive.close_turn()
+            self.live.discard(drive)
+            self._left.set()
+            self.reported(drive.report())
+
+    async def idle(self) -> None:
+        """Return when no exchange is under way."""
+        while self.live:
+            self._left = anyio.Event()
+            await self._left.wait()
+
+    def cut(self, error: HoldgateError) -> None:
+        """End every exchange that is still going, with this to say."""
+        for drive in tuple(self.live):
+            drive.cut(error)
+
+
+class Drive:
+    """One exchange under way."""
+
+    __slots__ = (
+        "_begun",
+        "_body",
+        "_body_turn",
+        "_client",
+        "_cut",
+        "_driver",
+        "_error",
+        "_first",
+        "_first_at",
+        "_gone",
+        "_headers",
+        "_request",
+        "_scope",
+        "_splice",
+        "_status",
+        "_tap",
+        "_turn",
+        "_usage",
+        "exchange",
+    )
+
+    def __init__(self, driver: Driver, request: Request, client: Client) -> None:
+        asked, limits = request.asked, driver.limits
+        routes = driver.health.order(request.routes, driver.now())
+        size = limits.event_bytes if asked.stream else limits.answer_bytes
+        self.exchange = Exchange(routes, driver.rules, limits.turns)
+        self._driver = driver
+        self._request = request
+        self._client = client
+        self._splice: Splice = request.dialect.splice(asked, frozenset(), size)
+        self._body = asked.body
+        self._body_turn = 1
+        self._tap: Tap | None = None
+        self._turn: Turn | None = None
+        self._first = b""
+        self._headers: Headers = ()
+        self._scope = anyio.CancelScope()
+        self._gone = False
+        self._cut: HoldgateError | None = None
+        self._error: HoldgateError | None = None
+        self._status = 200
+        self._usage: Usage | None = None
+        self._begun = driver.now()
+        self._first_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Drive {self._request.id} {self.exchange!r}>"
+
+    async def run(self) -> None:
+        """Do one thing after the other until the machine has nothing more to do."""
+        self._client.give_up = self._leave
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch)
+            effect: Effect | None = self.exchange.begin()
+            while effect is not None:
+                outcome = await self._perform(effect)
+                effect = self.exchange.handle(outcome) if outcome is not None else None
+                if self._request.notes:
+                    await self._note()
+            group.cancel_scope.cancel()
+
+    def cut(self, error: HoldgateError) -> None:
+        """End what is under way: the gateway has to go."""
+        self._cut = error
+        self._scope.cancel()
+
+    async def close_turn(self) -> None:
+        """Let the upstream go, at once."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.aclose()
+
+    def report(self) -> Report:
+        """Say how it went."""
+        request, error = self._request, self._error
+        first = self._first_at - self._begun if self._first_at is not None else None
+        return Report(
+            request_id=request.id,
+            owner=request.owner,
+            model=request.asked.model,
+            stream=request.asked.stream,
+            state=self.exchange.state,
+            upstream=self.exchange.route.upstream,
+            turns=self.exchange.number,
+            status=self._status,
+            code=error.code if error else "",
+            seconds=self._driver.now() - self._begun,
+            first_seconds=first,
+            usage=self._usage,
+        )
+
+    async def _watch(self) -> None:
+        await self._client.gone()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._gone = True
+        self._scope.cancel()
+
+    async def _perform(self, effect: Effect) -> Outcome | None:
+        if isinstance(effect, ShowError | LetGo):
+            return await WORK[type(effect)](self, effect)
+        # Whoever left between two steps is noticed before the next one begins.
+        if not self._gone and not self._cut:
+            with anyio.CancelScope() as self._scope:
+                return await WORK[type(effect)](self, effect)
+        return ClientGone() if self._gone else self._cut_short(effect)
+
+    def _cut_short(self, effect: Effect) -> Outcome:
+        assert self._cut is not None
+        match effect:
+            case OpenTurn():
+                return OpeningFailed(self._cut)
+            case RelayTurn():
+                return StreamBroke(self._cut)
+            case Hold():
+                return HoldEnded("draining")
+            case RunTools():
+                return ToolsKept()
+        return Saved()
+
+    async def _open(self, effect: OpenTurn) -> Outcome:
+        upstream = self._driver.upstreams[effect.route.upstream]
+        try:
+            await self._ask(upstream, effect)
+        except HoldgateError as error:
+            self._failed(upstream, error)
+            await self.close_turn()
+            return OpeningFailed(error)
+        self._driver.health.answered(upstream.endpoint.id)
+        self._error = None
+        if self._first_at is None:
+            self._first_at = self._driver.now()
+        return TurnOpened()
+
+    def _failed(self, upstream: Upstream, error: HoldgateError) -> None:
+        self._error = error
+        if error.may_fail_over:
+            after = _retry_after(error)
+            self._driver.health.failed(upstream.endpoint.id, self._driver.now(), after)
+
+    async def _ask(self, upstream: Upstream, effect: OpenTurn) -> None:
+        """Send the turn's request and wait for its first frame."""
+        request = self._request
+        body = self._built(effect.number, effect.additions)
+        body = request.dialect.rewrite(body, effect.route.model, request.asked.stream)
+        name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
+        turn = await upstream.open(body, (*request.headers, (b"x-request-id", name.encode())))
+        self._turn = turn
+        await self._check_type(turn)
+        self._greet(upstream, turn)
+        tap = self._tap_next()
+        async for data in turn:
+            self._first = tap.feed(data)
+            if tap.seen:
+                return
+        self._first = tap.close()
+
+    def _built(self, number: int, additions: tuple[Addition, ...]) -> bytes:
+        """Build a follow-up once; another route is asked the same."""
+        if number > self._body_turn:
+            assert self._tap is not None
+            told = (self._tap.answered(), *additions)
+            self._body = self._request.dialect.add(self._body, told)
+            self._body_turn = number
+        return self._body
+
+    async def _check_type(self, turn: Turn) -> None:
+        kind = next((value for name, value in turn.headers if name == b"content-type"), b"")
+        if self._splice.accepts(kind.lower()):
+            return
+        body = b""
+        async for data in turn:
+            body += data
+            if len(body) > 65536:
+                break
+        raise self._request.dialect.refusal(body)
+
+    def _greet(self, upstream: Upstream, turn: Turn) -> None:
+        """Prepare the start line: from here on a quiet upstream means heartbeats."""
+        if self._client.started:
+            return
+        name = (b"x-holdgate-upstream", upstream.endpoint.id.encode())
+        kind = (b"content-type", self._splice.content_type)
+        self._headers = (kind, name, *towards_client(turn.headers))
+        if self._request.asked.stream:
+            self._client.ready(self._headers + STREAM_HEADERS, self._splice.heartbeat)
+            self._driver.beats.add(self._client)
+
+    def _tap_next(self) -> Tap:
+        self._tap = self._splice.tap()
+        return self._tap
+
+    async def _relay(self, effect: RelayTurn) -> Outcome:
+        """Pass frames on; this loop is the data plane."""
+        turn, tap, client = self._turn, self._tap, self._client
+        assert turn is not None
+        assert tap is not None
+        try:
+            if self._request.asked.stream:
+                await client.frames(self._first)
+            if not tap.ended:
+                async for data in turn:
+                    shown = tap.feed(data)
+                    if shown:
+                        await client.frames(shown)
+                    if tap.ended:
+                        break
+                else:
+                    await client.frames(tap.close())
+        except UpstreamError as error:
+            self._error = error
+            await self.close_turn()
+            return StreamBroke(error)
+        self._turn = None
+        await turn.release()
+        return self._ended(tap)
+
+    def _ended(self, tap: Tap) -> Outcome:
+        self._splice.take(tap)
+        end = tap.end()
+        if end.usage is not None:
+            self._usage = end.usage if self._usage is None else self._usage + end.usage
+        return TurnEnded(end)
+
+    async def _close(self, effect: Close) -> Outcome:
+        tail = self._splice.tail(effect.plainly)
+        if self._request.asked.stream:
+            await self._client.end(tail)
+        else:
+            await self._client.whole(200, self._headers, tail)
+        return Saved()
+
+    async def _show_error(self, effect: ShowError) -> None:
+        error, dialect = effect.error, self._request.dialect
+        self._error = error
+        if self._client.started:
+            await self._client.end(dialect.error_frame(error))
+            return
+        self._status = error.status
+        route = (b"x-holdgate-upstream", self.exchange.route.upstream.encode())
+        headers = (*error_headers(error), route)
+        await self._client.whole(error.status, headers, dialect.error_body(error))
+
+    async def _let_go(self, effect: LetGo) -> None:
+        with anyio.move_on_after(CLEAN_UP, shield=True):
+            await self.close_turn()
+
+    async def _note(self) -> None:
+        if self._client.started and self.exchange.state not in (State.DONE, State.FAILED):
+            text = json.dumps({"state": self.exchange.state, "turn": self.exchange.number})
+            await self._client.frames(comment(f"holdgate {text}"))
+
+
+WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
+    OpenTurn: Drive._open,
+    RelayTurn: Drive._relay,
+    Close: Drive._close,
+    ShowError: Drive._show_error,
+    LetGo: Drive._let_go,
+}
+
+
+def error_headers(error: HoldgateError) -> Headers:
+    """Return the headers an error answer carries."""
+    headers: Headers = ((b"content-type", b"application/json"),)
+    if isinstance(error, UpstreamAnswered):
+        return headers + towards_client(error.headers)
+    if error.retry_after is not None:
+        return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    return headers
+
+
+def _retry_after(error: HoldgateError) -> float | None:
+    if not isinstance(error, UpstreamAnswered):
+        return error.retry_after
+    value = next((value for name, value in error.headers if name == b"retry-after"), b"")
+    return float(value) if value.isdigit() else None

@@ -1,0 +1,108 @@
+"""Which upstreams may answer for a model name, and in which order they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from gateway.core.model import Route
+from gateway.errors import ModelNotFound
+
+ANY = "*"
+FIRST_COOL_DOWN = 5.0
+LONGEST_COOL_DOWN = 120.0
+LONGEST_RETRY_AFTER = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PublicModel:
+    """A name clients may ask for, and the routes it leads to, in order."""
+
+    name: str
+    routes: tuple[Route, ...]
+    clock: bool = True
+
+
+class Models:
+    """The public names. An upstream that serves any name is asked for names nobody lists."""
+
+    def __init__(self, listed: Iterable[PublicModel], any_name: Iterable[str] = ()) -> None:
+        self._listed = {model.name: model for model in listed}
+        self._any_name = tuple(any_name)
+
+    @property
+    def listed(self) -> tuple[PublicModel, ...]:
+        """All names that can be listed."""
+        return tuple(self._listed.values())
+
+    def find(self, name: str) -> PublicModel:
+        """Return the model of this name, or raise `ModelNotFound`."""
+        found = self._listed.get(name)
+        if found is not None:
+            return found
+        routes = tuple(self._unlisted(name))
+        if not routes:
+            raise ModelNotFound(self._unknown(name), param="model")
+        return PublicModel(name, routes)
+
+    def _unlisted(self, name: str) -> Iterable[Route]:
+        upstream, _, model = name.partition("/")
+        if upstream in self._any_name and model:
+            return [Route(upstream, model)]
+        return [Route(upstream, name) for upstream in self._any_name]
+
+    def _unknown(self, name: str) -> str:
+        near = get_close_matches(name, self._listed, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else " GET /v1/models lists them."
+        return f"No model is called '{name[:100]}'.{hint}"
+
+
+def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:
+    """Make every listed model public, by its name and as `<upstream>/<model>`."""
+    routes: dict[str, list[Route]] = {}
+    for upstream, names in offers.items():
+        for name in names:
+            if name != ANY:
+                routes.setdefault(name, []).append(Route(upstream, name))
+                routes.setdefault(f"{upstream}/{name}", []).append(Route(upstream, name))
+    listed = [PublicModel(name, tuple(found)) for name, found in routes.items()]
+    return Models(listed, [upstream for upstream, names in offers.items() if ANY in names])
+
+
+@dataclass(slots=True)
+class _Trouble:
+    failures: int
+    until: float
+
+
+class Health:
+    """Remembers who failed. A cool-down only reorders: the only candidate is still tried."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[str, _Trouble] = {}
+
+    def failed(self, upstream: str, now: float, retry_after: float | None = None) -> None:
+        """Note a failure; each in a row cools down longer, and `retry-after` is honoured."""
+        trouble = self._troubles.setdefault(upstream, _Trouble(0, now))
+        cool_down = min(FIRST_COOL_DOWN * 2**trouble.failures, LONGEST_COOL_DOWN)
+        if retry_after is not None:
+            cool_down = max(cool_down, min(retry_after, LONGEST_RETRY_AFTER))
+        trouble.failures += 1
+        trouble.until = max(trouble.until, now + cool_down)
+
+    def answered(self, upstream: str) -> None:
+        """Note an answer: all is forgiven."""
+        if self._troubles:
+            self._troubles.pop(upstream, None)
+
+    def cooling(self, upstream: str, now: float) -> float:
+        """Return for how many seconds more this upstream is put last."""
+        trouble = self._troubles.get(upstream)
+        return max(0.0, trouble.until - now) if trouble else 0.0
+
+    def order(self, routes: tuple[Route, ...], now: float) -> tuple[Route, ...]:
+        """Put routes to upstreams that cool down last, the soonest ready first."""
+        if not self._troubles:
+            return routes
+        return tuple(sorted(routes, key=lambda route: self.cooling(route.upstream, now)))

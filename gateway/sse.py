@@ -1,0 +1,125 @@
+"""Server-sent events as bytes: whole frames out of any network reads."""
+
+from __future__ import annotations
+
+import re
+
+from gateway.errors import UpstreamBroke
+
+BOM = b"\xef\xbb\xbf"
+
+# A frame ends at an empty line. Line ends are LF, CRLF or CR, in any mixture; "\n\r" at the end
+# of what has arrived may still become "\n\r\n", so it only counts when something else follows.
+_END = re.compile(rb"\n\n|\n\r\n|\n\r(?=[^\n])|\r\r")
+
+
+class Framer:
+    """Cuts a stream of bytes at the ends of frames; any split of the input gives the same frames.
+
+    `batch` is the hot path: one bytes object with all frames that are whole by now, uncut.
+    """
+
+    __slots__ = ("_after_cr", "_begun", "_limit", "_rest", "_scanned")
+
+    def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+        self._scanned = 0
+        self._begun = False
+        self._after_cr = False
+
+    def batch(self, data: bytes) -> bytes:
+        """Take bytes as they came; return all frames that are whole now, as one piece."""
+        if self._begun and not self._rest and b"\r" not in data:
+            if data.endswith(b"\n\n") and not self._after_cr:
+                return data
+        elif not self._begun:
+            return self._begin(data)
+        return self._cut(data)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes as they came; return the frames that are whole now, one by one."""
+        return split(self.batch(data))
+
+    def flush(self) -> bytes:
+        """Return the last frame of a stream that ended without its empty line."""
+        rest = bytes(self._rest).strip(b"\r\n")
+        self._rest.clear()
+        return rest + b"\n\n" if rest else b""
+
+    def _begin(self, data: bytes) -> bytes:
+        self._rest += data
+        if len(self._rest) < len(BOM) and BOM.startswith(self._rest):
+            return b""
+        self._begun = True
+        data = bytes(self._rest)
+        self._rest.clear()
+        return self.batch(data.removeprefix(BOM))
+
+    def _cut(self, data: bytes) -> bytes:
+        if self._after_cr and data:
+            # "\r\r" was already passed on as an empty line; this LF belonged to it.
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        rest = self._rest
+        rest += data
+        if b"\r\r\n" in rest:
+            rest[:] = rest.replace(b"\r\r\n", b"\r\r")
+        end = self._last_end()
+        if not end:
+            self._scanned = max(0, len(rest) - 2)
+            if len(rest) > self._limit:
+                raise UpstreamBroke(f"The upstream sent an event of more than {self._limit} bytes.")
+            return b""
+        whole = bytes(rest[:end])
+        del rest[:end]
+        self._scanned = 0
+        self._after_cr = not rest and whole.endswith(b"\r\r")
+        return whole
+
+    def _last_end(self) -> int:
+        if b"\r" not in self._rest:
+            at = self._rest.rfind(b"\n\n", self._scanned)
+            return at + 2 if at >= 0 else 0
+        last = 0
+        for match in _END.finditer(self._rest, self._scanned):
+            last = match.end()
+        return last
+
+
+def split(batch: bytes) -> list[bytes]:
+    """Cut a batch into its frames; empty lines between frames mean nothing and are dropped."""
+    if not batch:
+        return []
+    if b"\r" not in batch:
+        frames = [part.lstrip(b"\n") + b"\n\n" for part in batch.split(b"\n\n")]
+        return [frame for frame in frames if frame != b"\n\n"]
+    frames, start = [], 0
+    for match in _END.finditer(batch + b"."):
+        frames.append(batch[start : match.end()].lstrip(b"\r\n"))
+        start = match.end()
+    return [frame for frame in frames if frame]
+
+
+def data_of(frame: bytes) -> bytes | None:
+    """Return a frame's data, or None when it carries none (a comment, an empty event)."""
+    if frame.startswith(b"data: ") and frame.find(b"\n") == len(frame) - 2 and b"\r" not in frame:
+        return frame[6:-2]
+    lines = [
+        line[5:].removeprefix(b" ")
+        for line in frame.splitlines()
+        if line.startswith(b"data:") or line == b"data"
+    ]
+    return b"\n".join(lines) if lines else None
+
+
+def encode(data: bytes, event: str = "") -> bytes:
+    """Make one frame; JSON without newlines goes in, so one data line is enough."""
+    if event:
+        return b"event: " + event.encode() + b"\ndata: " + data + b"\n\n"
+    return b"data: " + data + b"\n\n"
+
+
+def comment(text: str) -> bytes:
+    """Make a comment frame, which clients ignore and people may read."""
+    return b": " + text.replace("\n", " ").replace("\r", " ").encode() + b"\n\n"

@@ -1,0 +1,111 @@
+"""Answers that come compressed though nobody asked: decoded in bounded pieces."""
+
+from __future__ import annotations
+
+import zlib
+
+from anyio.lowlevel import checkpoint
+
+from gateway.errors import Headers, UpstreamBroke
+from gateway.upstream.base import Turn
+
+PIECE = 128 * 1024
+
+_GZIP = 16 + zlib.MAX_WBITS
+_CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": None}
+_DESCRIBES_CODED_BYTES = frozenset({b"content-encoding", b"content-length"})
+
+
+def decoded(turn: Turn) -> Turn:
+    """Return a turn whose bytes are not compressed, or raise `UpstreamBroke`."""
+    found = [value for name, value in turn.headers if name == b"content-encoding"]
+    if not found:
+        return turn
+    coding = b",".join(found).strip().lower()
+    if coding in (b"", b"identity"):
+        return turn
+    if coding not in _CODINGS:
+        raise UpstreamBroke("The upstream's answer has an encoding that was not asked for.")
+    return DecodedTurn(turn, Inflater(_CODINGS[coding]))
+
+
+class Inflater:
+    """Inflates step by step: what a bomb would become is never in memory at once."""
+
+    __slots__ = ("_inflate", "_input", "_wbits", "begun", "ended")
+
+    def __init__(self, wbits: int | None) -> None:
+        self.begun = False
+        self.ended = False
+        self._wbits = wbits
+        self._inflate: zlib._Decompress | None = None
+        self._input = b""
+
+    def feed(self, data: bytes) -> None:
+        """Add compressed bytes."""
+        self.begun = True
+        self._input += data
+
+    def step(self) -> bytes:
+        """Return at most one piece; nothing if it takes more input to go on."""
+        if self._inflate is None and not self._start():
+            return b""
+        inflate = self._inflate
+        assert inflate is not None
+        try:
+            piece = inflate.decompress(self._input, PIECE)
+        except zlib.error:
+            raise UpstreamBroke("The upstream's answer cannot be decoded.") from None
+        self._input = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+        self.ended = inflate.eof
+        if inflate.eof:
+            self._inflate = None
+        return piece
+
+    def _start(self) -> bool:
+        """Begin a member; `deflate` is in the wild both with and without a zlib header."""
+        if len(self._input) < 2:
+            return False
+        if self._wbits is None:
+            first, second = self._input[:2]
+            wrapped = first & 0x0F == 8 and (first << 8 | second) % 31 == 0
+            self._wbits = zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
+        self._inflate = zlib.decompressobj(self._wbits)
+        self.ended = False
+        return True
+
+
+class DecodedTurn:
+    """A turn read through an inflater."""
+
+    __slots__ = ("_inflater", "_turn", "headers")
+
+    def __init__(self, turn: Turn, inflater: Inflater) -> None:
+        self.headers: Headers = tuple(
+            [pair for pair in turn.headers if pair[0] not in _DESCRIBES_CODED_BYTES]
+        )
+        self._turn = turn
+        self._inflater = inflater
+
+    def __aiter__(self) -> DecodedTurn:
+        return self
+
+    async def __anext__(self) -> bytes:
+        # One read may hold hundreds of pieces: others get their turn between them.
+        await checkpoint()
+        while not (piece := self._inflater.step()):
+            try:
+                self._inflater.feed(await anext(self._turn))
+            except StopAsyncIteration:
+                if self._inflater.begun and not self._inflater.ended:
+                    raise UpstreamBroke("The upstream's answer broke off.") from None
+                raise
+        return piece
+
+    async def release(self) -> None:
+        """Release the turn below."""
+        await self._turn.release()
+
+    async def aclose(self) -> None:
+        """Close the turn below."""
+        await self._turn.aclose()

@@ -1,0 +1,57 @@
+"""What went wrong below, said in the gateway's own words."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpx
+
+from gateway.errors import (
+    UpstreamBroke,
+    UpstreamBusy,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+
+# First match wins; no text of a library is passed on, since it may name an address.
+_ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
+    (httpx.PoolTimeout, UpstreamBusy, "All connections to the upstream are in use."),
+    (httpx.ConnectTimeout, UpstreamUnreachable, "The upstream did not accept a connection."),
+    (httpx.TimeoutException, UpstreamTimeout, "The upstream was silent for too long."),
+    (httpx.RemoteProtocolError, UpstreamBroke, "The upstream's answer broke off or is not HTTP."),
+    (httpx.NetworkError, UpstreamBroke, "The connection to the upstream broke."),
+)
+
+_CONNECT_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+    (ssl.SSLCertVerificationError, "The upstream's certificate cannot be trusted."),
+    (ssl.SSLError, "The upstream does not speak TLS with us."),
+    (socket.gaierror, "The upstream's host name cannot be resolved."),
+    (ConnectionRefusedError, "The upstream refused the connection."),
+)
+
+
+def upstream_error(error: httpx.TransportError) -> UpstreamError:
+    """Map an error of the transport to one a client can be shown."""
+    if isinstance(error, httpx.ConnectError):
+        return UpstreamUnreachable(_why_unreachable(error))
+    for foreign, ours, sentence in _ERRORS:
+        if isinstance(error, foreign):
+            return ours(sentence)
+    return UpstreamBroke("The upstream could not be asked.")
+
+
+def _why_unreachable(error: BaseException) -> str:
+    causes = tuple(_causes(error))
+    for kind, sentence in _CONNECT_CAUSES:
+        if any(isinstance(cause, kind) for cause in causes):
+            return sentence
+    return "The upstream could not be reached."
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

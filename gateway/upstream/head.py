@@ -1,0 +1,77 @@
+"""The start line and headers of a request, most of it built once an upstream."""
+
+from __future__ import annotations
+
+import httpx
+
+from gateway.errors import Headers
+from gateway.upstream.base import Endpoint
+from gateway.version import __version__
+
+# The bytes on the wire are ours to frame: these are never taken from a caller.
+_FRAMING = frozenset({b"connection", b"content-length", b"host", b"transfer-encoding"})
+_LENGTH = frozenset({b"content-length", b"transfer-encoding"})
+_AGENT = (b"user-agent", b"holdgate/" + __version__.encode())
+_DEFAULTS = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
+
+
+class RequestHead:
+    """What every request to one endpoint begins with."""
+
+    __slots__ = ("_agent", "_fixed", "_own", "_start", "url")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.url = httpx.URL(endpoint.url)
+        if self.url.scheme not in ("http", "https") or not self.url.host:
+            raise ValueError(f"Upstream {endpoint.id} needs an http or https URL.")
+        self._fixed = _fixed_headers(self.url, endpoint.headers)
+        names = {name for name, _ in self._fixed}
+        self._own = frozenset(names | _FRAMING)
+        self._agent = () if _AGENT[0] in names else (_AGENT,)
+        self._start = b"POST %b HTTP/1.1\r\n%b" % (self.url.raw_path, _lines(self._fixed))
+
+    def encode(self, headers: Headers, length: int) -> bytes:
+        """Return the bytes that go before a body of this length."""
+        return b"%b%bcontent-length: %d\r\n\r\n" % (
+            self._start,
+            _lines(self._added(headers)),
+            length,
+        )
+
+    def pairs(self, headers: Headers, length: int) -> list[tuple[bytes, bytes]]:
+        """Return the same headers as pairs, for a library that frames them itself."""
+        added = self._added(headers)
+        _lines(added)
+        return [*self._fixed, *added, (b"content-length", b"%d" % length)]
+
+    def _added(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        added = [pair for pair in headers if pair[0] not in self._own]
+        if not any(name == b"user-agent" for name, _ in added):
+            added.extend(self._agent)
+        return added
+
+
+def _fixed_headers(url: httpx.URL, headers: Headers) -> Headers:
+    given = [(name.lower(), value) for name, value in headers]
+    names = {name for name, _ in given}
+    host = () if b"host" in names else ((b"host", url.netloc),)
+    defaults = [pair for pair in _DEFAULTS if pair[0] not in names]
+    unframed = [pair for pair in given if pair[0] == b"host" or pair[0] not in _FRAMING]
+    return (*host, *unframed, *defaults)
+
+
+def _lines(pairs: Headers | list[tuple[bytes, bytes]]) -> bytes:
+    """Write header lines; a line break inside one would start a header of somebody's choice."""
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in pairs])
+    if lines.count(b"\n") != len(pairs) or lines.count(b"\r") != len(pairs):
+        raise ValueError("A header contains a line break.")
+    return lines
+
+
+def encode(request: httpx.Request, length: int) -> bytes:
+    """Return the head of a request of httpx's whose body is in memory."""
+    headers = [pair for pair in request.headers.raw if pair[0].lower() not in _LENGTH]
+    if length or len(headers) < len(request.headers.raw):
+        headers.append((b"content-length", b"%d" % length))
+    start = b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.url.raw_path)
+    return start + _lines(headers) + b"\r\n"

@@ -1,0 +1,60 @@
+"""Which headers pass from a client to an upstream, and back: allow-lists, both ways.
+
+Up go only headers that choose a feature of the model's API. Not up, though SDKs send them:
+`x-stainless-*` and `user-agent` (they describe the client's machine, no upstream needs them),
+`idempotency-key` (one exchange is several upstream requests: the key would make the second one
+a replay of the first), `x-request-id` (the gateway sends its own), `openai-organization` and
+`openai-project` (they belong to the client's account, the upstream's key to the operator's).
+
+Down come only headers a client acts on: when to try again, what is left of a rate limit, and
+how long the upstream took. Never cookies, accounts, request ids or what describes the bytes of
+the upstream's own connection.
+
+Names are in lower case, as ASGI and the upstream side give them.
+"""
+
+from __future__ import annotations
+
+from gateway.errors import Headers
+
+_UP = frozenset({b"accept", b"anthropic-beta", b"anthropic-version"})
+_UP_PREFIX = b"openai-"
+_ACCOUNT = frozenset({b"openai-organization", b"openai-project"})
+
+_DOWN = frozenset(
+    {
+        b"openai-processing-ms",
+        b"openai-version",
+        b"retry-after",
+        b"retry-after-ms",
+        b"x-should-retry",
+    }
+)
+_DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
+
+
+def towards_upstream(headers: Headers) -> Headers:
+    """Keep what a client may tell an upstream."""
+    passed = [
+        pair
+        for pair in headers
+        if pair[0] in _UP or (pair[0].startswith(_UP_PREFIX) and pair[0] not in _ACCOUNT)
+    ]
+    return _without_named(passed, headers)
+
+
+def towards_client(headers: Headers) -> Headers:
+    """Keep what an upstream may tell a client."""
+    passed = [pair for pair in headers if pair[0] in _DOWN or pair[0].startswith(_DOWN_PREFIXES)]
+    return _without_named(passed, headers)
+
+
+def _without_named(passed: list[tuple[bytes, bytes]], headers: Headers) -> Headers:
+    """Drop what `Connection` names: it was meant for the next hop only."""
+    if not passed:
+        return ()
+    connection = [value for name, value in headers if name == b"connection"]
+    if not connection:
+        return tuple(passed)
+    named = {token.strip() for token in b",".join(connection).lower().split(b",")}
+    return tuple([pair for pair in passed if pair[0] not in named])

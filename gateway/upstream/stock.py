@@ -1,0 +1,143 @@
+"""The same upstream over httpx's own transport, for whatever is unusual."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import cast
+
+import anyio
+import httpx
+
+from gateway.errors import Headers, UpstreamError
+from gateway.upstream.answers import accept
+from gateway.upstream.base import Endpoint, Timeouts, Turn
+from gateway.upstream.failures import upstream_error
+from gateway.upstream.head import RequestHead
+from gateway.upstream.pool import KEEP_ALIVE_SECONDS
+from gateway.upstream.tls import default_context
+
+# The rest of a released answer is read while the caller waits: httpx has no background.
+RELEASE_SECONDS = 0.25
+RELEASE_BYTES = 64 * 1024
+CLOSE_SECONDS = 1.0
+
+
+class StockUpstream:
+    """One upstream, asked through httpx."""
+
+    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
+        self.endpoint = endpoint
+        self.busy = 0
+        self._head = RequestHead(endpoint)
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=ssl_context or _context(self._head.url),
+            trust_env=False,
+            limits=httpx.Limits(
+                max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return f"<StockUpstream {self.endpoint.id} busy {self.busy}>"
+
+    async def open(self, body: bytes, headers: Headers) -> Turn:
+        """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
+        limits = _timeout(self.endpoint.timeouts)
+        request = httpx.Request(
+            "POST",
+            self._head.url,
+            headers=self._head.pairs(headers, len(body)),
+            content=body,
+            extensions={"timeout": limits},
+        )
+        self.busy += 1
+        try:
+            response = await self._transport.handle_async_request(request)
+        except BaseException as error:
+            self.busy -= 1
+            if isinstance(error, httpx.TransportError):
+                raise upstream_error(error) from None
+            raise
+        # From here on a silence is measured by the turn, which knows the first byte from others.
+        limits["read"] = None
+        return await accept(response.status_code, StockTurn(self, response))
+
+    async def aclose(self) -> None:
+        """Close every connection, also those in use."""
+        await self._transport.aclose()
+
+
+class StockTurn:
+    """One answer of httpx's."""
+
+    __slots__ = ("_limit", "_open", "_pieces", "_response", "_upstream", "headers")
+
+    def __init__(self, upstream: StockUpstream, response: httpx.Response) -> None:
+        self.headers: Headers = tuple(
+            [(name.lower(), value) for name, value in response.headers.raw]
+        )
+        self._upstream = upstream
+        self._response = response
+        stream = cast(httpx.AsyncByteStream, response.stream)
+        self._pieces = cast(AsyncGenerator[bytes, None], aiter(stream))
+        self._limit = upstream.endpoint.timeouts.first_byte
+        self._open = True
+
+    def __aiter__(self) -> StockTurn:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._open:
+            raise StopAsyncIteration
+        try:
+            with anyio.fail_after(self._limit):
+                piece = await anext(self._pieces)
+        except StopAsyncIteration:
+            await self.aclose()
+            raise
+        except TimeoutError:
+            await self.aclose()
+            raise upstream_error(httpx.ReadTimeout("")) from None
+        except httpx.TransportError as error:
+            await self.aclose()
+            raise upstream_error(error) from None
+        self._limit = self._upstream.endpoint.timeouts.idle
+        return piece
+
+    async def release(self) -> None:
+        """Read what is left, if it comes soon, so that the connection can be used again."""
+        left = RELEASE_BYTES
+        with anyio.move_on_after(RELEASE_SECONDS), suppress(UpstreamError):
+            async for piece in self:
+                left -= len(piece)
+                if left < 0:
+                    break
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, unless the answer was read to its end."""
+        if not self._open:
+            return
+        self._open = False
+        self._upstream.busy -= 1
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+            await self._pieces.aclose()
+            await self._response.aclose()
+
+
+def _timeout(timeouts: Timeouts) -> dict[str, float | None]:
+    return {
+        "pool": timeouts.connect,
+        "connect": timeouts.connect,
+        "write": timeouts.first_byte,
+        "read": timeouts.first_byte,
+    }
+
+
+def _context(url: httpx.URL) -> ssl.SSLContext:
+    """Load certificates only if there is something to check; the bare context trusts nobody."""
+    if url.scheme == "https":
+        return default_context()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,0 +1,52 @@
+"""What the kernel knows of a TCP connection."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from asyncio.trsock import TransportSocket
+from collections.abc import Callable
+
+KEEP_ALIVE_AFTER = 60
+
+# Where struct tcp_info of linux/tcp.h has bytes_acked, and bytes_sent with bytes_retrans.
+_ACKED = struct.Struct("=Q")
+_ACKED_AT = 120
+_SENT = struct.Struct("=QQ")
+_SENT_AT = 200
+_SIZE = _SENT_AT + _SENT.size
+
+
+def tune(sock: TransportSocket) -> None:
+    """Send small writes at once, and notice a peer that vanished in silence."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_AFTER)
+
+
+def probe(sock: TransportSocket) -> Callable[[], bool]:
+    """Make a cheap question: has the peer sent, closed or reset anything we did not read?"""
+    if not hasattr(select, "poll"):
+        return lambda: False
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLIN)
+    return lambda: bool(poll.poll(0))
+
+
+def acknowledged(sock: TransportSocket) -> bool:
+    """Say whether the peer's kernel took all we sent; true where that cannot be known.
+
+    `tcpi_unacked` does not tell: a reset empties the send queue, and it reads 0. The totals stay.
+    """
+    option = getattr(socket, "TCP_INFO", None)
+    if option is None:
+        return True
+    info = sock.getsockopt(socket.IPPROTO_TCP, option, _SIZE)
+    if len(info) < _SIZE:
+        return True
+    (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
+    sent, sent_again = _SENT.unpack_from(info, _SENT_AT)
+    # The SYN counts as one acknowledged byte, but not as a sent one.
+    return bool(acked > sent - sent_again)

@@ -1,0 +1,141 @@
+"""The front door: every request passes here, whatever its route.
+
+Any web page can post to a loopback port, so a foreign Origin or an unknown Host is refused before
+anything else is looked at. What passes gets its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from gateway.dialects import DIALECTS
+from gateway.driver import error_headers
+from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError
+from gateway.web.incoming import KEY, Incoming, request_id
+from gateway.web.stream import Answer, Message, Receive, Send
+
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
+CORS_EXPOSED = b"x-request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Which Hosts and Origins are let in; `any_host` when keys protect the gateway."""
+
+    hosts: frozenset[str] = frozenset()
+    any_host: bool = False
+    origins: frozenset[str] = frozenset()
+    header_bytes: int = 64 * 1024
+
+    def check_host(self, host: str) -> None:
+        """Refuse a Host that is not ours: a page of another site may have sent us here."""
+        name = _host_name(host)
+        if name in self.hosts or (not self.hosts and (self.any_host or _is_loopback(name))):
+            return
+        raise Forbidden(f"The Host '{name[:100]}' is not accepted here; see server.hosts.")
+
+    def check_origin(self, origin: str, host: str) -> bool:
+        """Refuse a foreign Origin; tell whether a listed one must be named in the answer."""
+        if origin in self.origins or "*" in self.origins:
+            return True
+        if origin in (f"http://{host}", f"https://{host}"):
+            return False
+        raise Forbidden(f"The Origin '{origin[:100]}' is not accepted; see server.cors_origins.")
+
+
+class Front:
+    """Checks Host, Origin and headers of every request, and gives it its id."""
+
+    def __init__(self, app: App, admission: Admission, model_paths: frozenset[str]) -> None:
+        self._app = app
+        self._admission = admission
+        self._model_paths = model_paths
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Let a request in, or say why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        note = Incoming(request_id(headers), headers)
+        note.answer_headers = ((b"x-request-id", note.request_id.encode()),)
+        scope[KEY] = note
+        try:
+            self._admit(scope["headers"], note)
+        except HoldgateError as error:
+            await refuse(error, receive, send, note.answer_headers)
+            return
+        if scope["method"] == "OPTIONS":
+            await Answer(receive, send, note.answer_headers).whole(204, _preflight(note), b"")
+        elif scope["path"] in self._model_paths:
+            # The relay writes these headers itself: a wrapper would cost on every frame.
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, _with_headers(send, note.answer_headers))
+
+    def _admit(self, listed: list[tuple[bytes, bytes]], note: Incoming) -> None:
+        hosts = [value for name, value in listed if name == b"host"]
+        if len(hosts) != 1:
+            raise BadRequest("Send exactly one Host header.")
+        if sum(len(name) + len(value) for name, value in listed) > self._admission.header_bytes:
+            raise BadRequest(f"The headers are larger than {self._admission.header_bytes} bytes.")
+        host = hosts[0].decode("latin-1")
+        self._admission.check_host(host)
+        origin = note.headers.get(b"origin")
+        if origin is not None and self._admission.check_origin(origin.decode("latin-1"), host):
+            note.answer_headers += _cors(origin)
+
+
+async def refuse(error: HoldgateError, receive: Receive, send: Send, headers: Headers) -> None:
+    """Answer with an error, in the shape most clients read."""
+    body = DIALECTS["openai-chat"].error_body(error)
+    await Answer(receive, send, headers).whole(error.status, error_headers(error), body)
+
+
+def _host_name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _cors(origin: bytes) -> Headers:
+    return (
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", CORS_EXPOSED),
+        (b"vary", b"origin"),
+    )
+
+
+def _preflight(note: Incoming) -> Headers:
+    asked = note.headers.get(b"access-control-request-headers", b"")
+    allowed: Headers = ((b"access-control-allow-headers", asked),) if asked else ()
+    if len(note.answer_headers) == 1:
+        return ((b"allow", CORS_METHODS),)
+    return (
+        (b"access-control-allow-methods", CORS_METHODS),
+        (b"access-control-max-age", b"600"),
+        *allowed,
+    )
+
+
+def _with_headers(send: Send, headers: Headers) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *headers]
+        await send(message)
+
+    return sending

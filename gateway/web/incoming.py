@@ -1,0 +1,99 @@
+"""A request as it came in: its id, its headers, its body within limits."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.errors import BadRequest, BodyTooLarge, Headers, UnsupportedEncoding
+from gateway.web.stream import Receive
+
+Scope = Mapping[str, Any]
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
+KEY = "holdgate"
+
+
+class ClientLeft(Exception):
+    """The client left before its request was whole; there is nobody to tell."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """What every endpoint may want to know of a request."""
+
+    request_id: str
+    headers: dict[bytes, bytes]
+    answer_headers: Headers = ()
+    """What every answer to it carries: its id, and who may read it across origins."""
+
+
+def incoming_of(scope: Scope) -> Incoming:
+    """Return what the front noted of this request."""
+    found: Incoming = scope[KEY]
+    return found
+
+
+def request_id(headers: Mapping[bytes, bytes]) -> str:
+    """Return the client's request id if it is sane, else a new one."""
+    given = headers.get(b"x-request-id", b"")
+    return given.decode() if _SANE_ID(given) else "req_" + secrets.token_hex(12)
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+    """Read a JSON body of at most `limit` bytes, decoded."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json" and not kind.endswith(b"+json"):
+        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    body = await _received(receive, limit)
+    return _decoded(body, headers.get(b"content-encoding", b"").strip().lower(), limit)
+
+
+async def _received(receive: Receive, limit: int) -> bytes:
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        # One message is the rule; only what is larger than a read goes through the loop.
+        return _within(message.get("body", b""), limit)
+    body = bytearray()
+    while message["type"] == "http.request":
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return bytes(body)
+        message = await receive()
+    raise ClientLeft
+
+
+def _within(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def _decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
+    if encoding in (b"", b"identity"):
+        return body
+    if encoding != b"gzip":
+        raise UnsupportedEncoding("The body's content-encoding must be gzip or identity.")
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        plain = unzip.decompress(body, limit + 1)
+    except zlib.error:
+        raise BadRequest("The body is not valid gzip.") from None
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not unzip.eof:
+        raise BadRequest("The body's gzip data is cut short.")
+    return plain
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The body is larger than {limit} bytes (limits.body_bytes).")

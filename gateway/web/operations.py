@@ -1,0 +1,119 @@
+"""Liveness, readiness, metrics, status, and the list of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request as WebRequest
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from gateway.driver import Driver
+from gateway.errors import NotFound
+from gateway.metrics import CONTENT_TYPE, Metrics
+from gateway.routing import Models, PublicModel
+from gateway.version import __version__
+from gateway.web.auth import Keys
+from gateway.web.incoming import incoming_of
+
+GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time.
+
+POST /v1/chat/completions   ask a model (GET /v1/models lists them)
+GET  /api/status            upstreams and what is going on
+GET  /healthz /readyz       alive? ready?
+GET  /metrics               for Prometheus
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What an operator looks at."""
+
+    driver: Driver
+    models: Models
+    keys: Keys
+    metrics: Metrics
+    draining: Callable[[], bool]
+    started_at: float
+    wall: Callable[[], float]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of this area."""
+        return [
+            Route("/", self.greet, methods=["GET"]),
+            Route("/healthz", self.health, methods=["GET"]),
+            Route("/readyz", self.ready, methods=["GET"]),
+            Route("/metrics", self.show_metrics, methods=["GET"]),
+            Route("/api/status", self.status, methods=["GET"]),
+            Route("/v1/models", self.list_models, methods=["GET"]),
+            Route("/v1/models/{name:path}", self.one_model, methods=["GET"]),
+        ]
+
+    async def greet(self, request: WebRequest) -> Response:
+        """Say what this is."""
+        return PlainTextResponse(GREETING.format(version=__version__))
+
+    async def health(self, request: WebRequest) -> Response:
+        """Say that the process lives."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, request: WebRequest) -> Response:
+        """Say whether new requests are welcome."""
+        if self.draining():
+            return JSONResponse({"status": "draining"}, 503, {"retry-after": "1"})
+        return JSONResponse({"status": "ready"})
+
+    async def show_metrics(self, request: WebRequest) -> Response:
+        """Show the counters; they tell of all owners, so with keys they are an admin's."""
+        self.keys.admin(incoming_of(request.scope).headers)
+        return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    async def status(self, request: WebRequest) -> Response:
+        """Show version, upstreams with their health, and counts."""
+        self.keys.owner(incoming_of(request.scope).headers)
+        return JSONResponse(
+            {
+                "version": __version__,
+                "uptime_seconds": round(self.wall() - self.started_at, 3),
+                "draining": self.draining(),
+                "upstreams": [self._upstream(name) for name in self.driver.upstreams],
+                "exchanges": {"live": len(self.driver.live), "by_state": self._states()},
+                "models": [model.name for model in self.models.listed],
+            }
+        )
+
+    def _upstream(self, name: str) -> Mapping[str, Any]:
+        cooling = self.driver.health.cooling(name, self.driver.now())
+        return {
+            "id": name,
+            "health": "cooling" if cooling else "ok",
+            "cooling_seconds": round(cooling, 1),
+            "connections_busy": self.driver.upstreams[name].busy,
+        }
+
+    def _states(self) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        for drive in self.driver.live:
+            counts[drive.exchange.state] = counts.get(drive.exchange.state, 0) + 1
+        return counts
+
+    async def list_models(self, request: WebRequest) -> Response:
+        """List the public names."""
+        self.keys.owner(incoming_of(request.scope).headers)
+        data = [self._model(model) for model in self.models.listed]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def one_model(self, request: WebRequest) -> Response:
+        """Show one public name."""
+        self.keys.owner(incoming_of(request.scope).headers)
+        name = request.path_params["name"]
+        if not name:
+            raise NotFound("Name a model.")
+        return JSONResponse(self._model(self.models.find(name)))
+
+    def _model(self, model: PublicModel) -> Mapping[str, Any]:
+        created = int(self.started_at)
+        owner = model.routes[0].upstream
+        return {"id": model.name, "object": "model", "created": created, "owned_by": owner}

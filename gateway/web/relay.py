@@ -1,0 +1,93 @@
+"""The model endpoints: raw ASGI, one per dialect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.dialects.base import Dialect
+from gateway.driver import Driver, Request, error_headers
+from gateway.errors import Draining, HoldgateError, MethodNotAllowed, Unavailable
+from gateway.routing import Models
+from gateway.upstream.headers import towards_upstream
+from gateway.web.auth import Keys
+from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
+from gateway.web.stream import Answer, Receive, Send
+
+log = logging.getLogger("holdgate.relay")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayLimits:
+    """What a client may send."""
+
+    body_bytes: int
+    json_depth: int
+
+
+class Relay:
+    """Answers the model requests of one dialect."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        driver: Driver,
+        models: Models,
+        keys: Keys,
+        limits: RelayLimits,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._dialect = dialect
+        self._driver = driver
+        self._models = models
+        self._keys = keys
+        self._limits = limits
+        self._draining = draining
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request; whatever goes wrong is said in the client's dialect."""
+        note = incoming_of(scope)
+        answer = Answer(receive, send, note.answer_headers)
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(f"Send a POST to {scope['path']}.")
+            request = await self._read(note, scope["headers"], receive)
+            await self._driver.run(request, answer)
+        except HoldgateError as error:
+            await self._say(error, answer)
+        except ClientLeft:
+            return
+        except Exception as error:
+            # The outer loop of a request: a bug of ours must not look like a finished answer.
+            log.exception("request %s failed", note.request_id, exc_info=error)
+            if not answer.ended:
+                await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+
+    async def _read(
+        self, note: Incoming, headers: list[tuple[bytes, bytes]], receive: Receive
+    ) -> Request:
+        owner = self._keys.owner(note.headers)
+        if self._draining():
+            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
+        body = await read_body(note.headers, receive, self._limits.body_bytes)
+        prefers_stream = b"text/event-stream" in note.headers.get(b"accept", b"")
+        asked = self._dialect.read(body, self._limits.json_depth, prefers_stream)
+        return Request(
+            id=note.request_id,
+            owner=owner.name,
+            asked=asked,
+            dialect=self._dialect,
+            routes=self._models.find(asked.model).routes,
+            headers=towards_upstream(tuple(headers)),
+            notes=note.headers.get(b"x-holdgate-notes") == b"1",
+        )
+
+    async def _say(self, error: HoldgateError, answer: Answer) -> None:
+        if answer.started:
+            await answer.end(self._dialect.error_frame(error))
+            return
+        # What is left of a refused body must not be read as the next request.
+        headers = (*error_headers(error), (b"connection", b"close"))
+        await answer.whole(error.status, headers, self._dialect.error_body(error))

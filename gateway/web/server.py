@@ -1,0 +1,158 @@
+"""The server process: uvicorn with our limits on what comes in, and our way of leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+KEEP_ALIVE = 75
+
+
+def _refusal(status: str, code: str, message: str) -> bytes:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    body = json.dumps({"error": error}).encode()
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    return head.encode() + b"content-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+TOO_SLOW = _refusal("408 Request Timeout", "request_timeout", "The request did not come whole.")
+TOO_LONG = _refusal("400 Bad Request", "bad_request", "The headers are too large.")
+
+
+def limited_protocol(header_bytes: int, receive_idle: float) -> type[HttpToolsProtocol]:
+    """Make uvicorn's HTTP protocol refuse endless headers and requests that never come whole."""
+
+    class LimitedProtocol(HttpToolsProtocol):
+        """One client connection."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._heard_at = self.loop.time()
+            self._head_bytes = 0
+            self._in_head = True
+            self._look_again = self.loop.call_later(receive_idle, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._look_again.cancel()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self._heard_at = self.loop.time()
+            if self._in_head:
+                self._head_bytes += len(data)
+            super().data_received(data)
+            if self._in_head and self._head_bytes > header_bytes and not self._is_closing():
+                self.transport.write(TOO_LONG)
+                self.transport.close()
+
+        def on_headers_complete(self) -> None:
+            self._in_head = False
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._in_head = True
+            self._head_bytes = 0
+            super().on_message_complete()
+
+        def _is_closing(self) -> bool:
+            return self.transport is None or self.transport.is_closing()
+
+        def _look(self) -> None:
+            """Close a connection whose request stopped coming; one timer a connection."""
+            quiet = self.loop.time() - self._heard_at
+            if self._is_waiting() and quiet >= receive_idle:
+                if not self.cycle or not self.cycle.response_started:
+                    self.transport.write(TOO_SLOW)
+                self.transport.close()
+                return
+            again = receive_idle - quiet if quiet < receive_idle else receive_idle
+            self._look_again = self.loop.call_later(again, self._look)
+
+        def _is_waiting(self) -> bool:
+            never_asked = self.cycle is None
+            in_head = self._in_head and self._head_bytes > 0
+            in_body = not self._in_head and self.cycle is not None and self.cycle.more_body
+            return never_asked or in_head or in_body
+
+    return LimitedProtocol
+
+
+class Server(uvicorn.Server):
+    """Runs until a signal, then lets the gateway drain before it closes anything."""
+
+    def __init__(self, config: uvicorn.Config, leave: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__(config)
+        self._leave = leave
+        self._leaving = False
+        self.listening: Callable[[str], None] = lambda url: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say where."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            self.listening(_url(sockets[0]))
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave on SIGINT and SIGTERM; a second one does not wait."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        if self._leaving:
+            self.force_exit = self.should_exit = True
+            return
+        self._leaving = True
+        self._leave(self._exit)
+
+    def _exit(self) -> None:
+        self.should_exit = True
+
+
+def server_config(app: Any, protocol: type[HttpToolsProtocol], grace: float) -> uvicorn.Config:
+    """Say how uvicorn is to run."""
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, round(grace)),
+        backlog=2048,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket; dead peers of accepted connections are noticed by the kernel."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_USER_TIMEOUT", 60_000)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    sock.bind((host, port))
+    sock.set_inheritable(True)
+    return sock
+
+
+def _url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

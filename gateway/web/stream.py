@@ -1,0 +1,127 @@
+"""The ASGI answer of a model endpoint: a late start line, whole frames, heartbeats between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from gateway.errors import Headers
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Answer:
+    """What the client sees of one exchange.
+
+    The start line waits until there is something to show, so that status and fail-over stay clean.
+    Each call sends whole frames in one message: a heartbeat can never fall inside one.
+    """
+
+    __slots__ = (
+        "_beat_blocked",
+        "_fixed",
+        "_heartbeat",
+        "_receive",
+        "_send",
+        "_start",
+        "blocked_since",
+        "ended",
+        "give_up",
+        "last",
+        "started",
+    )
+
+    def __init__(self, receive: Receive, send: Send, headers: Headers = ()) -> None:
+        self._receive = receive
+        self._send = send
+        self._fixed = headers
+        self._heartbeat: Callable[[], bytes] | None = None
+        self._start: Message | None = None
+        self.give_up: Callable[[], None] = _nothing
+        self._beat_blocked = False
+        self.blocked_since: float | None = None
+        self.last = time.monotonic()
+        self.started = False
+        self.ended = False
+
+    async def gone(self) -> None:
+        """Return when the client has left, or the answer was sent."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
+        """Prepare the start line of a stream; from now on a heartbeat may send it."""
+        self._start = _start(200, headers + self._fixed)
+        self._heartbeat = heartbeat
+        self.last = time.monotonic()
+
+    async def frames(self, frames: bytes) -> None:
+        """Show whole frames at once."""
+        if not self.started:
+            await self._begin()
+        if frames:
+            await self._body(frames, more=True)
+
+    async def end(self, frames: bytes) -> None:
+        """Show the last frames and end the stream."""
+        if not self.started:
+            await self._begin()
+        self.ended = True
+        await self._body(frames, more=False)
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Show an answer of one piece."""
+        length = (b"content-length", str(len(body)).encode())
+        self.started = self.ended = True
+        await self._send(_start(status, (*headers, *self._fixed, length)))
+        await self._body(body, more=False)
+
+    async def beat(self) -> None:
+        """Send a heartbeat, if the stream is one that can take it now."""
+        if self._heartbeat is None or self.ended:
+            return
+        if self.blocked_since is not None and not self._beat_blocked:
+            return
+        beat = self._heartbeat()
+        if beat:
+            self._beat_blocked = True
+            self.blocked_since = self.blocked_since or time.monotonic()
+            await self._beat(beat)
+
+    async def _beat(self, beat: bytes) -> None:
+        if not self.started:
+            await self._begin()
+        await self._send({"type": "http.response.body", "body": beat, "more_body": True})
+        self._sent()
+
+    async def _begin(self) -> None:
+        assert self._start is not None
+        self.started = True
+        try:
+            await self._send(self._start)
+        except BaseException:
+            # A heartbeat that could not be sent must not count as the start line.
+            self.started = False
+            raise
+
+    async def _body(self, body: bytes, more: bool) -> None:
+        self._beat_blocked = False
+        self.blocked_since = time.monotonic()
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        self._sent()
+
+    def _sent(self) -> None:
+        self.last = time.monotonic()
+        self.blocked_since = None
+        self._beat_blocked = False
+
+
+def _start(status: int, headers: Headers) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": list(headers)}
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,152 @@
+"""Frames: any split of any stream gives the same ones, and they match an independent reading."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import UpstreamBroke
+from gateway.sse import BOM, Framer, comment, data_of, encode, split
+
+STREAM = 'data: {"a":"é€😀"}\n\n: note\n\nevent: x\r\ndata: 1\r\ndata: 2\r\n\r\ndata: cr\r\rdata: end\n\n'.encode()
+
+
+def events(stream: bytes) -> list[tuple[str, str]]:
+    """An independent reader, written from the standard's text: (event, data) pairs."""
+    text = stream.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    found, event, data = [], "", []
+    for line in text.split("\n"):
+        if line == "":
+            if data:
+                found.append((event, "\n".join(data)))
+            event, data = "", []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            data.append(value)
+        elif name == "event":
+            event = value
+    return found
+
+
+def datas(frames: list[bytes]) -> list[str]:
+    return [d.decode("utf-8", "surrogateescape") for f in frames if (d := data_of(f)) is not None]
+
+
+@pytest.mark.parametrize("at", range(len(STREAM) + 1))
+def test_any_split_gives_the_same_frames(at: int) -> None:
+    whole = Framer().feed(STREAM)
+    framer = Framer()
+    assert framer.feed(STREAM[:at]) + framer.feed(STREAM[at:]) == whole
+    assert datas(whole) == [data for _, data in events(STREAM)]
+
+
+def test_one_byte_at_a_time() -> None:
+    framer = Framer()
+    frames = [f for i in range(len(STREAM)) for f in framer.feed(STREAM[i : i + 1])]
+    assert frames == Framer().feed(STREAM)
+
+
+LINES = st.sampled_from(
+    [
+        b"data: a",
+        b"data:b",
+        b"data",
+        b": c",
+        b"event: e",
+        b"id: 1",
+        b"",
+        b"x",
+        b"data: \xe2\x82\xac",
+    ]
+)
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+@given(st.lists(st.tuples(LINES, ENDS), max_size=30), st.lists(st.integers(0, 400), max_size=12))
+def test_generated_streams_in_generated_pieces(
+    lines: list[tuple[bytes, bytes]], cuts: list[int]
+) -> None:
+    stream = b"".join(line + end for line, end in lines) + b"\ndata: z\n\n"
+    points = sorted({0, *(c for c in cuts if c < len(stream)), len(stream)})
+    framer = Framer()
+    pieces = [stream[a:b] for a, b in zip(points, points[1:], strict=False)]
+    frames = [f for piece in pieces for f in framer.feed(piece)]
+    assert frames == Framer().feed(stream)
+    assert datas(frames) == [data for _, data in events(stream)]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda b: b"\r" not in b), max_size=20))
+def test_bytes_of_an_lf_stream_pass_unchanged(pieces: list[bytes]) -> None:
+    framer = Framer()
+    out = b"".join(framer.batch(piece) for piece in pieces)
+    whole = b"".join(pieces).removeprefix(BOM)
+    assert whole.startswith(out)
+    assert b"\n\n" not in whole[len(out) :]
+
+
+def test_crlf_streams_pass_unchanged() -> None:
+    stream = b"data: 1\r\n\r\ndata: 2\r\n\r\n"
+    for at in range(len(stream)):
+        framer = Framer()
+        assert framer.batch(stream[:at]) + framer.batch(stream[at:]) == stream
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_byte_order_mark_is_dropped_at_the_start_only(cut: int) -> None:
+    stream = BOM + b"data: 1\n\n" + b"data: " + BOM + b"\n\n"
+    framer = Framer()
+    assert framer.batch(stream[:cut]) + framer.batch(stream[cut:]) == stream.removeprefix(BOM)
+
+
+def test_a_frame_that_ends_in_cr_is_not_held_back() -> None:
+    framer = Framer()
+    assert framer.batch(b"data: 1\r\r") == b"data: 1\r\r"
+    assert framer.batch(b"\ndata: 2\r\r") == b"data: 2\r\r"
+
+
+def test_u2028_is_text_not_a_line_end() -> None:
+    frame = 'data: {"t":"a\u2028b\u0085c"}\n\n'.encode()
+    assert split(frame) == [frame]
+    assert data_of(frame) == frame[6:-2]
+
+
+def test_an_event_larger_than_the_limit_is_refused() -> None:
+    framer = Framer(limit=100)
+    framer.batch(b"data: " + b"x" * 90)
+    with pytest.raises(UpstreamBroke, match="more than 100 bytes"):
+        framer.batch(b"x" * 20)
+
+
+def test_the_last_frame_may_lack_its_empty_line() -> None:
+    framer = Framer()
+    assert framer.batch(b"data: 1\n\ndata: [DONE]\n") == b"data: 1\n\n"
+    assert framer.flush() == b"data: [DONE]\n\n"
+    assert framer.flush() == b""
+
+
+@pytest.mark.parametrize(
+    "frame, data",
+    [
+        (b"data: a\n\n", b"a"),
+        (b"data:a\n\n", b"a"),
+        (b"data:  a\n\n", b" a"),
+        (b"data: a\r\n\r\n", b"a"),
+        (b"data: a\ndata: b\n\n", b"a\nb"),
+        (b"data\n\n", b""),
+        (b"event: x\ndata: a\n\n", b"a"),
+        (b": comment\n\n", None),
+        (b"datax: a\n\n", None),
+        (b"event: x\n\n", None),
+    ],
+)
+def test_data_of(frame: bytes, data: bytes | None) -> None:
+    assert data_of(frame) == data
+
+
+def test_encode_and_comment() -> None:
+    assert encode(b"{}") == b"data: {}\n\n"
+    assert encode(b"{}", "ping") == b"event: ping\ndata: {}\n\n"
+    assert comment("a\nb\rc") == b": a b c\n\n"
+    assert split(b"") == []
