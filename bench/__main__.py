@@ -140,7 +140,7 @@ def perform(plan: Plan, cores: Cores, command: str) -> report.Run:
 
 def measure_all(plan: Plan, stage: Stage) -> tuple[Measurement, ...]:
     """Take every step of the plan, with a bar that shows how far it is."""
-    todo = list(steps(plan, stage))
+    todo = list(steps(plan, stage.targets))
     progress = Progress(len(todo))
     done: list[Measurement] = []
     try:

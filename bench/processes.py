@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 START_S = 20.0
 STOP_S = 5.0
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 LISTENING = re.compile(r"listening on http://([\d.]+):(\d+)")
 
 # Low bits of a CPU clock's number that mean: the whole process, exact (see clock_getcpuclockid).
@@ -112,21 +113,35 @@ class Child:
 @contextmanager
 def running(command: Command) -> Iterator[Child]:
     """Start a process, and stop it when the block is left for whatever reason."""
+    with ExitStack() as stack:
+        with signals_waiting():
+            child = Child(command, start(command))
+            stack.callback(child.stop)
+        yield child
+
+
+def start(command: Command) -> subprocess.Popen[bytes]:
+    """Start a process on its core; Ctrl-C reaches the bench alone, which then ends its children."""
     with command.log.open("wb") as log, on_core(command.core):
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command.words,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, **command.environment},
-            # Ctrl-C reaches the bench alone, which then stops its children one by one.
             start_new_session=True,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING),
         )
-    child = Child(command, process)
+
+
+@contextmanager
+def signals_waiting() -> Iterator[None]:
+    """Let Ctrl-C wait while a process is born: nobody would know yet that it is to be ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
-        yield child
+        yield
     finally:
-        child.stop()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

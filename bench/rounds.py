@@ -69,11 +69,11 @@ def staged(plan: Plan, cores: Cores, say: Say) -> Iterator[Stage]:
         yield Stage(place, scripted, targets)
 
 
-def steps(plan: Plan, stage: Stage) -> Iterator[tuple[int, Scenario, Target]]:
+def steps(plan: Plan, targets: Sequence[Target]) -> Iterator[tuple[int, Scenario, Target]]:
     """Interleave the targets, so that noise of the machine hits all alike."""
     for round_ in range(1, plan.rounds + 1):
         for scenario in plan.scenarios:
-            for target in stage.targets:
+            for target in targets:
                 yield round_, scenario, target
 
 

@@ -1,5 +1,7 @@
 """Frames: any split of any stream gives the same ones, and they match an independent reading."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,7 +73,7 @@ def test_generated_streams_in_generated_pieces(
     stream = b"".join(line + end for line, end in lines) + b"\ndata: z\n\n"
     points = sorted({0, *(c for c in cuts if c < len(stream)), len(stream)})
     framer = Framer()
-    pieces = [stream[a:b] for a, b in zip(points, points[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in pairwise(points)]
     frames = [f for piece in pieces for f in framer.feed(piece)]
     assert frames == Framer().feed(stream)
     assert datas(frames) == [data for _, data in events(stream)]

@@ -71,7 +71,7 @@ def _composed(given: Layer, environ: Mapping[str, str]) -> Config:
     values = {name: value for name, (value, _) in given.items()}
     origins = {name: origin for name, (_, origin) in given.items()}
     config: Config = build(Config, values)
-    return replace(config, demo=demo, origins=MappingProxyType(origins))
+    return replace(config, demo=demo, origins=origins)
 
 
 def _first_minutes(environ: Mapping[str, str]) -> Layer:

@@ -15,34 +15,33 @@ LATER_MARK = "*(later)*"
 
 def reference() -> str:
     """Return which sections are in effect, and one Markdown table for each."""
-    overview = ("| section | in this version |", "|---|---|", *_overview())
-    return "\n".join((*overview, "", *_tables(Config, ""))).strip() + "\n"
+    lines = ["| section | in this version |", "|---|---|"]
+    lines += [f"| `{path}` | {_state(path, below)} |" for path, _, below in _sections(Config)]
+    for path, key, below in _sections(Config):
+        lines += _table(path, key, below)
+    return "\n".join(lines) + "\n"
 
 
-def _overview() -> Iterator[str]:
-    for name, key in keys_of(Config).items():
+def _sections(section: type, where: str = "") -> Iterator[tuple[str, Key, type]]:
+    for name, key in keys_of(section).items():
         if below := key.section or key.row:
-            yield f"| `{name}` | {_state(name, below)} |"
+            yield join(where, name), key, below
+            yield from _sections(below, join(where, name))
 
 
-def _state(name: str, below: type) -> str:
-    if is_later(name):
+def _state(path: str, section: type) -> str:
+    if is_later(path):
         return "read and checked, takes effect in a later version"
-    some = any(is_later(join(name, key)) for key in keys_of(below))
+    some = any(is_later(join(path, name)) for name in keys_of(section))
     return f"in effect, but for the keys marked {LATER_MARK}" if some else "in effect"
 
 
-def _tables(section: type, where: str) -> Iterator[str]:
-    for name, key in keys_of(section).items():
-        path = join(where, name)
-        if below := key.section or key.row:
-            title = f"[[{path}]]" if key.row else f"[{path}]"
-            yield from (f"### `{title}`", "", (below.__doc__ or "").strip(), "")
-            yield from (LATER_NOTE, "") if is_later(path) else ()
-            yield from ("| key | default | meaning |", "|---|---|---|")
-            yield from (_row(item, path) for item in keys_of(below).values() if not item.section)
-            yield ""
-            yield from _tables(below, path)
+def _table(path: str, key: Key, section: type) -> Iterator[str]:
+    title = f"[[{path}]]" if key.row else f"[{path}]"
+    yield from ("", f"### `{title}`", "", section.__doc__ or "")
+    yield from ("", LATER_NOTE) if is_later(path) else ()
+    yield from ("", "| key | default | meaning |", "|---|---|---|")
+    yield from (_row(item, path) for item in keys_of(section).values() if not item.section)
 
 
 def _row(key: Key, where: str) -> str:

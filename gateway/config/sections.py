@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, Literal, NewType
 
 from gateway.config.checks import (
@@ -324,6 +323,4 @@ class Config:
     limits: LimitsSection = field(default_factory=LimitsSection)
     # Not keys: whether the embedded demo upstream is to answer, and which source gave each value.
     demo: bool = False
-    origins: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}), compare=False, repr=False
-    )
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

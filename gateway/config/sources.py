@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.config.problems import Problem, Unfit, hint, join, quoted
+from gateway.config.problems import Problem, Unfit, hint, join, nearest, quoted
 from gateway.config.reader import Problems, decoded, read_key, read_table
 from gateway.config.schema import PREFIX, Key, settings, variable_of
 from gateway.config.sections import Config, Documents, Texts
@@ -148,7 +148,10 @@ def _unknown_variable(name: str, paths: Mapping[str, str]) -> str:
     table = name.partition("__")[0]
     if table in paths:
         return f"arrays of tables are set as a whole; set {table} to a JSON array"
-    return f"unknown variable{hint(name, paths)}"
+    # The prefix, which all have in common, would make any two names look alike.
+    names = [known.removeprefix(PREFIX) for known in paths]
+    meant = nearest(name.removeprefix(PREFIX), names)
+    return "unknown variable" + (f"; did you mean {PREFIX}{meant}?" if meant else "")
 
 
 def _override(path: str, raw: object, problems: Problems) -> Layer:

@@ -94,9 +94,7 @@ class Conversation:
     def _newest(self, *, reminders: bool) -> int | None:
         for at in range(len(self.messages) - 1, -1, -1):
             message = self.messages[at]
-            if message.role != "user":
-                continue
-            if any(not is_time_tag(t) and (reminders or not is_reminder(t)) for t in message.texts):
+            if message.role == "user" and (own_texts(message) or (reminders and reminds(message))):
                 return at
         return None
 
@@ -111,9 +109,14 @@ def is_reminder(text: str) -> bool:
     return text.startswith(REMINDER)
 
 
+def reminds(message: Message) -> bool:
+    """Whether a message says that reminders are due."""
+    return any(is_reminder(text) for text in message.texts)
+
+
 def own_texts(message: Message) -> tuple[str, ...]:
     """The texts of a message that its author wrote."""
-    return tuple(t for t in message.texts if not is_time_tag(t) and not is_reminder(t))
+    return tuple([t for t in message.texts if not is_time_tag(t) and not is_reminder(t)])
 
 
 def order_lines(text: str) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, islice
+from functools import lru_cache
 
-from gateway.demo.orders import BadOrder, Ordered, Orders
+from gateway.demo.orders import BadOrder, Ordered, Orders, parse
 from gateway.demo.speech import pieces_of, tokens_of
 from gateway.demo.steps import (
     Argue,
@@ -18,6 +18,7 @@ from gateway.demo.steps import (
     Manner,
     Pause,
     Pieces,
+    Repeated,
     Run,
     Say,
     Script,
@@ -27,11 +28,23 @@ from gateway.demo.steps import (
 
 FILLER = tokens_of("These words come one by one from a script that knows how many to say. ")
 SHORT = 12
+REMEMBERED = 1000
 
 Mark = tuple[int, Step]
 
 
-def obey(orders: Orders) -> Script:
+def obey(line: str) -> Script:
+    """Make the script that a `demo:` line orders; short lines tend to come again."""
+    return remembered(line) if len(line) <= REMEMBERED else script_of(parse(line))
+
+
+@lru_cache(maxsize=128)
+def remembered(line: str) -> Script:
+    """Make a script once for many requests."""
+    return script_of(parse(line))
+
+
+def script_of(orders: Orders) -> Script:
     """Make the script that was ordered."""
     opening = (Pause(orders.first_ms),) if orders.first_ms else ()
     refusal = instead(orders)
@@ -79,14 +92,7 @@ def said_by(orders: Orders, least: int) -> Pieces:
         wanted = len(words)
     else:
         wanted = 0 if orders.calls else max(SHORT, least)
-    if orders.size is not None:
-        words = tuple(stretched(word, orders.size) for word in words)
-    return tuple(islice(cycle(words), wanted))
-
-
-def stretched(word: str, size: int) -> str:
-    """Make a word exactly so many characters long."""
-    return (word * (size // len(word) + 1))[:size]
+    return Repeated(words, 0, wanted, orders.size)
 
 
 def called(calls: Iterable[Ordered], every_ms: int) -> Iterator[Step]:
@@ -104,7 +110,7 @@ def ending(orders: Orders) -> Iterator[Step]:
     reason = orders.finish or ("tool_calls" if orders.calls else "stop")
     yield Finish(reason, ends=0 if orders.no_done else 2 if orders.two_done else 1)
     if orders.after_done:
-        yield Say(tuple(islice(cycle(FILLER), orders.after_done)), orders.delay_ms)
+        yield Say(Repeated(FILLER, 0, orders.after_done), orders.delay_ms)
 
 
 def marks_of(orders: Orders) -> list[Mark]:

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.demo.conversation import Conversation, Result, order_lines
 from gateway.demo.obey import obey
-from gateway.demo.orders import BadOrder, parse
+from gateway.demo.orders import BadOrder
 from gateway.demo.phrases import CHINESE, ENGLISH, Tongue
 from gateway.demo.speech import is_chinese, pieces_of, tokens_of
 from gateway.demo.steps import Argue, Begin, CallTool, Fail, Finish, Say, Script
@@ -45,13 +45,14 @@ def script_for(talk: Conversation) -> Script:
 def obey_prompt(talk: Conversation) -> Script | None:
     """Obey the prompt's first `demo:` line in the first turn, the second in the next, …"""
     lines = order_lines(talk.prompt)
-    return obey(parse(lines[talk.turn])) if talk.turn < len(lines) else None
+    turn = talk.turn if lines else 0
+    return obey(lines[turn]) if turn < len(lines) else None
 
 
 def obey_task(talk: Conversation) -> Script | None:
     """Obey a `demo:` line that comes back as a due task."""
     lines = order_lines("\n".join(talk.due)) if not talk.results else ()
-    return obey(parse(lines[0])) if lines else None
+    return obey(lines[0]) if lines else None
 
 
 def bring_reminder(talk: Conversation) -> Script | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from gateway.demo.steps import Pieces
-
 HAN = "\u3400-\u9fff"
 TOKEN = re.compile(rf"[{HAN}]{{1,2}}|\s*[^\s{HAN}]+|\s+")
 HAN_SIGN = re.compile(f"[{HAN}]")
@@ -14,12 +12,12 @@ LONGEST_PIECE = 12
 LOOKED_AT = 2000
 
 
-def tokens_of(text: str) -> Pieces:
+def tokens_of(text: str) -> tuple[str, ...]:
     """Cut a text into words with the space before them, or one or two Han signs."""
     return tuple(TOKEN.findall(text))
 
 
-def pieces_of(arguments: str) -> Pieces:
+def pieces_of(arguments: str) -> tuple[str, ...]:
     """Cut a call's arguments into several short pieces."""
     size = min(LONGEST_PIECE, max(1, -(-len(arguments) // 3)))
     return tuple(arguments[at : at + size] for at in range(0, len(arguments), size))

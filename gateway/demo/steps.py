@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from typing import Literal, overload
 
-Pieces = tuple[str, ...]
+Pieces = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Sequence[str]):
+    """Words said over and over, from one place to another; a million cost no more than one."""
+
+    words: tuple[str, ...]
+    start: int
+    stop: int
+    size: int | None = None
+
+    def __len__(self) -> int:
+        return self.stop - self.start if self.words else 0
+
+    def __iter__(self) -> Iterator[str]:
+        start = self.start % len(self.words) if self.words else 0
+        said = islice(cycle(self.words), start, start + len(self))
+        return said if self.size is None else map(self._stretched, said)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Repeated: ...
+
+    def __getitem__(self, at: int | slice) -> str | Repeated:
+        if isinstance(at, slice):
+            start, stop, _ = at.indices(len(self))
+            return replace(self, start=self.start + start, stop=self.start + max(start, stop))
+        word = self.words[(self.start + range(len(self))[at]) % len(self.words)]
+        return word if self.size is None else self._stretched(word)
+
+    def _stretched(self, word: str) -> str:
+        assert self.size is not None
+        return (word * (self.size // len(word) + 1))[: self.size]
 
 
 @dataclass(frozen=True, slots=True)

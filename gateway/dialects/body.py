@@ -20,6 +20,7 @@ Fields = dict[str, msgspec.Raw]
 
 _decode_fields = msgspec.json.Decoder(Fields).decode
 _STRINGS = re.compile(rb'"[^"]*"')
+_INNERMOST = re.compile(rb"\[\]|\{\}")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 
 
@@ -51,7 +52,7 @@ def too_deep(body: bytes, depth: int) -> bool:
     for _ in range(depth):
         if not brackets:
             return False
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        brackets = _INNERMOST.sub(b"", brackets)
     return bool(brackets)
 
 

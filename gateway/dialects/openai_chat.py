@@ -43,7 +43,7 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-_text = msgspec.json.Decoder(str)
+_text: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
 _flag = msgspec.json.Decoder(bool | None)
 _count = msgspec.json.Decoder(int | None)
 _options = msgspec.json.Decoder(_StreamOptions | None)
@@ -119,14 +119,17 @@ class OpenAIChat:
 
 
 def _model(fields: Fields) -> str:
-    if not fields.get("model"):
+    model = decoded(fields, "model", _text, None)
+    if not model:
         raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return decoded(fields, "model", _text, "")
+    return model
 
 
 def _choices(fields: Fields) -> int:
     choices = decoded(fields, "n", _count, None)
-    return 1 if choices is None else choices
+    if choices is not None and choices < 1:
+        raise BadRequest("`n` must be at least 1.", param="n")
+    return choices or 1
 
 
 def _forces_tool(fields: Fields) -> bool:

@@ -29,6 +29,7 @@ PIECE = 256 * 1024
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 1.0
 
+_UNREADABLE = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -234,7 +235,7 @@ class Connection(asyncio.Protocol):
         self._size += len(data)
         try:
             self._feed(data)
-        except httptools.HttpParserError:
+        except _UNREADABLE:
             self._misread()
         if self.phase is not _BUSY:
             self._unattended()

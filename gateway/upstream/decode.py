@@ -32,18 +32,15 @@ def decoded(turn: Turn) -> Turn:
 class Inflater:
     """Inflates step by step: what a bomb would become is never in memory at once."""
 
-    __slots__ = ("_inflate", "_input", "_wbits", "begun", "ended")
+    __slots__ = ("_inflate", "_input", "_wbits")
 
     def __init__(self, wbits: int | None) -> None:
-        self.begun = False
-        self.ended = False
         self._wbits = wbits
         self._inflate: zlib._Decompress | None = None
         self._input = b""
 
     def feed(self, data: bytes) -> None:
         """Add compressed bytes."""
-        self.begun = True
         self._input += data
 
     def step(self) -> bytes:
@@ -57,10 +54,14 @@ class Inflater:
         except zlib.error:
             raise UpstreamBroke("The upstream's answer cannot be decoded.") from None
         self._input = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-        self.ended = inflate.eof
         if inflate.eof:
             self._inflate = None
         return piece
+
+    def end(self) -> None:
+        """Say that there is no more input; in the middle of something that is an error."""
+        if self._inflate is not None or self._input:
+            raise UpstreamBroke("The upstream's answer broke off.")
 
     def _start(self) -> bool:
         """Begin a member; `deflate` is in the wild both with and without a zlib header."""
@@ -71,7 +72,6 @@ class Inflater:
             wrapped = first & 0x0F == 8 and (first << 8 | second) % 31 == 0
             self._wbits = zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
         self._inflate = zlib.decompressobj(self._wbits)
-        self.ended = False
         return True
 
 
@@ -93,13 +93,15 @@ class DecodedTurn:
     async def __anext__(self) -> bytes:
         # One read may hold hundreds of pieces: others get their turn between them.
         await checkpoint()
-        while not (piece := self._inflater.step()):
-            try:
+        try:
+            while not (piece := self._inflater.step()):
                 self._inflater.feed(await anext(self._turn))
-            except StopAsyncIteration:
-                if self._inflater.begun and not self._inflater.ended:
-                    raise UpstreamBroke("The upstream's answer broke off.") from None
-                raise
+        except StopAsyncIteration:
+            self._inflater.end()
+            raise
+        except UpstreamBroke:
+            await self._turn.aclose()
+            raise
         return piece
 
     async def release(self) -> None:

@@ -32,11 +32,8 @@ class RequestHead:
 
     def encode(self, headers: Headers, length: int) -> bytes:
         """Return the bytes that go before a body of this length."""
-        return b"%b%bcontent-length: %d\r\n\r\n" % (
-            self._start,
-            _lines(self._added(headers)),
-            length,
-        )
+        lines = _lines(self._added(headers))
+        return b"%b%bcontent-length: %d\r\n\r\n" % (self._start, lines, length)
 
     def pairs(self, headers: Headers, length: int) -> list[tuple[bytes, bytes]]:
         """Return the same headers as pairs, for a library that frames them itself."""
@@ -46,7 +43,7 @@ class RequestHead:
 
     def _added(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         added = [pair for pair in headers if pair[0] not in self._own]
-        if not any(name == b"user-agent" for name, _ in added):
+        if b"user-agent" not in [name for name, _ in added]:
             added.extend(self._agent)
         return added
 

@@ -1,0 +1,214 @@
+"""The machine as plays: what happened goes in, what to do comes out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.core.additions import ToolResult, UserText
+from gateway.core.decide import RULES, Facts, verdict
+from gateway.core.effects import Close, Hold, LetGo, OpenTurn, RelayTurn, RunTools, ShowError
+from gateway.core.events import (
+    CallTools,
+    ClientGone,
+    Continue,
+    Finish,
+    HoldEnded,
+    OpeningFailed,
+    Outcome,
+    ReminderDue,
+    Saved,
+    StreamBroke,
+    ToolsKept,
+    ToolsReturned,
+    TurnEnded,
+    TurnOpened,
+    Verdict,
+    WaitUntil,
+)
+from gateway.core.exchange import LIVE, MOVES, ON_ENTRY, Exchange, State, diagram
+from gateway.core.model import Route, Stop, ToolCall, TurnEnd
+from gateway.errors import UpstreamAnswered, UpstreamUnreachable
+
+A, B, C = Route("a", "m"), Route("b", "m"), Route("c", "m")
+DOWN = UpstreamUnreachable("It is down.")
+BAD = UpstreamAnswered(400, (), b"{}")
+STOPPED = TurnEnded(TurnEnd(Stop.STOP))
+CALL = ToolCall("call_1", "clock", "{}")
+CALLED = TurnEnded(TurnEnd(Stop.TOOL_CALLS, server_calls=(CALL,)))
+MIXED = TurnEnded(TurnEnd(Stop.TOOL_CALLS, server_calls=(CALL,), client_calls=True))
+RESULTS = ToolsReturned((ToolResult("call_1", "noon"),), "clock_followup")
+
+
+def go_on_twice(facts: Facts) -> Verdict | None:
+    """A made-up rule: the first two stops are followed up."""
+    return Continue((UserText("go on"),), "test_followup") if facts.number < 3 else None
+
+
+def wait_once(facts: Facts) -> Verdict | None:
+    """A made-up rule: the first stop is held."""
+    return WaitUntil(1000) if facts.number == 1 else None
+
+
+def play(exchange: Exchange, *outcomes: Outcome) -> list[object]:
+    effects: list[object] = [exchange.begin()]
+    effects += [exchange.handle(outcome) for outcome in outcomes]
+    return effects
+
+
+def test_one_turn() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), STOPPED, Saved())
+    assert effects == [OpenTurn(1, A), RelayTurn(), Close(plainly=False), None]
+    assert exchange.state is State.DONE
+    assert repr(exchange) == "<Exchange turn 1 done>"
+
+
+def test_the_next_route_is_asked_when_one_fails() -> None:
+    exchange = Exchange((A, B, C))
+    failed = OpeningFailed(DOWN)
+    effects = play(exchange, failed, failed, TurnOpened())
+    assert effects == [OpenTurn(1, A), OpenTurn(1, B), OpenTurn(1, C), RelayTurn()]
+
+
+def test_the_last_failure_is_shown() -> None:
+    exchange = Exchange((A, B))
+    last = UpstreamUnreachable("It is down too.")
+    effects = play(exchange, OpeningFailed(DOWN), OpeningFailed(last))
+    assert effects[-1] == ShowError(last)
+    assert exchange.state is State.FAILED
+
+
+def test_a_bad_request_is_not_tried_elsewhere() -> None:
+    exchange = Exchange((A, B))
+    assert play(exchange, OpeningFailed(BAD))[-1] == ShowError(BAD)
+
+
+def test_follow_ups_stay_with_whoever_answered_and_never_repeat_a_suffix() -> None:
+    exchange = Exchange((A, B), (go_on_twice,))
+    said = (UserText("go on"),)
+    effects = play(
+        exchange,
+        OpeningFailed(DOWN),
+        TurnOpened(),
+        STOPPED,
+        TurnOpened(),
+        STOPPED,
+        TurnOpened(),
+        STOPPED,
+    )
+    assert [e for e in effects if isinstance(e, OpenTurn)] == [
+        OpenTurn(1, A),
+        OpenTurn(1, B),
+        OpenTurn(2, B, said, "test_followup"),
+        OpenTurn(3, B, said, "test_followup.2"),
+    ]
+    assert effects[-1] == Close(plainly=False)
+
+
+def test_a_follow_up_may_fail_over() -> None:
+    exchange = Exchange((A, B), (go_on_twice,))
+    effects = play(exchange, TurnOpened(), STOPPED, OpeningFailed(DOWN))
+    assert effects[-1] == OpenTurn(2, B, (UserText("go on"),), "test_followup")
+
+
+def test_a_lost_follow_up_leaves_the_answer_as_it_stands() -> None:
+    exchange = Exchange((A,), (go_on_twice,))
+    effects = play(exchange, TurnOpened(), STOPPED, OpeningFailed(DOWN), Saved())
+    assert effects[-2:] == [Close(plainly=True), None]
+    assert exchange.state is State.DONE
+
+
+def test_server_tools_run_and_the_model_is_told() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), CALLED, RESULTS, TurnOpened(), STOPPED)
+    assert effects[2:4] == [
+        RunTools((CALL,), keep=False),
+        OpenTurn(2, A, RESULTS.results, "clock_followup"),
+    ]
+    assert effects[-1] == Close(plainly=False)
+
+
+def test_beside_client_tools_the_results_are_kept() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), MIXED, ToolsKept())
+    assert effects[-2:] == [RunTools((CALL,), keep=True), Close(plainly=False)]
+
+
+def test_a_model_that_only_calls_tools_is_stopped() -> None:
+    exchange = Exchange((A,), tool_turns=2)
+    effects = play(exchange, *(TurnOpened(), CALLED, RESULTS) * 2, TurnOpened(), CALLED)
+    assert effects[-1] == Close(plainly=True)
+
+
+def test_tool_turns_count_anew_after_a_stop() -> None:
+    rules = (*RULES, go_on_twice)
+    exchange = Exchange((A,), rules, tool_turns=1)
+    once = (TurnOpened(), CALLED, RESULTS)
+    play(exchange, *once, TurnOpened(), STOPPED, *once)
+    assert exchange.state is State.OPENING
+
+
+def test_a_hold_ends_in_a_follow_up_or_in_the_tail() -> None:
+    due = ReminderDue((UserText("[Clock Reminder]"),))
+    held = Exchange((A,), (wait_once,))
+    effects = play(held, TurnOpened(), STOPPED, due)
+    assert effects[-2:] == [Hold(1000), OpenTurn(2, A, due.additions, "clock_hold_followup")]
+    ended = Exchange((A,), (wait_once,))
+    assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(plainly=False)
+
+
+def test_a_broken_stream_is_said() -> None:
+    exchange = Exchange((A, B))
+    assert play(exchange, TurnOpened(), StreamBroke(DOWN))[-1] == ShowError(DOWN)
+
+
+def test_leaving_while_the_end_is_saved_is_normal() -> None:
+    exchange = Exchange((A,))
+    play(exchange, TurnOpened(), STOPPED, ClientGone())
+    assert exchange.state is State.DONE
+
+
+@pytest.mark.parametrize("state", LIVE)
+def test_every_live_state_handles_a_leaving_client(state: State) -> None:
+    exchange = Exchange((A,))
+    exchange.state = state
+    effect = exchange.handle(ClientGone())
+    assert effect in (LetGo(), None)
+    assert exchange.state in (State.GONE, State.DONE)
+
+
+def test_every_state_is_reachable_and_has_an_entry() -> None:
+    reached, frontier = set(), {State.OPENING}
+    while frontier:
+        reached |= frontier
+        frontier = {t for s in frontier for t in MOVES[s].values()} - reached
+    assert reached == set(State) == set(MOVES) == set(ON_ENTRY)
+
+
+def test_an_event_without_a_row_is_our_bug() -> None:
+    with pytest.raises(KeyError):
+        Exchange((A,)).handle(Saved())
+
+
+def test_the_diagram_in_the_docs_is_the_table() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/concepts.md").read_text()
+    drawn = re.findall(r"```mermaid\n(stateDiagram.*?)```", text, re.DOTALL)
+    assert drawn == [diagram()]
+
+
+@pytest.mark.parametrize(
+    "turn, left, expected",
+    [
+        (TurnEnd(Stop.STOP), 16, Finish()),
+        (TurnEnd(Stop.LENGTH), 16, Finish()),
+        (TurnEnd(Stop.TOOL_CALLS, client_calls=True), 16, Finish()),
+        (TurnEnd(Stop.TOOL_CALLS, (CALL,)), 16, CallTools((CALL,))),
+        (TurnEnd(Stop.TOOL_CALLS, (CALL,), client_calls=True), 16, CallTools((CALL,), keep=True)),
+        (TurnEnd(Stop.TOOL_CALLS, (CALL,)), 0, Finish(plainly=True)),
+        (TurnEnd(Stop.TOOL_CALLS, (CALL,), client_calls=True), 0, Finish()),
+        (TurnEnd(Stop.TOOL_CALLS, (CALL,), continuable=False), 16, Finish()),
+    ],
+)
+def test_verdicts(turn: TurnEnd, left: int, expected: Verdict) -> None:
+    assert verdict(Facts(turn, 1, left)) == expected

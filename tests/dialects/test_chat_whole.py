@@ -1,0 +1,126 @@
+"""Chat answers of one piece: passed as they are, or joined by the same rules."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.core.model import Asked, Stop, ToolCall, Usage
+from gateway.dialects import DIALECTS
+from gateway.dialects.base import Splice, Tap
+from gateway.errors import UpstreamAnswered, UpstreamBroke
+
+CHAT = DIALECTS["openai-chat"]
+
+
+def body(text: str | None, finish: str = "stop", ident: str = "a", **message: Any) -> bytes:
+    said = {"role": "assistant", "content": text, **message}
+    choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish}
+    usage = {"prompt_tokens": 2, "completion_tokens": 3}
+    return json.dumps({"id": ident, "model": ident, "choices": [choice], "usage": usage}).encode()
+
+
+def tool_call(name: str, ident: str) -> dict[str, Any]:
+    return {"id": ident, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+def splice(tools: frozenset[str] = frozenset(), choices: int = 1) -> Splice:
+    return CHAT.splice(Asked(model="m", body=b"{}", choices=choices), tools, 10_000)
+
+
+def run(answer: Splice, data: bytes) -> Tap:
+    tap = answer.tap()
+    assert tap.feed(data[:5]) == tap.feed(data[5:]) == b""
+    assert not tap.seen
+    tap.close()
+    assert tap.seen
+    assert tap.ended
+    answer.take(tap)
+    return tap
+
+
+def test_one_turn_passes_byte_for_byte() -> None:
+    answer = splice()
+    tap = run(answer, body("hi"))
+    assert answer.tail(plainly=False) == body("hi")
+    assert answer.content_type == b"application/json"
+    assert tap.end().stop is Stop.STOP
+    assert tap.end().usage == Usage(2, 3)
+    assert answer.heartbeat() == b""
+
+
+def test_two_turns_are_one_body() -> None:
+    answer = splice()
+    run(answer, body("one", ident="first"))
+    run(answer, body("two", "length", ident="second"))
+    joined = json.loads(answer.tail(plainly=False))
+    assert joined["id"] == joined["model"] == "first"
+    assert joined["choices"][0]["message"] == {"role": "assistant", "content": "one\n\ntwo"}
+    assert joined["choices"][0]["finish_reason"] == "length"
+    assert joined["usage"] == {"prompt_tokens": 4, "completion_tokens": 6}
+
+
+def test_calls_to_server_tools_are_taken_out() -> None:
+    answer = splice(frozenset({"clock"}))
+    calls = [tool_call("clock", "c1"), tool_call("weather", "w1")]
+    tap = run(answer, body(None, "tool_calls", tool_calls=calls))
+    end = tap.end()
+    assert end.server_calls == (ToolCall("c1", "clock", "{}"),)
+    assert end.client_calls
+    shown = json.loads(answer.tail(plainly=False))["choices"][0]
+    assert shown["message"] == {"role": "assistant", "content": None, "tool_calls": calls[1:]}
+    assert tap.answered().message == {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def test_only_server_tools_and_no_more_turns() -> None:
+    answer = splice(frozenset({"clock"}))
+    run(answer, body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")]))
+    shown = json.loads(answer.tail(plainly=True))["choices"][0]
+    assert shown["finish_reason"] == "stop"
+    assert "tool_calls" not in shown["message"]
+
+
+def test_many_choices_and_old_function_calls() -> None:
+    answer = splice(choices=2)
+    assert not run(answer, body("x")).end().continuable
+    assert (
+        run(splice(), body(None, "function_call", function_call={"name": "f"})).end().client_calls
+    )
+
+
+def test_a_body_without_usage() -> None:
+    answer = splice()
+    tap = run(answer, b'{"choices":[]}')
+    assert tap.end().usage is None
+    assert not tap.end().continuable
+    run(answer, b'{"choices":[]}')
+    assert "usage" not in json.loads(answer.tail(plainly=False))
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>", b"data: {}\n\n", b"[]"])
+def test_what_is_no_json_object_is_broken(data: bytes) -> None:
+    tap = splice().tap()
+    tap.feed(data)
+    with pytest.raises(UpstreamBroke):
+        tap.close()
+
+
+def test_an_error_under_a_2xx_status() -> None:
+    tap = splice().tap()
+    tap.feed(b'{"error":{"message":"no","code":503}}')
+    with pytest.raises(UpstreamAnswered) as caught:
+        tap.close()
+    assert caught.value.status == 503
+
+
+def test_an_answer_longer_than_the_limit() -> None:
+    tap = splice().tap()
+    tap.feed(b"x" * 9_000)
+    with pytest.raises(UpstreamBroke):
+        tap.feed(b"x" * 2_000)
+
+
+def test_what_a_whole_answer_accepts() -> None:
+    assert splice().accepts(b"application/json; charset=utf-8")
+    assert splice().accepts(b"application/problem+json")
+    assert not splice().accepts(b"text/event-stream")
