@@ -54,7 +54,7 @@ SHARES = (
     ("gateway_share", "gateway"),
     ("upstream_share", "upstream"),
     ("load_share", "load generator"),
-    ("foreign_share", "others on the gateway's core"),
+    ("others_share", "others"),
 )
 
 
@@ -98,13 +98,14 @@ class Outcome:
 def figures(sample: Sample, unit: str) -> Figures:
     """Work out all figures of one sample; those that need a gateway are left out without one."""
     counts = sample.counts
+    ours_ns = counts.gateway_ns + counts.upstream_ns + counts.load_ns
     amounts = {"requests": counts.requests, "events": counts.events, "left": counts.left}
     seconds, amount = counts.seconds, amounts[unit]
     found = {
         "rate": amount / seconds,
         "upstream_share": counts.upstream_ns / 1e9 / seconds,
         "load_share": counts.load_ns / 1e9 / seconds,
-        "foreign_share": max(0, counts.core_ns - counts.gateway_ns) / 1e9 / seconds,
+        "others_share": max(0, counts.cores_ns - ours_ns) / 1e9 / seconds,
     }
     if counts.reads:
         found["events_per_read"] = counts.events / counts.reads
@@ -136,6 +137,11 @@ def added_times(found: Medians) -> dict[Key, Figure]:
             key = (scenario, target, name.replace("first_", "added_"))
             added[key] = Figure(through.value - bare.value, 0.0)
     return added
+
+
+def disturbance(found: Medians) -> float:
+    """Return the largest share of a core that processes outside the bench took from a load."""
+    return max((f.value for (*_, name), f in found.items() if name == "others_share"), default=0.0)
 
 
 def ratio(found: Medians, metric: Metric | Goal, target: str, other: str) -> float | None:

@@ -22,11 +22,11 @@ ERRORS_TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Whose CPU time is read besides the load's own, and which core the gateway has."""
+    """Whose CPU time is read besides the load's own, and which cores are to be theirs alone."""
 
     gateway: tuple[int, ...] = ()
     upstream: tuple[int, ...] = ()
-    core: int = 0
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Counts:
     gateway_ns: int = 0
     upstream_ns: int = 0
     load_ns: int = 0
-    core_ns: int = 0
+    cores_ns: int = 0
 
     def __sub__(self, other: Counts) -> Counts:
         pairs = ((f.name, getattr(self, f.name) - getattr(other, f.name)) for f in fields(self))
@@ -117,7 +117,7 @@ def count(watch: Watch, tally: Tally) -> Counts:
         gateway_ns=sum(map(cpu_ns, watch.gateway)),
         upstream_ns=sum(map(cpu_ns, watch.upstream)),
         load_ns=process_time_ns(),
-        core_ns=core_busy_ns(watch.core),
+        cores_ns=sum(map(core_busy_ns, watch.cores)),
     )
 
 

@@ -33,6 +33,11 @@ class Cores:
     gateway: int
 
     @property
+    def used(self) -> tuple[int, ...]:
+        """Both of them, or the only one."""
+        return tuple({self.load, self.gateway})
+
+    @property
     def shared(self) -> bool:
         """Whether there is only one core for both."""
         return self.load == self.gateway

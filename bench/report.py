@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bench.figures import METRICS, SHARES, Figure, Medians, Metric, Outcome, outcomes, ratio
+from bench.figures import (
+    METRICS,
+    SHARES,
+    Figure,
+    Medians,
+    Metric,
+    Outcome,
+    disturbance,
+    outcomes,
+    ratio,
+)
 from bench.rounds import Measurement
 
 Row = Sequence[str]
@@ -17,6 +27,7 @@ NOTHING = "–"
 WORDS = {True: "met", False: "NOT MET", None: "not measured"}
 UNEVEN = 0.15
 SATURATED = 0.9
+DISTURBED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,13 @@ def judged(run: Run, found: Medians) -> list[Outcome]:
     return [o for o in outcomes(found) if o.goal.scenario in run.scenarios]
 
 
+def remarks(run: Run, found: Medians) -> list[str]:
+    """Return what a reader must know before trusting the numbers."""
+    others = disturbance(found)
+    noisy = f"Other processes took up to {others:.0%} of a core: measure again on a quiet machine."
+    return [*run.notes, *([noisy] if others > DISTURBED else [])]
+
+
 def goal_line(outcome: Outcome) -> str:
     """Say in one line whether a goal is met."""
     goal = outcome.goal
@@ -129,7 +147,7 @@ def text(run: Run, found: Medians) -> str:
     """Return the whole report for a terminal."""
     parts = [as_text(comparison(run, found)), as_text(shares(run, found))]
     parts.append("\n".join(goal_line(outcome) for outcome in judged(run, found)))
-    parts.extend(run.notes)
+    parts.extend(remarks(run, found))
     return "\n\n".join(filter(None, parts))
 
 
@@ -148,7 +166,7 @@ def markdown(run: Run, found: Medians, picture: str | None = None) -> str:
         as_markdown(shares(run, found)),
         "## Machine",
         as_markdown(facts),
-        *run.notes,
+        *remarks(run, found),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -115,5 +115,5 @@ def job_for(stage: Stage, target: Target, scenario: Scenario, length: Length) ->
         warm_s=length.warm_s,
         measure_s=length.measure_s,
         spread_s=scenario.spread_s(length),
-        watch=Watch(target.pids, stage.upstream.pids, stage.place.cores.gateway),
+        watch=Watch(target.pids, stage.upstream.pids, stage.place.cores.used),
     )

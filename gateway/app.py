@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -20,7 +20,7 @@ from gateway.demo.server import DemoServer
 from gateway.dialects import DIALECTS
 from gateway.driver import Driver, Limits, Report
 from gateway.errors import Draining, Headers
-from gateway.logs import note
+from gateway.logs import Journal
 from gateway.metrics import Metrics
 from gateway.routing import Models, PublicModel, every_model
 from gateway.upstream import Endpoint, Timeouts, Upstream, connect
@@ -31,8 +31,6 @@ from gateway.web.relay import Relay, RelayLimits
 from gateway.web.server import Server, limited_protocol, listen, server_config
 from gateway.web.site import Site
 
-log = logging.getLogger("holdgate")
-
 DEMO = "demo"
 FAREWELL = 2.0
 MODEL_PATHS = {"openai-chat": "/v1/chat/completions"}
@@ -41,9 +39,12 @@ MODEL_PATHS = {"openai-chat": "/v1/chat/completions"}
 class Gateway:
     """One gateway: its parts, put together, and its life from start to drain."""
 
-    def __init__(self, config: Config, rules: tuple[Rule, ...] = RULES) -> None:
+    def __init__(
+        self, config: Config, journal: Journal | None = None, rules: tuple[Rule, ...] = RULES
+    ) -> None:
         _check_dialects(config)
         self.config = config
+        self.journal = journal or Journal(config.server.log_format, sys.stderr)
         self.draining = False
         self.upstreams: dict[str, Upstream] = {
             section.id: connect(_endpoint(section)) for section in _served(config)
@@ -84,13 +85,16 @@ class Gateway:
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
         await self._stack.aclose()
+        self.journal.flush()
 
     def leave(self, left: Callable[[], None]) -> None:
         """Take nothing new, let what runs finish within `drain_ms`, then say that it is done."""
         self.draining = True
         self._left = left
         self._leaving.set()
-        note(log, "draining", live=len(self.driver.live), drain_ms=self.config.server.drain_ms)
+        self.journal.note(
+            "draining", live=len(self.driver.live), drain_ms=self.config.server.drain_ms
+        )
 
     async def _drain(self) -> None:
         await self._leaving.wait()
@@ -110,8 +114,7 @@ class Gateway:
     def _report(self, report: Report) -> None:
         self.metrics.count(report)
         usage = report.usage
-        note(
-            log,
+        self.journal.note(
             "exchange",
             id=report.request_id,
             owner=report.owner,

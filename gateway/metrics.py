@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -13,12 +14,23 @@ FIRST_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 WHOLE_BUCKETS = (0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    turns: Counter
+    whole: Histogram
+    first: Histogram
+    input: Counter
+    output: Counter
+
+
 class Metrics:
     """Counters of one gateway; nothing is global."""
 
     def __init__(self, live: Callable[[], int], connections: Callable[[str], int]) -> None:
         self._registry = CollectorRegistry()
         self._connections = connections
+        self._by_upstream: dict[str, _Counters] = {}
+        self._by_end: dict[tuple[str | int, ...], Counter] = {}
         gauge = Gauge("holdgate_exchanges_live", "Exchanges under way.", registry=self._registry)
         gauge.set_function(live)
         self._ended = Counter(
@@ -64,15 +76,36 @@ class Metrics:
     def count(self, report: Report) -> None:
         """Count an exchange that ended."""
         upstream = report.upstream
-        self._ended.labels(report.state, upstream, report.status).inc()
-        self._turns.labels(upstream).inc(report.turns)
-        self._whole.labels(upstream).observe(report.seconds)
+        counters = self._of(upstream)
+        counters.turns.inc(report.turns)
+        counters.whole.observe(report.seconds)
         if report.first_seconds is not None:
-            self._first.labels(upstream).observe(report.first_seconds)
+            counters.first.observe(report.first_seconds)
         if report.usage is not None:
-            self._tokens.labels(upstream, "input").inc(report.usage.input)
-            self._tokens.labels(upstream, "output").inc(report.usage.output)
+            counters.input.inc(report.usage.input)
+            counters.output.inc(report.usage.output)
+        self._ended_as(upstream, report.state, report.status).inc()
 
     def render(self) -> bytes:
         """Write all of it in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def _of(self, upstream: str) -> _Counters:
+        # Looking labels up costs more than counting.
+        found = self._by_upstream.get(upstream)
+        if found is None:
+            found = self._by_upstream[upstream] = _Counters(
+                turns=self._turns.labels(upstream),
+                whole=self._whole.labels(upstream),
+                first=self._first.labels(upstream),
+                input=self._tokens.labels(upstream, "input"),
+                output=self._tokens.labels(upstream, "output"),
+            )
+        return found
+
+    def _ended_as(self, *labels: str | int) -> Counter:
+        found = self._by_end.get(labels)
+        if found is None:
+            upstream, state, status = labels
+            found = self._by_end[labels] = self._ended.labels(state, upstream, status)
+        return found

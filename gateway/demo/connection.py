@@ -21,6 +21,7 @@ from gateway.demo.steps import Break, Fail
 MOST_BODY = 64 * 1024 * 1024
 MOST_HEAD = 256 * 1024
 MOST_WAITING = 16
+TOO_LONG = Fail(413, f"The body is longer than {MOST_BODY} bytes.")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE = b"connection: close\r\n"
 
@@ -98,12 +99,12 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._problem = Fail(400, "This server speaks HTTP/1.1 only.")
-        except httptools.HttpParserError as problem:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
             self._problem = self._problem or Fail(400, f"This is not HTTP/1.1: {problem}.")
         if self._problem is not None:
             self._reject(self._problem)
+        elif self._asked is None and self._waiting:
+            self._next()
 
     def cut(self) -> None:
         """End the connection, whatever it is doing."""
@@ -127,8 +128,13 @@ class Connection(asyncio.Protocol):
         draft.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        """Let a careful client send its body."""
-        if ("expect", "100-continue") in self._weigh(0).headers and self._asked is None:
+        """Refuse what cannot be read before it comes; let a careful client send its body."""
+        headers = self._weigh(0).headers
+        if self._parser.should_upgrade():
+            self._problem = Fail(400, "This server speaks HTTP/1.1 only.")
+        if any(name == "content-length" and int(size) > MOST_BODY for name, size in headers):
+            self._problem = TOO_LONG
+        elif ("expect", "100-continue") in headers and self._asked is None:
             self._transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
@@ -136,12 +142,12 @@ class Connection(asyncio.Protocol):
         draft = self._weigh(0)
         draft.body_size += len(body)
         if draft.body_size > MOST_BODY:
-            self._problem = Fail(413, f"The body is longer than {MOST_BODY} bytes.")
+            self._problem = TOO_LONG
             return
         draft.body.append(body)
 
     def on_message_complete(self) -> None:
-        """Answer the request, or let it wait for its turn."""
+        """Let the request wait for its turn."""
         draft, self._draft = self._weigh(0), None
         if self._problem is not None:
             return
@@ -152,8 +158,6 @@ class Connection(asyncio.Protocol):
         self._waiting.append(asked)
         if len(self._waiting) > MOST_WAITING:
             self._problem = Fail(429, f"More than {MOST_WAITING} requests wait on one connection.")
-        elif self._asked is None:
-            self._next()
 
     def _weigh(self, more: int) -> Draft:
         assert self._draft is not None

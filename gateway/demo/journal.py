@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 Headers = tuple[tuple[str, str], ...]
+MOST_KEPT = 64 * 1024 * 1024
 
 
 class Happening(StrEnum):
@@ -73,8 +74,10 @@ class Journal:
         write: Callable[[bytes], object] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.requests: deque[Received] = deque(maxlen=keep)
+        self.requests: deque[Received] = deque()
         self.counts: Counter[Happening] = Counter()
+        self._most = keep
+        self._size = 0
         self._write = write
         self._clock = clock
         self._changed: anyio.Event | None = None
@@ -86,12 +89,18 @@ class Journal:
         if received is not None:
             received.events.append(Event(name, at))
             if name is Happening.REQUEST:
-                self.requests.append(received)
+                self._keep(received)
         if self._write is not None:
             self._write(line(name, at, connection, received))
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+
+    def _keep(self, received: Received) -> None:
+        self.requests.append(received)
+        self._size += len(received.body)
+        while self.requests and (len(self.requests) > self._most or self._size > MOST_KEPT):
+            self._size -= len(self.requests.popleft().body)
 
     async def until(self, fact: Callable[[], bool]) -> None:
         """Wait until something that is noted here makes a fact true."""

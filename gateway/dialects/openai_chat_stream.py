@@ -31,6 +31,8 @@ from gateway.sse import Framer, data_of, encode, split
 
 DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
+SMALL = 1024
+DELTA = b'"delta"'
 # A finish reason in the two spacings that JSON writers use. Any other is still relayed rightly;
 # it just cannot be withheld any more, so nothing is joined on after it.
 FINISHES = b'"finish_reason":"'
@@ -238,17 +240,20 @@ class ChatTap:
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
-        if (
-            not self._joined
-            and self.finish is None
-            and FINISHES not in batch
-            and FINISHES_SPACED not in batch
-            and DONE not in batch
-            and not (self._splice.server_tools and TOOL_CALLS in batch)
-        ):
-            self._tape.record(batch)
-            return batch
-        return self._judge(batch)
+        if self._joined or self.finish is not None:
+            return self._judge(batch)
+        if self._splice.server_tools and TOOL_CALLS in batch:
+            return self._judge(batch)
+        looked_at = batch
+        if len(batch) > SMALL:
+            # Nothing but the tail follows a finish, so the last frame tells of the whole batch.
+            looked_at = batch[batch.rfind(b"\n\n", 0, -2) + 2 :]
+            if DELTA not in looked_at:
+                return self._judge(batch)
+        if FINISHES in looked_at or FINISHES_SPACED in looked_at or DONE in looked_at:
+            return self._judge(batch)
+        self._tape.record(batch)
+        return batch
 
     def _judge(self, batch: bytes) -> bytes:
         return b"".join([self._frame(frame) for frame in split(batch)])

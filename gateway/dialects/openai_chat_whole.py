@@ -82,7 +82,17 @@ class ChatWhole:
 class WholeTap:
     """Gathers one turn's body and reads it when it is all there."""
 
-    __slots__ = ("_limit", "_pieces", "_size", "_splice", "answer", "body", "ended", "seen")
+    __slots__ = (
+        "_limit",
+        "_pieces",
+        "_recorded",
+        "_size",
+        "_splice",
+        "answer",
+        "body",
+        "ended",
+        "seen",
+    )
 
     def __init__(self, splice: ChatWhole, limit: int) -> None:
         self._splice = splice
@@ -91,6 +101,7 @@ class WholeTap:
         self._size = 0
         self.body = b""
         self.answer: Json = {}
+        self._recorded: Recorded | None = None
         self.seen = False
         self.ended = False
 
@@ -124,6 +135,8 @@ class WholeTap:
     @property
     def server_calls(self) -> tuple[ToolCall, ...]:
         """The calls to our own tools."""
+        if not self.recorded().calls:
+            return ()
         return tuple(
             ToolCall(call.get("id") or f"call_{index}", function["name"], _arguments(function))
             for index, call in enumerate(self.recorded().calls)
@@ -138,7 +151,9 @@ class WholeTap:
 
     def recorded(self) -> Recorded:
         """Read the message."""
-        return record_message(part_of(first_choice(self.answer), "message"))
+        if self._recorded is None:
+            self._recorded = record_message(part_of(first_choice(self.answer), "message"))
+        return self._recorded
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""

@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Judge the end of the stream: it may be the end of the answer."""
-        self._note_refusal()
+        self._note_refusal(unsent=bool(self._transport and self._transport.get_write_buffer_size()))
         if self.status and not self.complete and self._ends_with_connection():
             self._keep_alive = False
             self.complete = True
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the reader and the keeper that this connection is over."""
         if self.phase is not Phase.CLOSED:
-            self._note_refusal()
+            self._note_refusal(unsent=isinstance(exc, BrokenPipeError))
             self.fail(httpx.ReadError("The connection was reset."))
         self._keeper.lost(self)
 
@@ -368,10 +368,10 @@ class Connection(asyncio.Protocol):
     def _ends_with_connection(self) -> bool:
         return _FRAMED.isdisjoint([name for name, _ in self.headers])
 
-    def _note_refusal(self) -> None:
+    def _note_refusal(self, *, unsent: bool) -> None:
         """Note whether a connection that was kept alive died without taking the request."""
         if self._used and self.phase is _BUSY and self._size == 0:
-            self.refused = self._sending or not acknowledged(self._socket)
+            self.refused = unsent or self._sending or not acknowledged(self._socket)
 
     # -- the one alarm
 

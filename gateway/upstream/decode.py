@@ -45,34 +45,39 @@ class Inflater:
 
     def step(self) -> bytes:
         """Return at most one piece; nothing if it takes more input to go on."""
-        if self._inflate is None and not self._start():
-            return b""
-        inflate = self._inflate
-        assert inflate is not None
-        try:
-            piece = inflate.decompress(self._input, PIECE)
-        except zlib.error:
-            raise UpstreamBroke("The upstream's answer cannot be decoded.") from None
-        self._input = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-        if inflate.eof:
-            self._inflate = None
-        return piece
+        while inflate := self._inflate or self._start():
+            piece = self._advance(inflate)
+            if piece or not inflate.eof:
+                return piece
+        return b""
 
     def end(self) -> None:
         """Say that there is no more input; in the middle of something that is an error."""
         if self._inflate is not None or self._input:
             raise UpstreamBroke("The upstream's answer broke off.")
 
-    def _start(self) -> bool:
+    def _advance(self, inflate: zlib._Decompress) -> bytes:
+        try:
+            piece = inflate.decompress(self._input, PIECE)
+        except zlib.error:
+            raise UpstreamBroke("The upstream's answer cannot be decoded.") from None
+        if inflate.eof:
+            # Another member may follow, as in concatenated gzip files.
+            self._input, self._inflate = inflate.unused_data, None
+        else:
+            self._input = inflate.unconsumed_tail
+        return piece
+
+    def _start(self) -> zlib._Decompress | None:
         """Begin a member; `deflate` is in the wild both with and without a zlib header."""
         if len(self._input) < 2:
-            return False
+            return None
         if self._wbits is None:
             first, second = self._input[:2]
             wrapped = first & 0x0F == 8 and (first << 8 | second) % 31 == 0
             self._wbits = zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
         self._inflate = zlib.decompressobj(self._wbits)
-        return True
+        return self._inflate
 
 
 class DecodedTurn:

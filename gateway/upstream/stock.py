@@ -1,4 +1,8 @@
-"""The same upstream over httpx's own transport, for whatever is unusual."""
+"""The same upstream over httpx's own transport, for whatever is unusual.
+
+Two things are worse than on our own: a stale connection is not asked again, and bytes an upstream
+sends after the end of an answer are taken for the beginning of the next one.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from gateway.upstream.base import Endpoint, Timeouts, Turn
 from gateway.upstream.failures import upstream_error
 from gateway.upstream.head import RequestHead
 from gateway.upstream.pool import KEEP_ALIVE_SECONDS
+from gateway.upstream.slots import Slots
 from gateway.upstream.tls import default_context
 
 # The rest of a released answer is read while the caller waits: httpx has no background.
@@ -29,7 +34,7 @@ class StockUpstream:
 
     def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
         self.endpoint = endpoint
-        self.busy = 0
+        self._slots = Slots(endpoint.max_connections)
         self._head = RequestHead(endpoint)
         self._transport = httpx.AsyncHTTPTransport(
             verify=ssl_context or _context(self._head.url),
@@ -52,37 +57,50 @@ class StockUpstream:
             content=body,
             extensions={"timeout": limits},
         )
-        self.busy += 1
         try:
-            response = await self._transport.handle_async_request(request)
-        except BaseException as error:
-            self.busy -= 1
-            if isinstance(error, httpx.TransportError):
-                raise upstream_error(error) from None
-            raise
+            response = await self._send(request)
+        except httpx.TransportError as error:
+            raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        return await accept(response.status_code, StockTurn(self, response))
+        turn = StockTurn(response, self._slots, self.endpoint.timeouts)
+        return await accept(response.status_code, turn)
+
+    @property
+    def busy(self) -> int:
+        """How many connections are in use now."""
+        return self._slots.busy
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
+        self._slots.close()
         await self._transport.aclose()
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        # httpx's own pool does not serve those who wait in the order they came.
+        await self._slots.take(self.endpoint.timeouts.connect)
+        try:
+            return await self._transport.handle_async_request(request)
+        except BaseException:
+            self._slots.free()
+            raise
 
 
 class StockTurn:
     """One answer of httpx's."""
 
-    __slots__ = ("_limit", "_open", "_pieces", "_response", "_upstream", "headers")
+    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_slots", "headers")
 
-    def __init__(self, upstream: StockUpstream, response: httpx.Response) -> None:
+    def __init__(self, response: httpx.Response, slots: Slots, timeouts: Timeouts) -> None:
         self.headers: Headers = tuple(
             [(name.lower(), value) for name, value in response.headers.raw]
         )
-        self._upstream = upstream
+        self._slots = slots
         self._response = response
         stream = cast(httpx.AsyncByteStream, response.stream)
         self._pieces = cast(AsyncGenerator[bytes, None], aiter(stream))
-        self._limit = upstream.endpoint.timeouts.first_byte
+        self._limit = timeouts.first_byte
+        self._idle = timeouts.idle
         self._open = True
 
     def __aiter__(self) -> StockTurn:
@@ -103,28 +121,32 @@ class StockTurn:
         except httpx.TransportError as error:
             await self.aclose()
             raise upstream_error(error) from None
-        self._limit = self._upstream.endpoint.timeouts.idle
+        self._limit = self._idle
         return piece
 
     async def release(self) -> None:
         """Read what is left, if it comes soon, so that the connection can be used again."""
         left = RELEASE_BYTES
-        with anyio.move_on_after(RELEASE_SECONDS), suppress(UpstreamError):
-            async for piece in self:
-                left -= len(piece)
-                if left < 0:
-                    break
-        await self.aclose()
+        try:
+            with anyio.move_on_after(RELEASE_SECONDS), suppress(UpstreamError):
+                async for piece in self:
+                    left -= len(piece)
+                    if left < 0:
+                        break
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connection, unless the answer was read to its end."""
         if not self._open:
             return
         self._open = False
-        self._upstream.busy -= 1
-        with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
-            await self._pieces.aclose()
-            await self._response.aclose()
+        try:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+                await self._pieces.aclose()
+                await self._response.aclose()
+        finally:
+            self._slots.free()
 
 
 def _timeout(timeouts: Timeouts) -> dict[str, float | None]:

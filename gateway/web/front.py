@@ -55,6 +55,7 @@ class Front:
         self._app = app
         self._admission = admission
         self._model_paths = model_paths
+        self._known_host = b""
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""
@@ -84,11 +85,18 @@ class Front:
             raise BadRequest("Send exactly one Host header.")
         if sum(len(name) + len(value) for name, value in listed) > self._admission.header_bytes:
             raise BadRequest(f"The headers are larger than {self._admission.header_bytes} bytes.")
-        host = hosts[0].decode("latin-1")
-        self._admission.check_host(host)
+        self._check_host(hosts[0])
         origin = note.headers.get(b"origin")
-        if origin is not None and self._admission.check_origin(origin.decode("latin-1"), host):
-            note.answer_headers += _cors(origin)
+        if origin is not None:
+            host = hosts[0].decode("latin-1")
+            if self._admission.check_origin(origin.decode("latin-1"), host):
+                note.answer_headers += _cors(origin)
+
+    def _check_host(self, host: bytes) -> None:
+        # Nearly every request names the same Host; an accepted one need not be parsed again.
+        if host != self._known_host:
+            self._admission.check_host(host.decode("latin-1"))
+            self._known_host = host
 
 
 async def refuse(error: HoldgateError, receive: Receive, send: Send, headers: Headers) -> None:

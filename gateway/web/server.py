@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 KEEP_ALIVE = 75
+CONTINUE = b"HTTP/1.1 100"
 
 
 def _refusal(status: str, code: str, message: str) -> bytes:
@@ -27,6 +28,49 @@ TOO_SLOW = _refusal("408 Request Timeout", "request_timeout", "The request did n
 TOO_LONG = _refusal("400 Bad Request", "bad_request", "The headers are too large.")
 
 
+class Corked:
+    """A transport that writes the head of an answer together with what follows it.
+
+    uvicorn writes them apart, which is a second system call and often a second packet.
+    """
+
+    __slots__ = ("_expected", "_head", "_loop", "_transport", "close", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._expected = False
+        self._head = b""
+        self.is_closing = transport.is_closing
+        self.close = self._close
+
+    def expect_head(self) -> None:
+        """Keep the next thing written until more is, or nothing else is left to do."""
+        self._expected = True
+
+    def write(self, data: bytes) -> None:
+        """Write, behind a head that waits."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif self._expected and not data.startswith(CONTINUE):
+            self._expected = False
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def _close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def limited_protocol(header_bytes: int, receive_idle: float) -> type[HttpToolsProtocol]:
     """Make uvicorn's HTTP protocol refuse endless headers and requests that never come whole."""
 
@@ -35,6 +79,8 @@ def limited_protocol(header_bytes: int, receive_idle: float) -> type[HttpToolsPr
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._corked = Corked(transport, self.loop)
+            self.transport = self._corked  # type: ignore[assignment]
             self._heard_at = self.loop.time()
             self._head_bytes = 0
             self._in_head = True
@@ -55,6 +101,7 @@ def limited_protocol(header_bytes: int, receive_idle: float) -> type[HttpToolsPr
 
         def on_headers_complete(self) -> None:
             self._in_head = False
+            self._corked.expect_head()
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
@@ -132,6 +179,7 @@ def server_config(app: Any, protocol: type[HttpToolsProtocol], grace: float) -> 
         lifespan="on",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(grace)),

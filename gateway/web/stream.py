@@ -63,21 +63,23 @@ class Answer:
         if not self.started:
             await self._begin()
         if frames:
-            await self._body(frames, more=True)
+            self.blocked_since = self.last = time.monotonic()
+            await self._send({"type": "http.response.body", "body": frames, "more_body": True})
+            self.blocked_since = None
+            self._beat_blocked = False
 
     async def end(self, frames: bytes) -> None:
         """Show the last frames and end the stream."""
         if not self.started:
             await self._begin()
-        self.ended = True
-        await self._body(frames, more=False)
+        await self._finish(frames)
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """Show an answer of one piece."""
         length = (b"content-length", str(len(body)).encode())
-        self.started = self.ended = True
+        self.started = True
         await self._send(_start(status, (*headers, *self._fixed, length)))
-        await self._body(body, more=False)
+        await self._finish(body)
 
     async def beat(self) -> None:
         """Send a heartbeat, if the stream is one that can take it now."""
@@ -95,7 +97,9 @@ class Answer:
         if not self.started:
             await self._begin()
         await self._send({"type": "http.response.body", "body": beat, "more_body": True})
-        self._sent()
+        self.last = time.monotonic()
+        self.blocked_since = None
+        self._beat_blocked = False
 
     async def _begin(self) -> None:
         assert self._start is not None
@@ -107,16 +111,11 @@ class Answer:
             self.started = False
             raise
 
-    async def _body(self, body: bytes, more: bool) -> None:
-        self._beat_blocked = False
+    async def _finish(self, body: bytes) -> None:
+        self.ended = True
         self.blocked_since = time.monotonic()
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
-        self._sent()
-
-    def _sent(self) -> None:
-        self.last = time.monotonic()
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
         self.blocked_since = None
-        self._beat_blocked = False
 
 
 def _start(status: int, headers: Headers) -> Message:

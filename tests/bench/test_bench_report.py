@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
@@ -14,6 +15,7 @@ from bench.picture import draw
 from bench.progress import bar
 from bench.report import Run, as_markdown, as_text, comparison, document, goal_line, markdown, text
 from bench.rounds import Measurement
+from bench.scenarios import SCENARIOS
 
 BUSY = Counts(
     seconds=2.0,
@@ -23,7 +25,7 @@ BUSY = Counts(
     gateway_ns=50_000_000,
     upstream_ns=200_000_000,
     load_ns=100_000_000,
-    core_ns=150_000_000,
+    cores_ns=450_000_000,
 )
 TIMES = {"p50": 1.0, "p95": 2.0, "p99": 3.0}
 
@@ -67,7 +69,7 @@ def test_figures_of_a_gateway() -> None:
     assert found["per_core"] == 20_000
     assert found["events_per_read"] == 2
     assert found["gateway_share"] == pytest.approx(0.025)
-    assert found["foreign_share"] == pytest.approx(0.05)
+    assert found["others_share"] == pytest.approx(0.05)
     assert (found["first_p50_ms"], found["gap_p99_ms"]) == (1.0, 3.0)
 
 
@@ -129,6 +131,14 @@ def test_the_text_tells_every_goal_and_note(run: Run) -> None:
     assert shown.endswith("A note.")
 
 
+def test_a_disturbed_run_says_so() -> None:
+    quiet = sample()
+    noisy = replace(quiet, counts=replace(BUSY, cores_ns=BUSY.cores_ns + 400_000_000))
+    for one, said in ((quiet, False), (noisy, True)):
+        run = run_of(Measurement(1, "pace", "nginx", one))
+        assert ("took up to 25% of a core" in text(run, medians(run.measurements))) is said
+
+
 def test_goals_are_about_holdgate_only(run: Run) -> None:
     alone = replace(run, targets=("direct",))
     assert "goal" not in text(alone, medians(run.measurements))
@@ -170,3 +180,11 @@ def test_the_picture_is_well_formed_and_has_a_bar_each(run: Run) -> None:
 )
 def test_bar(done: int, left: float | None, expected: str) -> None:
     assert bar(done, 3, left) == expected
+
+
+def test_the_documentation_names_every_scenario_and_goal() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md").read_text()
+    assert all(f"| `{name}` |" in page for name in SCENARIOS)
+    for goal in GOALS:
+        wanted = f"{'≤' if goal.at_most else '≥'} {goal.limit:g} {goal.unit}"
+        assert any(goal.title in line and wanted in line for line in page.split("\n"))

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 Story = Callable[["Peer"], Awaitable[None]]
 
@@ -55,12 +56,12 @@ class Peer:
         for piece in pieces:
             await asyncio.get_running_loop().sock_sendall(self.sock, piece)
             self.sent += len(piece)
-            await anyio.sleep(0)
+            await checkpoint()
 
     async def gone(self) -> None:
-        """Wait until the other side has closed."""
+        """Wait until the connection is closed, by whomever."""
         with suppress(EOFError, ConnectionError):
-            while True:
+            while self.sock.fileno() != -1:
                 await self._more()
                 self._unread.clear()
 
@@ -99,12 +100,10 @@ class FakeUpstream:
         self.requests: list[Request] = []
         self.accepted = 0
         self.open = 0
+        self.port: int = listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1/chat?key=canary"
         self._listener = listener
         self._story = story
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1/chat?key=canary"
 
     @property
     def connections(self) -> list[int]:

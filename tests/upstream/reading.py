@@ -26,12 +26,16 @@ async def read_until(turn: Turn, end: bytes) -> bytes:
 
 
 async def ask(upstream: Upstream, headers: Headers = ()) -> bytes:
-    """Open a turn and read it to its end."""
-    return await read(await upstream.open(BODY, headers))
+    """Open a turn, read it to its end and close it in any case."""
+    turn = await upstream.open(BODY, headers)
+    try:
+        return await read(turn)
+    finally:
+        await turn.aclose()
 
 
 async def until(fact: Callable[[], bool]) -> None:
     """Wait until something is so."""
     with anyio.fail_after(5):
-        while not fact():
+        while not fact():  # noqa: ASYNC110 - facts of the peer have no event of their own
             await anyio.sleep(0.001)

@@ -123,9 +123,7 @@ def silent(*pieces: bytes) -> Story:
 BEFORE_THE_FIRST_BYTE = {"no head": b"", "half a head": CHUNKED[:20], "no body": CHUNKED}
 
 
-@pytest.mark.parametrize(
-    "sent", BEFORE_THE_FIRST_BYTE.values(), ids=BEFORE_THE_FIRST_BYTE.keys()
-)
+@pytest.mark.parametrize("sent", BEFORE_THE_FIRST_BYTE.values(), ids=BEFORE_THE_FIRST_BYTE.keys())
 async def test_silence_before_the_first_byte(connected: Connected, sent: bytes) -> None:
     async with fake_upstream(silent(sent)) as fake:
         async with connected(fake, first_byte=0.1, idle=60) as upstream:
