@@ -17,11 +17,11 @@ from bench.machine import facts
 from bench.picture import draw
 from bench.processes import Cores, ProcessFailed, choose_cores, on_core
 from bench.progress import Progress
-from bench.rounds import Measurement, Plan, Stage, measure, staged, steps
+from bench.rounds import Measurement, Plan, Stage, measure_undisturbed, staged, steps
 from bench.scenarios import FULL, QUICK, SCENARIOS, USUAL
 from bench.targets import PEERS, REPLAY, TARGETS
 
-MAX_ROUNDS = 50
+MAX_TIMES = 50
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 
@@ -60,7 +60,10 @@ def parser() -> argparse.ArgumentParser:
 def add_options(command: argparse.ArgumentParser) -> None:
     """Add what both commands understand."""
     command.add_argument("--quick", action="store_true", help="one short round, under a minute")
-    command.add_argument("--rounds", type=rounds, help=f"how often, up to {MAX_ROUNDS}; usually 5")
+    command.add_argument("--rounds", type=times, help=f"how often, up to {MAX_TIMES}; usually 5")
+    command.add_argument(
+        "--attempts", type=times, default=1, help="tries for a load that other processes disturb"
+    )
     command.add_argument("--scenarios", type=scenario_names, default=USUAL)
     command.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     command.add_argument("--markdown", type=Path, metavar="FILE", help="write the report as a page")
@@ -69,11 +72,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def rounds(word: str) -> int:
-    """Read a number of rounds."""
+def times(word: str) -> int:
+    """Read how often to do something."""
     number = int(word)
-    if not 1 <= number <= MAX_ROUNDS:
-        raise argparse.ArgumentTypeError(f"between 1 and {MAX_ROUNDS}")
+    if not 1 <= number <= MAX_TIMES:
+        raise argparse.ArgumentTypeError(f"between 1 and {MAX_TIMES}")
     return number
 
 
@@ -103,6 +106,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         scenarios=[SCENARIOS[name] for name in options.scenarios],
         rounds=options.rounds or (1 if options.quick else 5),
         length=QUICK if options.quick else FULL,
+        attempts=options.attempts,
         upstream=options.upstream,
     )
 
@@ -112,7 +116,10 @@ def repeatable(options: argparse.Namespace) -> str:
     words = ["python", "-m", "bench", options.command]
     words += [options.target] if options.command == "run" else ["--peers", listed(options.peers)]
     words += ["--scenarios", listed(options.scenarios), "--rounds", str(plan_of(options).rounds)]
-    return shlex.join([*words, "--quick"] if options.quick else words)
+    words += ["--quick"] if options.quick else []
+    words += ["--attempts", str(options.attempts)] if options.attempts > 1 else []
+    words += ["--upstream", shlex.join(options.upstream)] if options.upstream != REPLAY else []
+    return shlex.join(words)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -146,7 +153,7 @@ def measure_all(plan: Plan, stage: Stage) -> tuple[Measurement, ...]:
     try:
         for number, scenario, target in todo:
             progress.start(f"round {number}: {scenario.title}, {target.name}")
-            sample = measure(stage, target, scenario, plan.length)
+            sample = measure_undisturbed(stage, target, scenario, plan)
             done.append(Measurement(number, scenario.name, target.name, sample))
     finally:
         progress.close()

@@ -98,14 +98,13 @@ class Outcome:
 def figures(sample: Sample, unit: str) -> Figures:
     """Work out all figures of one sample; those that need a gateway are left out without one."""
     counts = sample.counts
-    ours_ns = counts.gateway_ns + counts.upstream_ns + counts.load_ns
     amounts = {"requests": counts.requests, "events": counts.events, "left": counts.left}
     seconds, amount = counts.seconds, amounts[unit]
     found = {
         "rate": amount / seconds,
         "upstream_share": counts.upstream_ns / 1e9 / seconds,
         "load_share": counts.load_ns / 1e9 / seconds,
-        "others_share": max(0, counts.cores_ns - ours_ns) / 1e9 / seconds,
+        "others_share": counts.others_share,
     }
     if counts.reads:
         found["events_per_read"] = counts.events / counts.reads

@@ -17,6 +17,7 @@ from bench.statistics import percentile
 from bench.users import USERS, Order, Tally, User
 
 DRAIN_S = 15.0
+DISTURBED = 0.1
 ERRORS_TOLD = 20
 
 
@@ -55,6 +56,12 @@ class Counts:
     upstream_ns: int = 0
     load_ns: int = 0
     cores_ns: int = 0
+
+    @property
+    def others_share(self) -> float:
+        """How much of a core was taken by processes outside the bench."""
+        ours_ns = self.gateway_ns + self.upstream_ns + self.load_ns
+        return max(0, self.cores_ns - ours_ns) / 1e9 / self.seconds
 
     def __sub__(self, other: Counts) -> Counts:
         pairs = ((f.name, getattr(self, f.name) - getattr(other, f.name)) for f in fields(self))

@@ -18,6 +18,7 @@ from bench.figures import (
     outcomes,
     ratio,
 )
+from bench.load import DISTURBED
 from bench.rounds import Measurement
 
 Row = Sequence[str]
@@ -27,7 +28,6 @@ NOTHING = "–"
 WORDS = {True: "met", False: "NOT MET", None: "not measured"}
 UNEVEN = 0.15
 SATURATED = 0.9
-DISTURBED = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 
 from gateway.demo.beats import Beats, Head
 from gateway.demo.steps import Break
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
 
 BATCH = 64 * 1024
 FLUSH_POLL = 0.001
@@ -128,10 +133,20 @@ class Player:
             self._timer = self._loop.call_later(FLUSH_POLL, self._reset)
 
     def _reset(self) -> None:
-        # A reset throws away what has not left yet, so wait until all has.
-        if self._transport.get_write_buffer_size():
+        # A reset throws away what the client's host does not have yet, so wait until it has all.
+        if unsent(self._transport):
             self._timer = self._loop.call_later(FLUSH_POLL, self._reset)
             return
         linger = (socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         self._transport.get_extra_info("socket").setsockopt(*linger)
         self._transport.abort()
+
+
+def unsent(transport: asyncio.Transport) -> int:
+    """Count the bytes that have not reached the other host; elsewhere than on Linux, a guess."""
+    waiting = transport.get_write_buffer_size()
+    if waiting or sys.platform != "linux":
+        return waiting
+    answer = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    queued: int = struct.unpack("i", answer)[0]
+    return queued

@@ -1,12 +1,13 @@
 """One HTTP/1.1 connection to an upstream: bytes in, the parts of one answer out.
 
-    dialing → busy → resting → busy …        one request at a time
-               ↓  ↘  ↗  ↓
-            closed  draining                 the answer's end is awaited with nobody reading
+    dialing → busy ⇄ resting         one request at a time, the next when the answer is complete
+               ↓        ↑
+            draining ───┘            the end of the answer is awaited with nobody reading
+
+and from everywhere to closed.
 
 The way of a byte is short on purpose: `data_received` feeds the parser, the parser appends to a
-list, one future is woken. There is no task, queue, lock or timer a read; one lazy alarm a
-connection compares the time with the last thing that happened.
+list, one future is woken. There is no task, queue, lock or timer a read.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
 from typing import Protocol, cast
 
 import httptools
 import httpx
 
+from gateway.upstream.alarm import Alarm
 from gateway.upstream.tcp import acknowledged, probe, tune
 
+# Unread bytes of an answer above which the peer is made to wait.
 HIGH_WATER = 256 * 1024
+# Bytes that are not body, in a row: a head, a chunk's extension, trailers.
 MAX_HEAD = 64 * 1024
+# A longer request is sent piece by piece, as it is taken.
 PIECE = 256 * 1024
+# What may come, and how long it may take, after the reader has seen enough.
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 1.0
 
@@ -72,7 +77,6 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_alarm",
-        "_alarm_at",
         "_bodyless",
         "_choked",
         "_feed",
@@ -80,13 +84,11 @@ class Connection(asyncio.Protocol):
         "_idle_limit",
         "_keep_alive",
         "_keeper",
-        "_limit",
         "_loop",
         "_parser",
         "_paused",
         "_readable",
         "_sending",
-        "_since",
         "_size",
         "_socket",
         "_time",
@@ -117,15 +119,14 @@ class Connection(asyncio.Protocol):
         self._keeper = keeper
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
+        self._alarm = Alarm(self._loop, self._overdue)
         self._parser = httptools.HttpResponseParser(self)
         self._feed: Callable[[bytes], None] = self._parser.feed_data
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes | memoryview], None]
         self._waiter: asyncio.Future[None] | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = inf
-        self._since = self._limit = self._idle_limit = inf
         self._size = 0
+        self._idle_limit = 0.0
         self._used = self._bodyless = self._sending = False
         self._keep_alive = self._flowing = self._paused = self._choked = False
 
@@ -140,14 +141,13 @@ class Connection(asyncio.Protocol):
         """Send one request and wait for the head of its answer; `bodyless` answers have no body."""
         if self.failure is not None:
             raise self.failure
-        self._begin(limits)
-        self._bodyless = bodyless
+        self._begin(limits.idle, bodyless)
         if len(body) <= PIECE:
             self._write(head + body)
         else:
             await self._send(head, body, limits.send)
         if not self._flowing:
-            self._expect(limits.first_byte)
+            self._alarm.expect(limits.first_byte)
         while not self.status:
             if self.failure is not None:
                 raise self.failure
@@ -170,18 +170,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether the next request may be sent after this answer."""
-        return (
-            self.complete
-            and self._keep_alive
-            and not self._sending
-            and self.phase is not Phase.CLOSED
-        )
+        """Whether another request may be sent after this answer."""
+        return self.complete and self._keeps_alive
 
     @property
     def can_drain(self) -> bool:
         """Whether the end of the answer may still come and leave the connection reusable."""
-        return self._keep_alive and not self._sending and self.phase is _BUSY and not self.complete
+        return not self.complete and self._keeps_alive
 
     @property
     def fresh(self) -> bool:
@@ -193,25 +188,23 @@ class Connection(asyncio.Protocol):
         self.phase = Phase.RESTING
         self._used = True
         self.take()
-        self._expect(seconds)
+        self._alarm.expect(seconds)
 
     def drain(self) -> None:
         """Read on to the end of the answer with nobody interested in it, within bounds."""
         self.phase = Phase.DRAINING
         self.take()
-        self._expect(DRAIN_SECONDS)
+        self._alarm.expect(DRAIN_SECONDS)
 
     def abort(self) -> None:
         """Close the socket now."""
         self.phase = Phase.CLOSED
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._alarm.stop()
         if self._transport is not None:
             self._transport.abort()
 
     def fail(self, error: httpx.TransportError) -> None:
-        """Close the socket and tell the reader why."""
+        """Close the socket and tell the reader why, unless the answer is complete."""
         if self.failure is None and not self.complete:
             self.failure = error
         self.abort()
@@ -220,7 +213,7 @@ class Connection(asyncio.Protocol):
     # -- what the loop reports
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; a dial given up in the meantime ends here."""
+        """Keep the transport; a dial that was given up in the meantime ends here."""
         self._transport = cast(asyncio.Transport, transport)
         if self.phase is Phase.CLOSED:
             self._transport.abort()
@@ -241,21 +234,20 @@ class Connection(asyncio.Protocol):
             self._unattended()
         elif self.parts:
             if self._flowing:
-                self._since = self._time()
+                self._alarm.since = self._time()
             else:
                 self._flowing = True
-                self._expect(self._idle_limit)
+                self._alarm.expect(self._idle_limit)
             if self._size > HIGH_WATER:
                 self._pause()
             self._wake()
         elif self._size > MAX_HEAD and not self.complete:
-            self.fail(httpx.RemoteProtocolError("The answer's head is too long."))
+            self.fail(httpx.RemoteProtocolError("There is no end to the answer's head."))
 
     def eof_received(self) -> None:
         """Judge the end of the stream: it may be the end of the answer."""
         self._note_refusal(unsent=bool(self._transport and self._transport.get_write_buffer_size()))
-        if self.status and not self.complete and self._ends_with_connection():
-            self._keep_alive = False
+        if self.status and self._ends_with_connection():
             self.complete = True
         self.fail(httpx.RemoteProtocolError("The connection ended before the answer."))
 
@@ -309,13 +301,18 @@ class Connection(asyncio.Protocol):
 
     # -- inside
 
-    def _begin(self, limits: Limits) -> None:
+    @property
+    def _keeps_alive(self) -> bool:
+        return self._keep_alive and not self._sending and self.phase is not Phase.CLOSED
+
+    def _begin(self, idle_limit: float, bodyless: bool) -> None:
         self.phase = _BUSY
         self.status = 0
         self.headers = []
         self.complete = self._flowing = self._sending = False
         self._size = 0
-        self._idle_limit = limits.idle
+        self._idle_limit = idle_limit
+        self._bodyless = bodyless
 
     async def _send(self, head: bytes, body: bytes, limit: float) -> None:
         """Send a long body as fast as it is taken; stop when the answer is already an error."""
@@ -323,7 +320,7 @@ class Connection(asyncio.Protocol):
         self._write(head)
         rest = memoryview(body)
         while rest and self.failure is None and self.status < 300:
-            self._expect(limit)
+            self._alarm.expect(limit)
             self._write(rest[:PIECE])
             rest = rest[PIECE:]
             while self._choked and self.failure is None and self.status < 300:
@@ -338,14 +335,14 @@ class Connection(asyncio.Protocol):
                 waiter.set_result(None)
 
     def _pause(self) -> None:
-        if not self._paused and self.phase is not Phase.CLOSED:
+        if not self._paused:
             self._paused = True
             cast(asyncio.Transport, self._transport).pause_reading()
 
     def _resume(self) -> None:
         self._paused = False
         if self.phase is not Phase.CLOSED:
-            self._since = self._time()
+            self._alarm.since = self._time()
             cast(asyncio.Transport, self._transport).resume_reading()
 
     def _misread(self) -> None:
@@ -356,14 +353,25 @@ class Connection(asyncio.Protocol):
 
     def _unattended(self) -> None:
         """Handle bytes that arrive while nobody reads."""
-        if self.phase is Phase.DRAINING:
-            self.parts.clear()
-            if self.complete:
-                self._keeper.drained(self)
-            elif self._size > DRAIN_BYTES:
-                self.abort()
-        else:
+        if self.phase is not Phase.DRAINING:
+            self.fail(httpx.RemoteProtocolError("Something was said that nobody asked for."))
+        elif self.complete:
+            self._keeper.drained(self)
+        elif self._size > DRAIN_BYTES:
             self.abort()
+        else:
+            self.parts.clear()
+
+    def _overdue(self) -> None:
+        """Judge a silence; it is ours if there is something to read."""
+        if self._paused or (self.phase is _BUSY and self.complete):
+            self._alarm.snooze()
+        elif self.phase is not _BUSY:
+            self.abort()
+        elif self._sending:
+            self.fail(httpx.WriteTimeout("The request was not taken in time."))
+        else:
+            self.fail(httpx.ReadTimeout("Nothing was answered in time."))
 
     def _ends_with_connection(self) -> bool:
         return _FRAMED.isdisjoint([name for name, _ in self.headers])
@@ -372,42 +380,6 @@ class Connection(asyncio.Protocol):
         """Note whether a connection that was kept alive died without taking the request."""
         if self._used and self.phase is _BUSY and self._size == 0:
             self.refused = unsent or self._sending or not acknowledged(self._socket)
-
-    # -- the one alarm
-
-    def _expect(self, limit: float) -> None:
-        """Begin to wait for something that must happen within so many seconds."""
-        self._since = now = self._time()
-        self._limit = limit
-        if now + limit < self._alarm_at:
-            self._arm(now + limit)
-
-    def _arm(self, at: float) -> None:
-        if self.phase is Phase.CLOSED:
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = at
-        self._alarm = self._loop.call_at(at, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._alarm_at = inf
-        if self._paused or (self.phase is _BUSY and self.complete):
-            # The silence is ours: what there is has not been read.
-            self._expect(self._limit)
-        elif self._since + self._limit <= self._time():
-            self._overdue()
-        else:
-            self._arm(self._since + self._limit)
-
-    def _overdue(self) -> None:
-        if self.phase is not _BUSY:
-            self.abort()
-        elif self._sending:
-            self.fail(httpx.WriteTimeout("The request was not taken in time."))
-        else:
-            self.fail(httpx.ReadTimeout("Nothing was answered in time."))
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int:

@@ -14,7 +14,7 @@ from bench.load import Counts, Sample
 from bench.picture import draw
 from bench.progress import bar
 from bench.report import Run, as_markdown, as_text, comparison, document, goal_line, markdown, text
-from bench.rounds import Measurement
+from bench.rounds import Measurement, calmest
 from bench.scenarios import SCENARIOS
 
 BUSY = Counts(
@@ -137,6 +137,27 @@ def test_a_disturbed_run_says_so() -> None:
     for one, said in ((quiet, False), (noisy, True)):
         run = run_of(Measurement(1, "pace", "nginx", one))
         assert ("took up to 25% of a core" in text(run, medians(run.measurements))) is said
+
+
+@pytest.mark.parametrize(
+    "others, failed_at, kept",
+    [
+        ((0.0,), None, 0),
+        ((0.5, 0.05, 0.0), None, 1),
+        ((0.5, 0.2, 0.3), None, 1),
+        ((0.5,) * 3, 1, 1),
+    ],
+)
+def test_the_calmest_is_kept_but_never_instead_of_a_failure(
+    others: tuple[float, ...], failed_at: int | None, kept: int
+) -> None:
+    samples = [
+        replace(sample(), counts=replace(BUSY, cores_ns=350_000_000 + int(share * 2e9)))
+        for share in others
+    ]
+    if failed_at is not None:
+        samples[failed_at] = replace(samples[failed_at], error_count=1)
+    assert calmest(iter(samples)) is samples[kept]
 
 
 def test_goals_are_about_holdgate_only(run: Run) -> None:

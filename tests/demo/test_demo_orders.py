@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.demo.conversation import order_lines
 from gateway.demo.journal import Happening
+from gateway.demo.obey import obey
 from gateway.demo.orders import KEYS, MOST_TOKENS, At, BadOrder, Ordered, Orders, parse
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
@@ -82,6 +84,12 @@ def documented(title: str) -> list[str]:
 def test_the_documentation_lists_exactly_the_keys() -> None:
     rows = [f"| `{key.form}` | {key.meaning} |" for key in KEYS.values()]
     assert documented("| key | what it does |") == rows
+
+
+def test_the_examples_of_the_documentation_can_be_obeyed() -> None:
+    lines = order_lines(DOCS.read_text(encoding="utf-8"))
+    assert len(lines) >= 5
+    assert all(obey(line).steps for line in lines)
 
 
 def test_the_documentation_lists_exactly_the_events() -> None:

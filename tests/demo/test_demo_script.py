@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -10,7 +11,7 @@ from gateway.demo.conversation import Call, Conversation, Message
 from gateway.demo.play import Told, told
 from gateway.demo.script import PACE_MS, script_for
 from gateway.demo.steps import Argue, Fail, Say, Script
-from gateway.demo.wishes import Now, Wish, told_time, wish_of
+from gateway.demo.wishes import Now, Wish, clock_time, told_time, wish_of
 
 TAG = (
     "[Time/Date]: utc=`2026-02-02T21:22:38.229Z` local=`2026-02-02 13:22:38.229 -08:00` "
@@ -268,6 +269,20 @@ def test_a_time_in_a_persons_words_does_not_count() -> None:
     assert told_time((user("it is nowMs=`5`"), assistant("nowMs=`6`"))) is None
     assert told_time((user("[Time/Date]: nowMs=`99999999999999`"),)) is None
     assert told_time((user("[Time/Date]: nowMs=`5`"),)) == Now(5)
+
+
+TIMES = {
+    ("2026-02-02T21:22:58Z", 0): "21:22:58 UTC",
+    ("2026-02-02T21:22:58+01:00", 0): "20:22:58 UTC",
+    ("2026-02-02T21:22:58Z", 90): "22:52:58",
+    ("soon", 0): "soon",
+    ("0001-01-01T00:00:00Z", -60): "0001-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("due, minutes", TIMES)
+def test_a_time_of_day(due: str, minutes: int) -> None:
+    assert clock_time(due, timedelta(minutes=minutes)) == TIMES[due, minutes]
 
 
 def test_what_is_said_is_a_script() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 from pathlib import Path
 
@@ -206,6 +207,34 @@ async def test_a_client_that_does_not_read_stops_the_server(server: DemoServer) 
         answer = await peer.answer()
     assert len(answer.tokens) == 1000
     assert answer.ending == "whole"
+
+
+async def test_a_slow_reader_gets_all_of_two_long_answers(server: DemoServer) -> None:
+    async with connected(server.url) as peer:
+        await peer.send(request(asking("demo: tokens=300 size=30000 delay_ms=0")) * 2)
+        await server.journal.until(lambda: len(server.requests) == 2)
+        assert len((await peer.answer()).tokens) == 300
+        assert len((await peer.answer()).tokens) == 300
+
+
+async def test_nothing_is_lost_before_a_reset(server: DemoServer) -> None:
+    async with connected(server.url) as peer:
+        await peer.send(request(asking("demo: tokens=400 size=20000 delay_ms=0 reset_after=400")))
+        await server.journal.until(lambda: bool(server.requests))
+        answer = await peer.answer()
+    assert len(answer.tokens) == 400
+    assert answer.ending == "reset"
+
+
+async def test_a_body_of_unknown_length_is_bounded_too(server: DemoServer) -> None:
+    chunk = b"400000\r\n" + bytes(0x400000) + b"\r\n"
+    head = request(b"").replace(b"content-length: 0", b"transfer-encoding: chunked")
+    async with connected(server.url) as peer:
+        with contextlib.suppress(anyio.BrokenResourceError):
+            for data in (head, *[chunk] * (MOST_BODY // 0x400000 + 1)):
+                await peer.send(data)
+        await server.journal.until(lambda: server.journal.counts[Happening.CLOSED] == 1)
+    assert not server.requests
 
 
 async def test_many_streams_at_token_pace_end_well(server: DemoServer) -> None:

@@ -96,6 +96,17 @@ async def test_nonsense_is_broken(connected: Connected, answer: bytes) -> None:
         assert upstream.busy == 0
 
 
+async def test_one_who_speaks_first_is_not_an_upstream(connected: Connected) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.send(b"220 mail.example ready\r\n\r\n")
+        await peer.gone()
+
+    async with fake_upstream(story) as fake, connected(fake) as upstream:
+        with pytest.raises(UpstreamBroke):
+            await upstream.open(BODY, ())
+        assert upstream.busy == 0
+
+
 LONG = {
     "complete head": head(*[f"x-{n}: {'y' * 100}" for n in range(900)], "content-length: 0"),
     "chunk extension": CHUNKED + b"1;" + b"x" * 100_000,

@@ -1,0 +1,215 @@
+"""The whole gateway on a real socket, in the test's own loop, for tests that count from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from gateway.app import FAREWELL, Gateway
+from gateway.config import Config, load
+from gateway.core.additions import UserText
+from gateway.core.decide import RULES, Facts, Rule
+from gateway.core.events import Continue, Verdict
+from gateway.logs import Journal
+from gateway.web.server import Server, limited_protocol, listen, server_config
+from tests.gateway.client import Answer, Client
+from tests.gateway.wire import ask_of, chat
+from tests.upstream.fake import FakeUpstream
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SOON = 0.25
+"""How long a client's leaving may take to reach the upstream, in seconds."""
+
+
+class TestServer(Server):
+    """The real server, ended by the test: no signals, and none of uvicorn's pauses."""
+
+    __test__ = False
+
+    def __init__(self, gateway: Gateway) -> None:
+        limits = gateway.config.limits
+        protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
+        super().__init__(server_config(gateway.asgi, protocol, FAREWELL), gateway.leave)
+        self.up, self.over = anyio.Event(), anyio.Event()
+        self.listening = lambda url: self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the process the tests run in."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Wait for the test."""
+        await self.on_tick(0)
+        await self.over.wait()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Stop at once."""
+        for server in self.servers:
+            server.close()
+        await until(lambda: not self.server_state.connections and not self.server_state.tasks)
+        await self.lifespan.shutdown()
+
+
+class Running:
+    """A gateway that answers, its clients, and what it wrote into its log."""
+
+    def __init__(self, gateway: Gateway, port: int, log: StringIO) -> None:
+        self.gateway = gateway
+        self.port = port
+        self.host = f"127.0.0.1:{port}"
+        self._log = log
+        self._clients: list[Client] = []
+
+    async def connect(self, **options: Any) -> Client:
+        """Open a connection; the test need not close it."""
+        client = await Client.connected(self.port, **options)
+        self._clients.append(client)
+        return client
+
+    async def send(self, request: bytes, **options: Any) -> Client:
+        """Open a connection and send bytes on it."""
+        client = await self.connect(**options)
+        await client.send(request)
+        return client
+
+    async def start(self, body: bytes | None = None, *headers: str) -> Client:
+        """Open a connection and ask for a model's answer on it."""
+        return await self.send(ask_of(chat() if body is None else body, *headers))
+
+    async def ask(self, body: bytes | None = None, *headers: str) -> Answer:
+        """Ask for a model's answer and read it to its end."""
+        client = await self.start(body, *headers)
+        answer = await client.answer()
+        client.leave()
+        return answer
+
+    async def fetch(self, request: bytes) -> Answer:
+        """Send any request and read its answer to the end."""
+        client = await self.send(request)
+        answer = await client.answer()
+        client.leave()
+        return answer
+
+    @property
+    def busy(self) -> int:
+        """How many upstream connections are in use."""
+        return sum(upstream.busy for upstream in self.gateway.upstreams.values())
+
+    @property
+    def live(self) -> int:
+        """How many exchanges are under way."""
+        return len(self.gateway.driver.live)
+
+    async def quiet(self) -> None:
+        """Wait until nothing is under way any more."""
+        await until(lambda: not self.live and not self.busy)
+
+    @property
+    def log(self) -> str:
+        """All log lines so far."""
+        self.gateway.journal.flush()
+        return self._log.getvalue()
+
+    @property
+    def exchanges(self) -> list[dict[str, Any]]:
+        """What was logged of each exchange."""
+        lines = [json.loads(line) for line in self.log.splitlines()]
+        return [line for line in lines if line["event"] == "exchange"]
+
+    def close_clients(self) -> None:
+        """Leave with every client that is still there."""
+        for client in self._clients:
+            client.leave()
+
+
+@asynccontextmanager
+async def running(
+    *fakes: FakeUpstream,
+    rules: tuple[Rule, ...] = RULES,
+    upstream: Mapping[str, Any] | None = None,
+    environ: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Running]:
+    """Run a gateway whose model `m` leads to these upstreams, `a`, `b`, `c` …, in this order.
+
+    `upstream` holds keys of all upstreams, `environ` arrays of tables by name; `settings` are
+    dotted names of the configuration with `__` for the dot.
+    """
+    log = StringIO()
+    config = _config(fakes, upstream or {}, environ or {}, settings)
+    gateway = Gateway(config, Journal("json", log), rules)
+    server = TestServer(gateway)
+    sock = listen("127.0.0.1", 0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [sock])
+        await server.up.wait()
+        gate = Running(gateway, sock.getsockname()[1], log)
+        try:
+            with anyio.fail_after(30):
+                yield gate
+        finally:
+            gate.close_clients()
+            server.over.set()
+
+
+def _config(
+    fakes: tuple[FakeUpstream, ...],
+    upstream: Mapping[str, Any],
+    environ: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> Config:
+    overrides = {name.replace("__", "."): value for name, value in settings.items()}
+    tables = {**upstreams_of(*(fake.port for fake in fakes), **upstream), **environ}
+    variables = {f"HOLDGATE_{name.upper()}": json.dumps(rows) for name, rows in tables.items()}
+    return load(None, {"HOME": "/nowhere", **variables}, overrides, Path(__file__).parent)
+
+
+def upstreams_of(*ports: int, **keys: Any) -> dict[str, list[dict[str, Any]]]:
+    """Write the tables of a model `m` and the upstreams it leads to."""
+    ids = "abcdef"[: len(ports)]
+    upstreams = [
+        {"id": id, "base_url": f"http://127.0.0.1:{port}/v1", **keys}
+        for id, port in zip(ids, ports, strict=True)
+    ]
+    models = [{"name": "m", "routes": [f"{id}/m" for id in ids]}]
+    return {"upstreams": upstreams, "models": models}
+
+
+async def until(fact: Callable[[], bool], patience: float = 5) -> None:
+    """Wait until something is so."""
+    with anyio.fail_after(patience):
+        while not fact():  # noqa: ASYNC110 - facts seen from outside have no event of their own
+            await anyio.sleep(0.001)
+
+
+@asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    """Demand that what follows takes no longer than this."""
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+def go_on(facts: Facts) -> Verdict | None:
+    """A made-up rule: two follow-ups, whatever the model said."""
+    return Continue((UserText("go on"),), "test_followup") if facts.number < 3 else None
+
+
+def recorded(name: str) -> bytes:
+    """Read a recorded stream."""
+    return FIXTURES.joinpath(name).read_bytes()
+
+
+async def settle() -> None:
+    """Let everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
