@@ -18,7 +18,7 @@ from gateway.core.decide import RULES, Rule
 from gateway.core.model import Route
 from gateway.demo.server import DemoServer
 from gateway.dialects import DIALECTS
-from gateway.driver import Driver, Limits, Report
+from gateway.driver import Driver, Limits, Report, Services
 from gateway.errors import Draining, Headers
 from gateway.logs import Journal
 from gateway.metrics import Metrics
@@ -72,7 +72,7 @@ class Gateway:
             self.metrics.watch(name)
         self._stack.push_async_callback(self._close_upstreams)
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._tasks.start_soon(self.driver.beats.run)
+        self._tasks.start_soon(self.driver.services.beats.run)
         self._tasks.start_soon(self._drain)
 
     async def __aexit__(
@@ -176,7 +176,7 @@ def _driver(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, .
     limits = config.limits
     beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
-    return Driver(upstreams, beats, time.monotonic, bounds, rules)
+    return Driver(Services(upstreams, beats, time.monotonic, bounds, rules))
 
 
 def _check_dialects(config: Config) -> None:

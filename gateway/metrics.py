@@ -11,6 +11,32 @@ from gateway.driver import Report
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FIRST_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+ENDED = (
+    "holdgate_exchanges_total",
+    "Exchanges that ended, by final state, who answered, and status.",
+    ("state", "upstream", "status"),
+)
+FIRST = (
+    "holdgate_first_frame_seconds",
+    "From the request to the upstream's first frame.",
+    ("upstream",),
+)
+WHOLE = (
+    "holdgate_exchange_seconds",
+    "From the request to the end of the answer.",
+    ("upstream",),
+)
+TURNS = ("holdgate_turns_total", "Upstream turns.", ("upstream",))
+TOKENS = (
+    "holdgate_tokens_total",
+    "Tokens as upstreams reported them.",
+    ("upstream", "direction"),
+)
+BUSY = (
+    "holdgate_upstream_connections_busy",
+    "Connections to an upstream in use.",
+    ("upstream",),
+)
 WHOLE_BUCKETS = (0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -31,43 +57,16 @@ class Metrics:
         self._connections = connections
         self._by_upstream: dict[str, _Counters] = {}
         self._by_end: dict[tuple[str | int, ...], Counter] = {}
-        gauge = Gauge("holdgate_exchanges_live", "Exchanges under way.", registry=self._registry)
-        gauge.set_function(live)
-        self._ended = Counter(
-            "holdgate_exchanges_total",
-            "Exchanges that ended, by final state and who answered.",
-            ("state", "upstream", "status"),
-            registry=self._registry,
+        registry = self._registry
+        Gauge("holdgate_exchanges_live", "Exchanges under way.", registry=registry).set_function(
+            live
         )
-        self._first = Histogram(
-            "holdgate_first_frame_seconds",
-            "From the request to the upstream's first frame.",
-            ("upstream",),
-            buckets=FIRST_BUCKETS,
-            registry=self._registry,
-        )
-        self._whole = Histogram(
-            "holdgate_exchange_seconds",
-            "From the request to the end of the answer.",
-            ("upstream",),
-            buckets=WHOLE_BUCKETS,
-            registry=self._registry,
-        )
-        self._turns = Counter(
-            "holdgate_turns_total", "Upstream turns.", ("upstream",), registry=self._registry
-        )
-        self._tokens = Counter(
-            "holdgate_tokens_total",
-            "Tokens as upstreams reported them.",
-            ("upstream", "direction"),
-            registry=self._registry,
-        )
-        self._busy = Gauge(
-            "holdgate_upstream_connections_busy",
-            "Connections to an upstream in use.",
-            ("upstream",),
-            registry=self._registry,
-        )
+        self._ended = Counter(*ENDED, registry=registry)
+        self._first = Histogram(*FIRST, buckets=FIRST_BUCKETS, registry=registry)
+        self._whole = Histogram(*WHOLE, buckets=WHOLE_BUCKETS, registry=registry)
+        self._turns = Counter(*TURNS, registry=registry)
+        self._tokens = Counter(*TOKENS, registry=registry)
+        self._busy = Gauge(*BUSY, registry=registry)
 
     def watch(self, upstream: str) -> None:
         """Show how many connections to this upstream are in use."""

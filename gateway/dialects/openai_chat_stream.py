@@ -347,7 +347,8 @@ class ChatTap:
     def _sift(self, delta: Json) -> bool:
         """Take calls to server tools out of a delta, and number the others without gaps."""
         fragments = calls_of(delta)
-        if not fragments:
+        # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
+        if not fragments or not (self._joined or self._splice.server_tools):
             return False
         kept, changed = [], self._joined
         for fragment in fragments:

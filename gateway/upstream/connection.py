@@ -96,6 +96,7 @@ class Connection(asyncio.Protocol):
         "_used",
         "_waiter",
         "_write",
+        "_written",
         "complete",
         "failure",
         "headers",
@@ -125,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes | memoryview], None]
         self._waiter: asyncio.Future[None] | None = None
-        self._size = 0
+        self._size = self._written = 0
         self._idle_limit = 0.0
         self._used = self._bodyless = self._sending = False
         self._keep_alive = self._flowing = self._paused = self._choked = False
@@ -142,6 +143,7 @@ class Connection(asyncio.Protocol):
         if self.failure is not None:
             raise self.failure
         self._begin(limits.idle, bodyless)
+        self._written += len(head) + len(body)
         if len(body) <= PIECE:
             self._write(head + body)
         else:
@@ -171,12 +173,17 @@ class Connection(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """Whether another request may be sent after this answer."""
-        return self.complete and self._keeps_alive
+        return (
+            self.complete
+            and self._keep_alive
+            and not self._sending
+            and self.phase is not Phase.CLOSED
+        )
 
     @property
     def can_drain(self) -> bool:
         """Whether the end of the answer may still come and leave the connection reusable."""
-        return not self.complete and self._keeps_alive
+        return not self.complete and self._keep_alive and self.phase is _BUSY
 
     @property
     def fresh(self) -> bool:
@@ -187,7 +194,8 @@ class Connection(asyncio.Protocol):
         """Wait for the next request, but not for ever."""
         self.phase = Phase.RESTING
         self._used = True
-        self.take()
+        if self.parts or self._paused:
+            self.take()
         self._alarm.expect(seconds)
 
     def drain(self) -> None:
@@ -232,7 +240,7 @@ class Connection(asyncio.Protocol):
             self._misread()
         if self.phase is not _BUSY:
             self._unattended()
-        elif self.parts:
+        elif self.parts and not self.complete:
             if self._flowing:
                 self._alarm.since = self._time()
             else:
@@ -246,7 +254,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Judge the end of the stream: it may be the end of the answer."""
-        self._note_refusal(unsent=bool(self._transport and self._transport.get_write_buffer_size()))
+        self._note_refusal()
         if self.status and self._ends_with_connection():
             self.complete = True
         self.fail(httpx.RemoteProtocolError("The connection ended before the answer."))
@@ -254,7 +262,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the reader and the keeper that this connection is over."""
         if self.phase is not Phase.CLOSED:
-            self._note_refusal(unsent=isinstance(exc, BrokenPipeError))
+            self._note_refusal()
             self.fail(httpx.ReadError("The connection was reset."))
         self._keeper.lost(self)
 
@@ -300,10 +308,6 @@ class Connection(asyncio.Protocol):
             self.headers.clear()
 
     # -- inside
-
-    @property
-    def _keeps_alive(self) -> bool:
-        return self._keep_alive and not self._sending and self.phase is not Phase.CLOSED
 
     def _begin(self, idle_limit: float, bodyless: bool) -> None:
         self.phase = _BUSY
@@ -376,10 +380,10 @@ class Connection(asyncio.Protocol):
     def _ends_with_connection(self) -> bool:
         return _FRAMED.isdisjoint([name for name, _ in self.headers])
 
-    def _note_refusal(self, *, unsent: bool) -> None:
+    def _note_refusal(self) -> None:
         """Note whether a connection that was kept alive died without taking the request."""
         if self._used and self.phase is _BUSY and self._size == 0:
-            self.refused = unsent or self._sending or not acknowledged(self._socket)
+            self.refused = not acknowledged(self._socket, self._written)
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int:

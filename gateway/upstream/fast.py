@@ -114,7 +114,8 @@ class FastTurn(Body):
     __slots__ = ("headers",)
 
     def __init__(self, pool: Pool, connection: Connection) -> None:
-        super().__init__(pool, connection)
+        self._pool = pool
+        self._connection = connection
         self.headers: Headers = tuple(connection.headers)
 
     def _error(self, failure: httpx.TransportError) -> UpstreamError:

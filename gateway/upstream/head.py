@@ -43,8 +43,8 @@ class RequestHead:
 
     def _added(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         added = [pair for pair in headers if pair[0] not in self._own]
-        if b"user-agent" not in [name for name, _ in added]:
-            added.extend(self._agent)
+        if self._agent and b"user-agent" not in [name for name, _ in added]:
+            added += self._agent
         return added
 
 

@@ -51,22 +51,27 @@ class Pool:
         self, head: bytes, body: bytes, limits: Limits, *, bodyless: bool = False
     ) -> Connection:
         """Send a request; return the connection on which its answer has begun."""
-        await self._slots.take(limits.slot)
+        if not self._slots.grab():
+            await self._slots.wait(limits.slot)
+        connection = self._rested()
         try:
-            connection = self._rested()
             if connection is not None:
                 try:
-                    return await _ask(connection, head, body, limits, bodyless)
+                    await connection.request(head, body, limits, bodyless=bodyless)
+                    return connection
                 except httpx.TransportError:
                     # It was closed while it rested, and the request was not read: that alone
                     # is worth a second try.
                     if not connection.refused:
                         raise
             connection = await self._dial(limits.connect)
-            return await _ask(connection, head, body, limits, bodyless)
+            await connection.request(head, body, limits, bodyless=bodyless)
         except BaseException:
+            if connection is not None:
+                connection.abort()
             self._slots.free()
             raise
+        return connection
 
     def settle(self, connection: Connection) -> None:
         """Take back a connection: keep it if its answer is complete, else close it."""
@@ -139,14 +144,3 @@ class Pool:
             ssl=tls,
             server_hostname=origin.host if tls is not None else None,
         )
-
-
-async def _ask(
-    connection: Connection, head: bytes, body: bytes, limits: Limits, bodyless: bool
-) -> Connection:
-    try:
-        await connection.request(head, body, limits, bodyless=bodyless)
-    except BaseException:
-        connection.abort()
-        raise
-    return connection

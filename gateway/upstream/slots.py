@@ -22,14 +22,31 @@ class Slots:
     def __repr__(self) -> str:
         return f"<Slots {self.busy} of {self._size} busy, {len(self._queue)} waiting>"
 
-    async def take(self, patience: float) -> None:
-        """Take a place, or raise `PoolTimeout` after so many seconds."""
+    def grab(self) -> bool:
+        """Take a place if there is one at once."""
+        if self.busy >= self._size or self._closed:
+            return False
+        self.busy += 1
+        return True
+
+    async def wait(self, patience: float) -> None:
+        """Take the next place in turn, or raise `PoolTimeout` after so many seconds."""
         if self._closed:
             raise _closed()
-        if self.busy < self._size:
-            self.busy += 1
-        else:
-            await self._wait(patience)
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        self._queue[place] = None
+        alarm = loop.call_later(patience, _give_up, place)
+        try:
+            await place
+        except BaseException:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                # It came in the very moment its waiter was cancelled.
+                self.free()
+            raise
+        finally:
+            alarm.cancel()
+            self._queue.pop(place, None)
 
     def free(self) -> None:
         """Leave a place: it goes straight to the first who waits, nobody can slip in between."""
@@ -47,22 +64,6 @@ class Slots:
             place, _ = self._queue.popitem(last=False)
             if not place.done():
                 place.set_exception(_closed())
-
-    async def _wait(self, patience: float) -> None:
-        loop = asyncio.get_running_loop()
-        place: asyncio.Future[None] = loop.create_future()
-        self._queue[place] = None
-        alarm = loop.call_later(patience, _give_up, place)
-        try:
-            await place
-        except BaseException:
-            if place.done() and not place.cancelled() and place.exception() is None:
-                # It came in the very moment its waiter was cancelled.
-                self.free()
-            raise
-        finally:
-            alarm.cancel()
-            self._queue.pop(place, None)
 
 
 def _give_up(place: asyncio.Future[None]) -> None:

@@ -78,7 +78,8 @@ class StockUpstream:
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         # httpx's own pool does not serve those who wait in the order they came.
-        await self._slots.take(self.endpoint.timeouts.connect)
+        if not self._slots.grab():
+            await self._slots.wait(self.endpoint.timeouts.connect)
         try:
             return await self._transport.handle_async_request(request)
         except BaseException:

@@ -6,7 +6,8 @@ import select
 import socket
 import struct
 from asyncio.trsock import TransportSocket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 KEEP_ALIVE_AFTER = 60
 
@@ -26,19 +27,20 @@ def tune(sock: TransportSocket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_AFTER)
 
 
-def probe(sock: TransportSocket) -> Callable[[], bool]:
-    """Make a cheap question: has the peer sent, closed or reset anything we did not read?"""
+def probe(sock: TransportSocket) -> Callable[[], Sequence[object]]:
+    """Make a cheap question: has the peer sent, closed or reset? Nothing listed means no."""
     if not hasattr(select, "poll"):
-        return lambda: False
+        return tuple
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)
-    return lambda: bool(poll.poll(0))
+    return partial(poll.poll, 0)
 
 
-def acknowledged(sock: TransportSocket) -> bool:
-    """Say whether the peer's kernel took all we sent; true where that cannot be known.
+def acknowledged(sock: TransportSocket, written: int) -> bool:
+    """Say whether the peer's kernel took all that was written; true where that is not known.
 
     `tcpi_unacked` does not tell: a reset empties the send queue, and it reads 0. The totals stay.
+    Under TLS more is sent than written, which the second comparison makes up for.
     """
     option = getattr(socket, "TCP_INFO", None)
     if option is None:
@@ -48,5 +50,5 @@ def acknowledged(sock: TransportSocket) -> bool:
         return True
     (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
     sent, sent_again = _SENT.unpack_from(info, _SENT_AT)
-    # The SYN counts as one acknowledged byte, but not as a sent one.
-    return bool(acked > sent - sent_again)
+    # The SYN counts as one acknowledged byte, but as none sent.
+    return bool(acked > written and acked > sent - sent_again)

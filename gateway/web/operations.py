@@ -78,19 +78,20 @@ class Operations:
                 "version": __version__,
                 "uptime_seconds": round(self.wall() - self.started_at, 3),
                 "draining": self.draining(),
-                "upstreams": [self._upstream(name) for name in self.driver.upstreams],
+                "upstreams": [self._upstream(name) for name in self.driver.services.upstreams],
                 "exchanges": {"live": len(self.driver.live), "by_state": self._states()},
                 "models": [model.name for model in self.models.listed],
             }
         )
 
     def _upstream(self, name: str) -> Mapping[str, Any]:
-        cooling = self.driver.health.cooling(name, self.driver.now())
+        services = self.driver.services
+        cooling = services.health.cooling(name, services.now())
         return {
             "id": name,
             "health": "cooling" if cooling else "ok",
             "cooling_seconds": round(cooling, 1),
-            "connections_busy": self.driver.upstreams[name].busy,
+            "connections_busy": services.upstreams[name].busy,
         }
 
     def _states(self) -> Mapping[str, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from gateway.logs import Journal
 from gateway.web.server import Server, limited_protocol, listen, server_config
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import ask_of, chat
-from tests.upstream.fake import FakeUpstream
+from tests.upstream.fake import FakeUpstream, Peer, Request, Story, fake_upstream
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SOON = 0.25
@@ -60,12 +61,14 @@ class TestServer(Server):
 
 
 class Running:
-    """A gateway that answers, its clients, and what it wrote into its log."""
+    """A gateway that answers, who it asks, its clients, and what it wrote into its log."""
 
-    def __init__(self, gateway: Gateway, port: int, log: StringIO) -> None:
+    def __init__(
+        self, gateway: Gateway, port: int, fakes: list[FakeUpstream], log: StringIO
+    ) -> None:
         self.gateway = gateway
         self.port = port
-        self.host = f"127.0.0.1:{port}"
+        self.fakes = fakes
         self._log = log
         self._clients: list[Client] = []
 
@@ -98,6 +101,11 @@ class Running:
         answer = await client.answer()
         client.leave()
         return answer
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the upstreams were asked, in the order of the upstreams."""
+        return [request for fake in self.fakes for request in fake.requests]
 
     @property
     def busy(self) -> int:
@@ -133,42 +141,70 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    *fakes: FakeUpstream,
+    *stories: Story | None,
     rules: tuple[Rule, ...] = RULES,
     upstream: Mapping[str, Any] | None = None,
-    environ: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Running]:
-    """Run a gateway whose model `m` leads to these upstreams, `a`, `b`, `c` …, in this order.
+    """Run a gateway whose model `m` leads to upstreams `a`, `b` … that play these stories.
 
-    `upstream` holds keys of all upstreams, `environ` arrays of tables by name; `settings` are
-    dotted names of the configuration with `__` for the dot.
+    Instead of an upstream with the story None there is nobody. `upstream` holds keys of all
+    upstreams, `tables` other arrays of tables; `settings` are dotted names of the configuration,
+    with `__` for the dot.
     """
-    log = StringIO()
-    config = _config(fakes, upstream or {}, environ or {}, settings)
-    gateway = Gateway(config, Journal("json", log), rules)
+    failure: Exception | None = None
+    async with AsyncExitStack() as stack:
+        fakes = [
+            await stack.enter_async_context(fake_upstream(story or _nothing)) for story in stories
+        ]
+        ports = [
+            fake.port if story else _nobody(stack)
+            for fake, story in zip(fakes, stories, strict=True)
+        ]
+        named = {**upstreams_of(*ports, **(upstream or {})), **(tables or {})}
+        log = StringIO()
+        gateway = Gateway(_config(named, settings), Journal("json", log), rules)
+        port = await stack.enter_async_context(_served(gateway))
+        gate = Running(gateway, port, fakes, log)
+        stack.callback(gate.close_clients)
+        try:
+            with anyio.fail_after(30):
+                yield gate
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        # Raised out here, it is not wrapped in the groups of the tasks that were running.
+        raise failure
+
+
+@asynccontextmanager
+async def _served(gateway: Gateway) -> AsyncIterator[int]:
     server = TestServer(gateway)
     sock = listen("127.0.0.1", 0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [sock])
         await server.up.wait()
-        gate = Running(gateway, sock.getsockname()[1], log)
         try:
-            with anyio.fail_after(30):
-                yield gate
+            yield sock.getsockname()[1]
         finally:
-            gate.close_clients()
             server.over.set()
 
 
-def _config(
-    fakes: tuple[FakeUpstream, ...],
-    upstream: Mapping[str, Any],
-    environ: Mapping[str, Any],
-    settings: Mapping[str, Any],
-) -> Config:
+async def _nothing(peer: Peer) -> None:
+    await peer.gone()
+
+
+def _nobody(stack: AsyncExitStack) -> int:
+    """Return a port that stays free, and that nobody listens on."""
+    sock = stack.enter_context(socket.socket())
+    sock.bind(("127.0.0.1", 0))
+    port: int = sock.getsockname()[1]
+    return port
+
+
+def _config(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
     overrides = {name.replace("__", "."): value for name, value in settings.items()}
-    tables = {**upstreams_of(*(fake.port for fake in fakes), **upstream), **environ}
     variables = {f"HOLDGATE_{name.upper()}": json.dumps(rows) for name, rows in tables.items()}
     return load(None, {"HOME": "/nowhere", **variables}, overrides, Path(__file__).parent)
 
@@ -177,10 +213,10 @@ def upstreams_of(*ports: int, **keys: Any) -> dict[str, list[dict[str, Any]]]:
     """Write the tables of a model `m` and the upstreams it leads to."""
     ids = "abcdef"[: len(ports)]
     upstreams = [
-        {"id": id, "base_url": f"http://127.0.0.1:{port}/v1", **keys}
-        for id, port in zip(ids, ports, strict=True)
+        {"id": name, "base_url": f"http://127.0.0.1:{port}/v1", **keys}
+        for name, port in zip(ids, ports, strict=True)
     ]
-    models = [{"name": "m", "routes": [f"{id}/m" for id in ids]}]
+    models = [{"name": "m", "routes": [f"{name}/m" for name in ids]}]
     return {"upstreams": upstreams, "models": models}
 
 

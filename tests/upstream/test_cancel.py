@@ -129,9 +129,9 @@ async def test_cancelled_after_any_number_of_steps(fast: Connected, steps: int) 
 
 async def test_a_slot_that_comes_as_its_waiter_leaves_goes_to_the_next() -> None:
     slots = Slots(1)
-    await slots.take(1)
-    leaving = asyncio.create_task(slots.take(1))
-    staying = asyncio.create_task(slots.take(1))
+    assert slots.grab()
+    leaving = asyncio.create_task(slots.wait(1))
+    staying = asyncio.create_task(slots.wait(1))
     await anyio.wait_all_tasks_blocked()
     slots.free()
     leaving.cancel()
@@ -145,7 +145,7 @@ async def test_a_slot_that_comes_as_its_waiter_leaves_goes_to_the_next() -> None
 
 async def test_who_gives_up_waiting_is_forgotten() -> None:
     slots = Slots(1)
-    await slots.take(1)
+    assert slots.grab()
     with anyio.move_on_after(0.01):
-        await slots.take(1)
+        await slots.wait(1)
     assert repr(slots) == "<Slots 1 of 1 busy, 0 waiting>"

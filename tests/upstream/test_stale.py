@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import select
+from collections.abc import Callable
+
 import anyio
 import pytest
 
@@ -12,6 +15,7 @@ from .fake import Peer, Story, fake_upstream, sized
 from .reading import BODY, ask
 
 LONG_ENOUGH_FOR_AN_ACKNOWLEDGEMENT = 0.1
+LONGER_THAN_ANY_WINDOW = 20_000_000
 
 
 def second_request(how: Story) -> Story:
@@ -55,17 +59,38 @@ async def reset_in_the_answer(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("how", [close_unread, reset_unread])
-@pytest.mark.parametrize("length", [10, 20_000_000], ids=["short", "long"])
-async def test_a_request_refused_unread_is_sent_once_more(
-    fast: Connected, how: Story, length: int
-) -> None:
+async def test_a_request_that_was_not_read_is_sent_once_more(fast: Connected, how: Story) -> None:
     async with fake_upstream(second_request(how)) as fake, fast(fake) as upstream:
         assert await ask(upstream) == b"ok"
-        turn = await upstream.open(bytes(length), ())
+        turn = await upstream.open(bytes(LONGER_THAN_ANY_WINDOW), ())
         assert await anext(turn) == b"ok"
         await turn.aclose()
-        assert [len(request.body) for request in fake.requests] == [len(BODY), length]
+        assert [len(request.body) for request in fake.requests] == [
+            len(BODY),
+            LONGER_THAN_ANY_WINDOW,
+        ]
         assert fake.accepted == 2
+        assert upstream.busy == 0
+
+
+@pytest.mark.parametrize("how", [Peer.close, Peer.reset])
+async def test_a_request_that_crosses_the_close_is_sent_once_more(
+    fast: Connected, how: Callable[[Peer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(peer: Peer) -> None:
+        peers.append(peer)
+        while peer.sock.fileno() != -1:
+            await peer.request()
+            await peer.send(sized(b"ok"))
+
+    # Without a look at the socket before it is used, the close is found out too late.
+    monkeypatch.delattr(select, "poll")
+    peers: list[Peer] = []
+    async with fake_upstream(story) as fake, fast(fake) as upstream:
+        assert await ask(upstream) == b"ok"
+        how(peers[0])
+        assert await ask(upstream) == b"ok"
+        assert fake.connections == [1, 2]
         assert upstream.busy == 0
 
 

@@ -1,22 +1,14 @@
-"""Performs what the exchange machine decides: the only place where the two planes meet.
-
-One worker runs at a time and comes to one outcome. A watcher waits for the client to leave from the
-first instant; it, and the drain, cancel the worker's scope, and nothing else ever does.
-"""
+"""One exchange under way: the machine's effects, performed one at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 import anyio
 
-from gateway.beats import Beats, Line
 from gateway.core.additions import Addition
-from gateway.core.decide import RULES, Rule
 from gateway.core.effects import (
     Close,
     Effect,
@@ -39,10 +31,10 @@ from gateway.core.events import (
     TurnOpened,
 )
 from gateway.core.exchange import Exchange, State
-from gateway.core.model import Asked, Route, Usage
-from gateway.dialects.base import Dialect, Splice, Tap
+from gateway.core.model import Usage
+from gateway.dialects.base import Splice, Tap
+from gateway.driver.values import Client, Report, Request, Services, error_headers
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
-from gateway.routing import Health
 from gateway.sse import comment
 from gateway.upstream.base import Turn, Upstream
 from gateway.upstream.headers import towards_client
@@ -54,117 +46,6 @@ STREAM_HEADERS: Headers = (
 )
 
 
-class Client(Line, Protocol):
-    """The client's side of an exchange, as the driver uses it."""
-
-    started: bool
-    give_up: Callable[[], None]
-
-    async def gone(self) -> None:
-        """Return when the client has left."""
-
-    def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
-        """Prepare the start line of a stream."""
-
-    async def frames(self, frames: bytes) -> None:
-        """Show whole frames at once."""
-
-    async def end(self, frames: bytes) -> None:
-        """Show the last frames and end the stream."""
-
-    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Show an answer of one piece."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One client request, read and routed: all an exchange starts from."""
-
-    id: str
-    owner: str
-    asked: Asked
-    dialect: Dialect
-    routes: tuple[Route, ...]
-    headers: Headers = ()
-    notes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How an exchange went, for logs and metrics: no text, no secret."""
-
-    request_id: str
-    owner: str
-    model: str
-    stream: bool
-    state: State
-    upstream: str
-    turns: int
-    status: int
-    code: str
-    seconds: float
-    first_seconds: float | None
-    usage: Usage | None
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds an exchange."""
-
-    event_bytes: int = 8 * 1024 * 1024
-    answer_bytes: int = 20 * 1024 * 1024
-    turns: int = 16
-
-
-LIMITS = Limits()
-
-
-class Driver:
-    """Runs exchanges; knows the upstreams, their health, and who is connected now."""
-
-    def __init__(
-        self,
-        upstreams: Mapping[str, Upstream],
-        beats: Beats,
-        now: Callable[[], float],
-        limits: Limits = LIMITS,
-        rules: tuple[Rule, ...] = RULES,
-    ) -> None:
-        self.upstreams = upstreams
-        self.beats = beats
-        self.now = now
-        self.limits = limits
-        self.rules = rules
-        self.health = Health()
-        self.live: set[Drive] = set()
-        self._left = anyio.Event()
-        self.reported: Callable[[Report], None] = lambda report: None
-
-    async def run(self, request: Request, client: Client) -> None:
-        """Answer one request, whatever happens."""
-        drive = Drive(self, request, client)
-        self.live.add(drive)
-        try:
-            await drive.run()
-        finally:
-            self.beats.remove(client)
-            await drive.let_go()
-            self.live.discard(drive)
-            self._left.set()
-            self.reported(drive.report())
-
-    async def idle(self) -> None:
-        """Return when no exchange is under way."""
-        while self.live:
-            self._left = anyio.Event()
-            await self._left.wait()
-
-    def cut(self, error: HoldgateError) -> None:
-        """End every exchange that is still going, with this to say."""
-        for drive in tuple(self.live):
-            drive.cut(error)
-
-
 class Drive:
     """One exchange under way."""
 
@@ -174,7 +55,6 @@ class Drive:
         "_body_turn",
         "_client",
         "_cut",
-        "_driver",
         "_error",
         "_first",
         "_first_at",
@@ -182,6 +62,7 @@ class Drive:
         "_headers",
         "_request",
         "_scope",
+        "_services",
         "_splice",
         "_status",
         "_tap",
@@ -190,12 +71,12 @@ class Drive:
         "exchange",
     )
 
-    def __init__(self, driver: Driver, request: Request, client: Client) -> None:
-        asked, limits = request.asked, driver.limits
-        routes = driver.health.order(request.routes, driver.now())
+    def __init__(self, services: Services, request: Request, client: Client) -> None:
+        asked, limits = request.asked, services.limits
+        routes = services.health.order(request.routes, services.now())
         size = limits.event_bytes if asked.stream else limits.answer_bytes
-        self.exchange = Exchange(routes, driver.rules, limits.turns)
-        self._driver = driver
+        self.exchange = Exchange(routes, services.rules, limits.turns)
+        self._services = services
         self._request = request
         self._client = client
         self._splice: Splice = request.dialect.splice(asked, frozenset(), size)
@@ -211,7 +92,7 @@ class Drive:
         self._error: HoldgateError | None = None
         self._status = 200
         self._usage: Usage | None = None
-        self._begun = driver.now()
+        self._begun = services.now()
         self._first_at: float | None = None
 
     def __repr__(self) -> str:
@@ -286,7 +167,7 @@ class Drive:
             turns=self.exchange.number,
             status=self._status,
             code=error.code if error else "",
-            seconds=self._driver.now() - self._begun,
+            seconds=self._services.now() - self._begun,
             first_seconds=first,
             usage=self._usage,
         )
@@ -314,24 +195,24 @@ class Drive:
         return Saved()
 
     async def _open(self, effect: OpenTurn) -> Outcome:
-        upstream = self._driver.upstreams[effect.route.upstream]
+        upstream = self._services.upstreams[effect.route.upstream]
         try:
             await self._ask(upstream, effect)
         except HoldgateError as error:
             self._failed(upstream, error)
             await self.let_go()
             return OpeningFailed(error)
-        self._driver.health.answered(upstream.endpoint.id)
+        self._services.health.answered(upstream.endpoint.id)
         self._error = None
         if self._first_at is None:
-            self._first_at = self._driver.now()
+            self._first_at = self._services.now()
         return TurnOpened()
 
     def _failed(self, upstream: Upstream, error: HoldgateError) -> None:
         self._error = error
         if error.may_fail_over:
             after = _retry_after(error)
-            self._driver.health.failed(upstream.endpoint.id, self._driver.now(), after)
+            self._services.health.failed(upstream.endpoint.id, self._services.now(), after)
 
     async def _ask(self, upstream: Upstream, effect: OpenTurn) -> None:
         """Send the turn's request and wait for its first frame."""
@@ -379,7 +260,7 @@ class Drive:
         self._headers = (kind, name, *towards_client(turn.headers))
         if self._request.asked.stream:
             self._client.ready(self._headers + STREAM_HEADERS, self._splice.heartbeat)
-            self._driver.beats.add(self._client)
+            self._services.beats.add(self._client)
 
     def _tap_next(self) -> Tap:
         self._tap = self._splice.tap()
@@ -452,16 +333,6 @@ WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
     ShowError: Drive._show_error,
     LetGo: Drive._let_go,
 }
-
-
-def error_headers(error: HoldgateError) -> Headers:
-    """Return the headers an error answer carries."""
-    headers: Headers = ((b"content-type", b"application/json"),)
-    if isinstance(error, UpstreamAnswered):
-        return headers + towards_client(error.headers)
-    if error.retry_after is not None:
-        return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
-    return headers
 
 
 def _retry_after(error: HoldgateError) -> float | None:

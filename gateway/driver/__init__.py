@@ -1,0 +1,51 @@
+"""Performs what the exchange machine decides: the only place where the two planes meet.
+
+One worker runs at a time and comes to one outcome. A watcher waits for the client to leave from the
+first instant; it, and the drain, cancel the worker's scope, and nothing else ever does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from gateway.driver.drive import Drive
+from gateway.driver.values import Client, Limits, Report, Request, Services, error_headers
+from gateway.errors import HoldgateError
+
+__all__ = ["Client", "Driver", "Limits", "Report", "Request", "Services", "error_headers"]
+
+
+class Driver:
+    """Runs exchanges; knows the upstreams, their health, and who is connected now."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.live: set[Drive] = set()
+        self._left = anyio.Event()
+        self.reported: Callable[[Report], None] = lambda report: None
+
+    async def run(self, request: Request, client: Client) -> None:
+        """Answer one request, whatever happens."""
+        drive = Drive(self.services, request, client)
+        self.live.add(drive)
+        try:
+            await drive.run()
+        finally:
+            self.services.beats.remove(client)
+            await drive.let_go()
+            self.live.discard(drive)
+            self._left.set()
+            self.reported(drive.report())
+
+    async def idle(self) -> None:
+        """Return when no exchange is under way."""
+        while self.live:
+            self._left = anyio.Event()
+            await self._left.wait()
+
+    def cut(self, error: HoldgateError) -> None:
+        """End every exchange that is still going, with this to say."""
+        for drive in tuple(self.live):
+            drive.cut(error)

@@ -1,0 +1,104 @@
+"""What the driver is given and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.beats import Beats, Line
+from gateway.core.decide import RULES, Rule
+from gateway.core.exchange import State
+from gateway.core.model import Asked, Route, Usage
+from gateway.dialects.base import Dialect
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered
+from gateway.routing import Health
+from gateway.upstream.base import Upstream
+from gateway.upstream.headers import towards_client
+
+
+class Client(Line, Protocol):
+    """The client's side of an exchange, as the driver uses it."""
+
+    started: bool
+    give_up: Callable[[], None]
+
+    async def gone(self) -> None:
+        """Return when the client has left."""
+
+    def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
+        """Prepare the start line of a stream."""
+
+    async def frames(self, frames: bytes) -> None:
+        """Show whole frames at once."""
+
+    async def end(self, frames: bytes) -> None:
+        """Show the last frames and end the stream."""
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Show an answer of one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One client request, read and routed: all an exchange starts from."""
+
+    id: str
+    owner: str
+    asked: Asked
+    dialect: Dialect
+    routes: tuple[Route, ...]
+    headers: Headers = ()
+    notes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an exchange went, for logs and metrics: no text, no secret."""
+
+    request_id: str
+    owner: str
+    model: str
+    stream: bool
+    state: State
+    upstream: str
+    turns: int
+    status: int
+    code: str
+    seconds: float
+    first_seconds: float | None
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds an exchange."""
+
+    event_bytes: int = 8 * 1024 * 1024
+    answer_bytes: int = 20 * 1024 * 1024
+    turns: int = 16
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every exchange uses: who answers and how they are, the heartbeat, the rules."""
+
+    upstreams: Mapping[str, Upstream]
+    beats: Beats
+    now: Callable[[], float]
+    limits: Limits = LIMITS
+    rules: tuple[Rule, ...] = RULES
+    health: Health = field(default_factory=Health)
+
+
+def error_headers(error: HoldgateError) -> Headers:
+    """Return the headers an error answer carries."""
+    headers: Headers = ((b"content-type", b"application/json"),)
+    if isinstance(error, UpstreamAnswered):
+        return headers + towards_client(error.headers)
+    if error.retry_after is not None:
+        return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    return headers

@@ -1,0 +1,44 @@
+"""The table of clients: a new one is a module and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from . import curl, httpx_reader, openai_node, openai_python
+from .reading import Client, Form
+
+CLIENTS: tuple[Client, ...] = (
+    openai_python.CLIENT,
+    openai_node.CLIENT,
+    httpx_reader.CLIENT,
+    curl.CLIENT,
+)
+FORMS = tuple(form for client in CLIENTS for form in client.forms)
+SDK_FORMS = tuple(form for client in CLIENTS if client.is_sdk for form in client.forms)
+RAW_FORMS = tuple(form for form in FORMS if form not in SDK_FORMS)
+WHOLE_FORMS = tuple(form for form in FORMS if form.reads_whole)
+
+Test = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a test shows, and of whom."""
+
+    what: str
+    clients: frozenset[str]
+
+
+def shows(what: str, forms: Iterable[Form] = FORMS) -> Callable[[Test], Test]:
+    """Run a test with each of these forms; the documentation's table says what it shows."""
+    listed = tuple(forms)
+
+    def mark(test: Test) -> Test:
+        test.__dict__["shown"] = Shown(what, frozenset(form.client for form in listed))
+        return pytest.mark.parametrize("form", listed, indirect=True, ids=str)(test)
+
+    return mark

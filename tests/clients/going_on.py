@@ -1,0 +1,45 @@
+"""A gateway that goes on by itself until an answer has three turns: the splice, seen from outside.
+
+Nothing that a client can send makes this version add a turn, so one more rule does.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gateway.app import FAREWELL, Gateway
+from gateway.config import load
+from gateway.core.additions import UserText
+from gateway.core.decide import RULES, Facts
+from gateway.core.events import Continue, Verdict
+from gateway.web.server import Server, limited_protocol, listen, server_config
+
+# Silence before the second turn, and inside the third, is when heartbeats fall between the turns.
+FOLLOW_UPS = (
+    'demo: say="This is the second." delay_ms=2 first_ms=350',
+    'demo: say="And the last." delay_ms=2 quiet_ms=350@1',
+)
+
+
+def go_on(facts: Facts) -> Verdict | None:
+    """Every turn but the third is followed by another."""
+    if facts.number > len(FOLLOW_UPS):
+        return None
+    return Continue((UserText(FOLLOW_UPS[facts.number - 1]),), "test_followup")
+
+
+def main() -> None:
+    """Serve as `holdgate serve --port 0` does, with the rule."""
+    config = load(None, os.environ, {"server.port": 0}, Path.cwd())
+    gateway = Gateway(config, rules=(*RULES, go_on))
+    limits, server = config.limits, config.server
+    protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
+    grace = server.drain_ms / 1000 + FAREWELL
+    runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
+    runner.listening = lambda url: print(f"listening on {url}", flush=True)
+    runner.run(sockets=[listen(server.host, server.port)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Gateways as processes of their own, and what they say of their exchanges."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parents[2]
+LISTENING = "listening on "
+WAIT = 10.0
+# A test that failed must not keep the gateway from leaving.
+SETTINGS = {"HOLDGATE_SERVER__LOG_FORMAT": "json", "HOLDGATE_SERVER__DRAIN_MS": "1000"}
+
+Exchanges = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway that listens."""
+
+    url: str
+    log: Path
+
+    def exchanges(self, **fields: object) -> Exchanges:
+        """Return what the log says of the exchanges that ended, those with these fields."""
+        lines = self.log.read_bytes().splitlines()
+        notes = [msgspec.json.decode(line) for line in lines if line.startswith(b"{")]
+        ended = [note for note in notes if note["event"] == "exchange"]
+        return [note for note in ended if fields.items() <= note.items()]
+
+    def until(self, fact: Callable[[], bool]) -> None:
+        """Wait for something that the log will tell."""
+        deadline = time.monotonic() + WAIT
+        while not fact():
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.01)
+
+
+@contextmanager
+def running(
+    module: str, *arguments: str, home: Path, settings: Mapping[str, str]
+) -> Iterator[Running]:
+    """Run a module that serves, at home in a directory of its own and with no other settings."""
+    log = home / "log"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(
+            (sys.executable, "-m", module, *arguments),
+            cwd=home,
+            env=environment | SETTINGS | settings,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith(LISTENING), f"{module} said {line!r}\n{log.read_text()}"
+            yield Running(line.removeprefix(LISTENING).strip(), log)
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(WAIT)
+    except subprocess.TimeoutExpired:
+        process.kill()

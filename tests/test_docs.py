@@ -1,0 +1,35 @@
+"""The docs cannot lie about what is easily checked: links, lengths, commands, machine paths."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.joinpath("docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
+        assert page.parent.joinpath(target).exists(), target
+
+
+def test_the_readme_is_short_and_names_the_two_commands() -> None:
+    text = ROOT.joinpath("README.md").read_text()
+    assert len(text.splitlines()) < 150
+    assert "scripts/serve" in text
+    assert "scripts/test" in text
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    index = ROOT.joinpath("docs/README.md").read_text()
+    for page in ROOT.joinpath("docs").glob("*.md"):
+        if page.name != "README.md":
+            assert f"({page.name})" in index, page.name
+
+
+def test_the_version_is_in_the_changelog() -> None:
+    version = re.search(r'"(.+)"', ROOT.joinpath("gateway/version.py").read_text())
+    assert version
+    assert f"## {version[1]}" in ROOT.joinpath("docs/changelog.md").read_text()
