@@ -71,65 +71,69 @@ class Corked:
         return getattr(self._transport, name)
 
 
-def limited_protocol(header_bytes: int, receive_idle: float) -> type[HttpToolsProtocol]:
-    """Make uvicorn's HTTP protocol refuse endless headers and requests that never come whole."""
+class LimitedProtocol(HttpToolsProtocol):
+    """One client connection: no endless headers, no request that never comes whole."""
 
-    class LimitedProtocol(HttpToolsProtocol):
-        """One client connection."""
+    header_bytes = 64 * 1024
+    receive_idle = 30.0
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._corked = Corked(transport, self.loop)
-            self.transport = self._corked  # type: ignore[assignment]
-            self._heard_at = self.loop.time()
-            self._head_bytes = 0
-            self._in_head = True
-            self._look_again = self.loop.call_later(receive_idle, self._look)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._corked = Corked(transport, self.loop)
+        self.transport = self._corked  # type: ignore[assignment]
+        self._heard_at = self.loop.time()
+        self._head_bytes = 0
+        self._in_head = True
+        self._look_again = self.loop.call_later(self.receive_idle, self._look)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._look_again.cancel()
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look_again.cancel()
+        super().connection_lost(exc)
 
-        def data_received(self, data: bytes) -> None:
-            self._heard_at = self.loop.time()
-            if self._in_head:
-                self._head_bytes += len(data)
-            super().data_received(data)
-            if self._in_head and self._head_bytes > header_bytes and not self._is_closing():
-                self.transport.write(TOO_LONG)
-                self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self.loop.time()
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > self.header_bytes and not self._is_closing():
+            self.transport.write(TOO_LONG)
+            self.transport.close()
 
-        def on_headers_complete(self) -> None:
-            self._in_head = False
-            self._corked.expect_head()
-            super().on_headers_complete()
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._corked.expect_head()
+        super().on_headers_complete()
 
-        def on_message_complete(self) -> None:
-            self._in_head = True
-            self._head_bytes = 0
-            super().on_message_complete()
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        super().on_message_complete()
 
-        def _is_closing(self) -> bool:
-            return self.transport is None or self.transport.is_closing()
+    def _is_closing(self) -> bool:
+        return self.transport is None or self.transport.is_closing()
 
-        def _look(self) -> None:
-            """Close a connection whose request stopped coming; one timer a connection."""
-            quiet = self.loop.time() - self._heard_at
-            if self._is_waiting() and quiet >= receive_idle:
-                if not self.cycle or not self.cycle.response_started:
-                    self.transport.write(TOO_SLOW)
-                self.transport.close()
-                return
-            again = receive_idle - quiet if quiet < receive_idle else receive_idle
-            self._look_again = self.loop.call_later(again, self._look)
+    def _look(self) -> None:
+        """Close a connection whose request stopped coming; one timer a connection."""
+        quiet = self.loop.time() - self._heard_at
+        if self._is_waiting() and quiet >= self.receive_idle:
+            if not self.cycle or not self.cycle.response_started:
+                self.transport.write(TOO_SLOW)
+            self.transport.close()
+            return
+        again = self.receive_idle - quiet if quiet < self.receive_idle else self.receive_idle
+        self._look_again = self.loop.call_later(again, self._look)
 
-        def _is_waiting(self) -> bool:
-            never_asked = self.cycle is None
-            in_head = self._in_head and self._head_bytes > 0
-            in_body = not self._in_head and self.cycle is not None and self.cycle.more_body
-            return never_asked or in_head or in_body
+    def _is_waiting(self) -> bool:
+        never_asked = self.cycle is None
+        in_head = self._in_head and self._head_bytes > 0
+        in_body = not self._in_head and self.cycle is not None and self.cycle.more_body
+        return never_asked or in_head or in_body
 
-    return LimitedProtocol
+
+def limited_protocol(header_bytes: int, receive_idle: float) -> type[LimitedProtocol]:
+    """Return the protocol with these limits."""
+    limits = {"header_bytes": header_bytes, "receive_idle": receive_idle}
+    return type("LimitedProtocol", (LimitedProtocol,), limits)
 
 
 class Server(uvicorn.Server):

@@ -7,7 +7,7 @@ from .going_on import FOLLOW_UPS
 from .processes import Running
 from .reading import Ask, Call, Form, Reading, Tokens
 
-STEP = 0.03
+STEP = 0.06
 
 
 def read_one(form: Form, gateway: Running, ask: Ask) -> Reading:
@@ -26,8 +26,9 @@ def test_an_answer_is_read_as_it_comes(form: Form, gateway: Running) -> None:
     assert reading.finishes == ("stop",)
     assert len(reading.ids) == 1
     assert len(reading.arrivals) == 6
-    # The upstream waits at least this long between the first piece and the last.
-    assert reading.arrivals[-1] - reading.arrivals[0] > 4 * STEP
+    # The upstream takes five steps between the first piece and the last; a client that is slow to
+    # take the first must not look like one that was kept waiting for all.
+    assert reading.arrivals[-1] - reading.arrivals[0] > 2 * STEP
 
 
 @shows("`[DONE]` once, at the end", RAW_FORMS)
@@ -41,7 +42,7 @@ def test_an_answer_that_is_not_streamed(form: Form, gateway: Running) -> None:
     reading = read_one(form, gateway, Ask('demo: say="All at once."', stream=False))
     assert (reading.text, reading.role) == ("All at once.", "assistant")
     assert reading.finishes == ("stop",)
-    assert reading.tokens == Tokens(input=5, output=3)
+    assert reading.tokens == Tokens(input=4, output=3)
 
 
 @shows("tool calls")

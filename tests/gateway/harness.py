@@ -171,7 +171,7 @@ async def running(
         try:
             with anyio.fail_after(30):
                 yield gate
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again below
             failure = error
     if failure is not None:
         # Raised out here, it is not wrapped in the groups of the tasks that were running.

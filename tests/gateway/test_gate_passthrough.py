@@ -78,6 +78,13 @@ async def test_the_split_really_reaches_the_gateway() -> None:
         assert (await gate.ask()).chunks[:20] == frames
 
 
+async def test_calls_that_come_with_the_finish_keep_their_numbers() -> None:
+    calls = [event({"tool_calls": [{"index": n, "id": f"c{n}"}]}) for n in range(3)]
+    last = calls[2] + event({}, "tool_calls") + DONE
+    async with running(one_after_the_other(iter([[*calls[:2], last]]))) as gate:
+        assert (await gate.ask()).body == b"".join(calls[:2]) + last
+
+
 async def test_a_whole_answer_passes_byte_for_byte() -> None:
     body = b' {"id":"x", "choices": [{"message":{"content":"\xe6\x97\xa5"}}],\n "new": 1.50}\n'
     async with running(answering(sized(body, "content-type: application/json"))) as gate:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
+
 from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk
 
 PATH = "/v1/chat/completions"
@@ -112,5 +114,30 @@ def in_turn(*stories: Story) -> Story:
     async def story(peer: Peer) -> None:
         await peer.asked()
         await (left.pop(0) if len(left) > 1 else left[0])(peer)
+
+    return story
+
+
+class Cue:
+    """A sign from the test that its story waits for; signs given early are not lost."""
+
+    def __init__(self) -> None:
+        self._signs = anyio.Semaphore(0)
+
+    def give(self) -> None:
+        self._signs.release()
+
+    async def wait(self) -> None:
+        await self._signs.acquire()
+
+
+def on_cue(cue: Cue, *pieces: bytes) -> Story:
+    """Send a piece, wait for the sign, send the next."""
+
+    async def story(peer: Peer) -> None:
+        await peer.request()
+        for piece in pieces:
+            await peer.send(piece)
+            await cue.wait()
 
     return story
