@@ -16,6 +16,7 @@ from gateway.beats import Beats
 from gateway.config import Config, ConfigError, Problem, UpstreamSection
 from gateway.core.decide import RULES, Rule
 from gateway.core.model import Route
+from gateway.demo.journal import Journal as DemoJournal
 from gateway.demo.server import DemoServer
 from gateway.dialects import DIALECTS
 from gateway.driver import Driver, Limits, Report, Services
@@ -63,7 +64,7 @@ class Gateway:
     async def __aenter__(self) -> None:
         """Start what runs beside the requests."""
         if self.config.demo:
-            demo = DemoServer()
+            demo = DemoServer(DemoJournal(keep=0))
             port = await demo.start("127.0.0.1", 0)
             self._stack.push_async_callback(demo.aclose)
             endpoint = Endpoint(DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")

@@ -30,6 +30,6 @@ def test_every_page_is_reachable_from_the_index() -> None:
 
 
 def test_the_version_is_in_the_changelog() -> None:
-    version = re.search(r'"(.+)"', ROOT.joinpath("gateway/version.py").read_text())
+    version = re.search(r"__version__ = \"(.+)\"", ROOT.joinpath("gateway/version.py").read_text())
     assert version
     assert f"## {version[1]}" in ROOT.joinpath("docs/changelog.md").read_text()

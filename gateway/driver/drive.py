@@ -37,6 +37,7 @@ from gateway.driver.values import Client, Report, Request, Services, error_heade
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.sse import comment
 from gateway.upstream.base import Turn, Upstream
+from gateway.upstream.blot import blotted
 from gateway.upstream.headers import towards_client
 
 CLEAN_UP = 2.0
@@ -210,6 +211,8 @@ class Drive:
 
     def _failed(self, upstream: Upstream, error: HoldgateError) -> None:
         self._error = error
+        if isinstance(error, UpstreamAnswered):
+            error.body = blotted(error.body, upstream.endpoint)
         if error.may_fail_over:
             after = _retry_after(error)
             self._services.health.failed(upstream.endpoint.id, self._services.now(), after)

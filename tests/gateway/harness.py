@@ -145,6 +145,7 @@ async def running(
     rules: tuple[Rule, ...] = RULES,
     upstream: Mapping[str, Any] | None = None,
     tables: Mapping[str, Any] | None = None,
+    patience: float = 30,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a gateway whose model `m` leads to upstreams `a`, `b` … that play these stories.
@@ -169,7 +170,7 @@ async def running(
         gate = Running(gateway, port, fakes, log)
         stack.callback(gate.close_clients)
         try:
-            with anyio.fail_after(30):
+            with anyio.fail_after(patience):
                 yield gate
         except Exception as error:  # noqa: BLE001 - raised again below
             failure = error
