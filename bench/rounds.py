@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from bench.load import DISTURBED, DRAIN_S, Job, Sample, Watch
-from bench.processes import Cores, ProcessFailed, running
+from bench.processes import Child, Cores, ProcessFailed, running
 from bench.scenarios import FULL, Length, Scenario, request
 from bench.targets import REPLAY, TARGETS, NotInstalled, Place, Target, upstream
 from bench.users import Order
@@ -95,24 +95,26 @@ def calmest(samples: Iterable[Sample]) -> Sample:
 
 def measure(stage: Stage, target: Target, scenario: Scenario, length: Length) -> Sample:
     """Put one load on one target, from a process of its own."""
-    job = job_for(stage, target, scenario, length)
-    job_file, sample_file = (
-        stage.place.directory / "job.json",
-        stage.place.directory / "sample.json",
-    )
-    job_file.write_bytes(msgspec.json.encode(job))
+    directory = stage.place.directory
+    job_file, sample_file = directory / "job.json", directory / "sample.json"
+    job_file.write_bytes(msgspec.json.encode(job_for(stage, target, scenario, length)))
     words = (sys.executable, "-m", "bench.load", str(job_file), str(sample_file))
     with running(stage.place.command("load", words, stage.place.cores.load)) as load:
-        try:
-            code = load.process.wait(length.total_s + DRAIN_S + SPARE_S)
-        except subprocess.TimeoutExpired:
-            raise ProcessFailed("The load generator did not come to an end.") from None
-        if code:
-            load.check()
+        wait_for_end(load, length.total_s + DRAIN_S + SPARE_S)
     for child in (target.child, stage.upstream.child):
         if child:
             child.check()
     return msgspec.json.decode(sample_file.read_bytes(), type=Sample)
+
+
+def wait_for_end(load: Child, limit_s: float) -> None:
+    """Wait until the load is done, and raise when it failed or takes too long."""
+    try:
+        code = load.process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        raise ProcessFailed(f"The load is not done after {limit_s:.0f} s.") from None
+    if code:
+        load.check()
 
 
 def job_for(stage: Stage, target: Target, scenario: Scenario, length: Length) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from gateway.web.site import Site
 
 DEMO = "demo"
 FAREWELL = 2.0
+GC_THRESHOLDS = (20_000, 20, 50)
 MODEL_PATHS = {"openai-chat": "/v1/chat/completions"}
 
 
@@ -52,7 +54,9 @@ class Gateway:
         }
         self.driver = _driver(config, self.upstreams, rules)
         self.metrics = Metrics(
-            lambda: len(self.driver.live), lambda name: self.upstreams[name].busy
+            lambda: len(self.driver.live),
+            lambda: self.upstreams,
+            lambda name: self.upstreams[name].busy,
         )
         self.driver.reported = self._report
         self.asgi = self._site()
@@ -69,8 +73,6 @@ class Gateway:
             self._stack.push_async_callback(demo.aclose)
             endpoint = Endpoint(DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")
             self.upstreams[DEMO] = connect(endpoint)
-        for name in self.upstreams:
-            self.metrics.watch(name)
         self._stack.push_async_callback(self._close_upstreams)
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self.driver.services.beats.run)
@@ -170,6 +172,10 @@ def serve(config: Config, listening: Callable[[str], None]) -> None:
     grace = server.drain_ms / 1000 + FAREWELL
     runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
     runner.listening = listening
+    # What is there now stays; looking through it again and again would only cost.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     runner.run(sockets=[sock])
 
 

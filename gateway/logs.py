@@ -37,9 +37,10 @@ def json_line(when: str, level: str, event: str, fields: Fields) -> str:
 
 
 def _text(value: object) -> str:
-    text = str(value)
+    if not isinstance(value, str):
+        return str(value)
     # What is not plain is quoted as JSON does it: a line stays one line, whatever is in it.
-    return text if _is_bare(text) else json.dumps(text)
+    return value if _is_bare(value) else json.dumps(value)
 
 
 WRITERS: dict[str, Writer] = {"text": text_line, "json": json_line}

@@ -32,6 +32,9 @@ from gateway.sse import Framer, data_of, encode, split
 DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
 SMALL = 1024
+# How most upstreams end a chunk that does not end the turn; seen once, it is known by its end.
+OPEN = b'"finish_reason":null'
+LONGEST_END = 40
 DELTA = b'"delta"'
 # A finish reason in the two spacings that JSON writers use. Any other is still relayed rightly;
 # it just cannot be withheld any more, so nothing is joined on after it.
@@ -129,6 +132,7 @@ class ChatTap:
         "_splice",
         "_tail_limit",
         "_tape",
+        "_usual_end",
         "ended",
         "finish",
         "seen",
@@ -145,6 +149,7 @@ class ChatTap:
         self._calls: dict[object, Call] = {}
         self._recorded: Recorded | None = None
         self._looked = False
+        self._usual_end = b""
         self._said_more = False
         self._said_text = False
         self.tail: list[bytes] = []
@@ -244,6 +249,9 @@ class ChatTap:
             return self._judge(batch)
         if self._splice.server_tools and TOOL_CALLS in batch:
             return self._judge(batch)
+        if self._usual_end and batch.endswith(self._usual_end):
+            self._tape.record(batch)
+            return batch
         looked_at = batch
         if len(batch) > SMALL:
             # Nothing but the tail follows a finish, so the last frame tells of the whole batch.
@@ -280,6 +288,9 @@ class ChatTap:
             raise said(data)
         self._looked = True
         self._splice.adopt(chunk)
+        at = data.rfind(OPEN)
+        if 0 <= at > len(data) - LONGEST_END:
+            self._usual_end = data[at:] + b"\n\n"
 
     def _keep_place(self, frame: bytes) -> bytes:
         """Show what is not a chunk, unless it stands in the tail."""

@@ -146,6 +146,8 @@ class WholeTap:
     @property
     def client_calls(self) -> list[Json]:
         """The calls that the client sees."""
+        if not self.recorded().calls:
+            return []
         tools = self._splice.server_tools
         return [c for c in self.recorded().calls if function_of(c).get("name") not in tools]
 

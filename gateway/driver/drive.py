@@ -87,7 +87,7 @@ class Drive:
         self._turn: Turn | None = None
         self._first = b""
         self._headers: Headers = ()
-        self._scope = anyio.CancelScope()
+        self._scope: anyio.CancelScope | None = None
         self._gone = False
         self._cut: HoldgateError | None = None
         self._error: HoldgateError | None = None
@@ -145,7 +145,7 @@ class Drive:
     def cut(self, error: HoldgateError) -> None:
         """End what is under way: the gateway has to go."""
         self._cut = error
-        self._scope.cancel()
+        self._stop()
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
@@ -180,6 +180,10 @@ class Drive:
     def _leave(self) -> None:
         if not self._gone:
             self._gone = True
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._scope is not None:
             self._scope.cancel()
 
     def _cut_short(self, effect: Effect) -> Outcome:

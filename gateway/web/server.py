@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 KEEP_ALIVE = 75
 CONTINUE = b"HTTP/1.1 100"
@@ -84,17 +84,29 @@ class LimitedProtocol(HttpToolsProtocol):
         self._heard_at = self.loop.time()
         self._head_bytes = 0
         self._in_head = True
+        self._answered: RequestResponseCycle | None = None
+        self._ahead = b""
         self._look_again = self.loop.call_later(self.receive_idle, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._look_again.cancel()
         super().connection_lost(exc)
+        if (answering := self._answering()) is not None:
+            # uvicorn tells only the request that came last, which may wait behind this one.
+            answering.disconnected = True
+            answering.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self.loop.time()
+        if self._answering() is not None:
+            self._keep(data)
+            return
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
+        if self.pipeline:
+            # A connection that is not read from does not show that its client left.
+            self.flow.resume_reading()
         if self._in_head and self._head_bytes > self.header_bytes and not self._is_closing():
             self.transport.write(TOO_LONG)
             self.transport.close()
@@ -103,11 +115,34 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._corked.expect_head()
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
 
     def on_message_complete(self) -> None:
         self._in_head = True
         self._head_bytes = 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self.pipeline:
+            self._answered = self.pipeline[-1][0]
+        super().on_response_complete()
+        if self._ahead and not self._is_closing():
+            data, self._ahead = self._ahead, b""
+            self.data_received(data)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what is sent ahead of an answer still under way, within the bounds of a head."""
+        self._ahead += data
+        if len(self._ahead) > self.header_bytes:
+            self.transport.close()
+
+    def _answering(self) -> RequestResponseCycle | None:
+        """Return the request that came whole and has no whole answer yet."""
+        answered = self._answered
+        if answered is None or answered.more_body or answered.response_complete:
+            return None
+        return answered
 
     def _is_closing(self) -> bool:
         return self.transport is None or self.transport.is_closing()
@@ -124,6 +159,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._look_again = self.loop.call_later(again, self._look)
 
     def _is_waiting(self) -> bool:
+        if self._answering() is not None:
+            return False
         never_asked = self.cycle is None
         in_head = self._in_head and self._head_bytes > 0
         in_body = not self._in_head and self.cycle is not None and self.cycle.more_body

@@ -10,7 +10,7 @@ from .node import NotReady, program, provide
 from .processes import Running, running
 from .reading import Form
 
-BEATING = {"HOLDGATE_SERVER__KEEPALIVE_MS": "100"}
+BEATING = {"HOLDGATE_SERVER__KEEPALIVE_MS": "50"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,7 +32,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def beating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The same, with ten heartbeats a second."""
+    """The same, with twenty heartbeats a second."""
     home = tmp_path_factory.mktemp("beating")
     with running("gateway", "serve", "--port", "0", home=home, settings=BEATING) as started:
         yield started

@@ -17,8 +17,8 @@ from gateway.web.server import Server, limited_protocol, listen, server_config
 
 # Silence before the second turn, and inside the third, is when heartbeats fall between the turns.
 FOLLOW_UPS = (
-    'demo: say="This is the second." delay_ms=2 first_ms=350',
-    'demo: say="And the last." delay_ms=2 quiet_ms=350@1',
+    'demo: say="This is the second." delay_ms=2 first_ms=200',
+    'demo: say="And the last." delay_ms=2 quiet_ms=200@1',
 )
 
 

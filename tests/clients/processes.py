@@ -57,7 +57,7 @@ def running(
         subprocess.Popen(
             (sys.executable, "-m", module, *arguments),
             cwd=home,
-            env=environment | SETTINGS | settings,
+            env={**environment, **SETTINGS, **settings},
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,

@@ -148,14 +148,15 @@ async def test_leaving_while_still_sending_asks_nobody() -> None:
         assert len(gate.exchanges) == 1
 
 
-async def test_leaving_with_the_next_request_already_sent() -> None:
-    """The second request waits behind the first; both are given up."""
-    story = hanging(CHUNKED, chunk(ROLE))
-    async with running(story) as gate:
-        client = await gate.start()
+@pytest.mark.parametrize("together", [True, False])
+async def test_leaving_with_the_next_request_already_sent(together: bool) -> None:
+    """A request that waits behind another does not hide that its client left."""
+    asked = ask_of(chat())
+    async with running(hanging(CHUNKED, chunk(ROLE))) as gate:
+        client = await gate.send(asked * 2 if together else asked)
         await client.saw(ROLE)
-        await client.send(ask_of(chat()))
-        await anyio.sleep(0.02)
+        if not together:
+            await client.send(asked)
         client.leave()
         await until(lambda: gate.fakes[0].open == 0, SOON)
         await gate.quiet()

@@ -191,6 +191,18 @@ async def test_a_long_request_may_be_answered_before_it_is_read(connected: Conne
         assert upstream.busy == 0
 
 
+async def test_a_long_request_may_be_sent_while_its_answer_begins(connected: Connected) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.asked()
+        await peer.send(CHUNKED, chunk(b"early "))
+        request = await peer.request()
+        await peer.send(chunk(b"%d" % len(request.body)), LAST)
+
+    async with fake_upstream(story) as fake, connected(fake) as upstream:
+        turn = await upstream.open(bytes(9_000_000), ())
+        assert await read(turn) == b"early 9000000"
+
+
 @pytest.fixture
 def nobody() -> Iterator[str]:
     """A URL where nobody listens."""
@@ -220,12 +232,6 @@ async def test_nobody_accepts(connected: Connected, deaf: str) -> None:
         with pytest.raises(UpstreamUnreachable):
             await upstream.open(BODY, ())
         assert upstream.busy == 0
-
-
-async def test_a_name_that_does_not_exist(connected: Connected) -> None:
-    async with connected("http://canary.invalid/v1") as upstream:
-        with pytest.raises(UpstreamUnreachable):
-            await upstream.open(BODY, ())
 
 
 async def test_no_error_names_the_address_or_the_key(connected: Connected, nobody: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
@@ -169,6 +172,31 @@ async def test_a_released_connection_is_not_used_after_anything_else(
         assert fake.connections == [1, 2]
 
 
+async def test_a_released_turn_that_goes_on_and_on_is_closed(connected: Connected) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED, chunk(DONE))
+        while True:
+            await peer.send(chunk(bytes(DRAIN_BYTES // 2)))
+
+    async with fake_upstream(story) as fake, connected(fake) as upstream:
+        turn = await upstream.open(BODY, ())
+        await read_until(turn, DONE)
+        await turn.release()
+        await until(lambda: upstream.busy == 0)
+        await until(lambda: fake.open == 0)
+
+
+async def test_a_decoded_turn_can_be_released(connected: Connected) -> None:
+    answer = sized(gzip.compress(DONE), "content-encoding: gzip")
+    async with fake_upstream(answering(answer)) as fake, connected(fake) as upstream:
+        for _ in range(2):
+            turn = await upstream.open(BODY, ())
+            assert await read_until(turn, DONE) == DONE
+            await turn.release()
+        assert fake.connections == [1, 1]
+
+
 async def test_releasing_a_turn_that_was_read_changes_nothing(connected: Connected) -> None:
     async with fake_upstream(answering(sized(b"ok"))) as fake, connected(fake) as upstream:
         turn = await upstream.open(BODY, ())
@@ -314,6 +342,17 @@ async def test_closing_the_upstream_closes_everything(fast: Connected) -> None:
             await upstream.open(BODY, ())
         assert upstream.busy == 0
         await until(lambda: fake.open == 0)
+
+
+async def test_closing_the_upstream_ends_a_dial(fast: Connected) -> None:
+    async with fake_upstream(answering(sized(b"ok"))) as fake, fast(fake) as upstream:
+        dialling = asyncio.create_task(upstream.open(BODY, ()))
+        await checkpoint()
+        await upstream.aclose()
+        with pytest.raises(UpstreamError):
+            await dialling
+        assert upstream.busy == 0
+        assert fake.requests == []
 
 
 async def test_a_long_request_refused_early_leaves_no_half_sent_connection(

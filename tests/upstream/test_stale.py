@@ -95,6 +95,17 @@ async def test_a_request_that_crosses_the_close_is_sent_once_more(
         assert upstream.busy == 0
 
 
+async def test_where_nobody_can_tell_nothing_is_sent_again(
+    fast: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(socket, "TCP_INFO")
+    async with fake_upstream(second_request(reset_unread)) as fake, fast(fake) as upstream:
+        assert await ask(upstream) == b"ok"
+        with pytest.raises(UpstreamBroke):
+            await upstream.open(bytes(LONGER_THAN_ANY_WINDOW), ())
+        assert fake.accepted == 1
+
+
 @pytest.mark.parametrize("how", [close_after_reading, reset_after_taking, reset_in_the_answer])
 async def test_a_request_the_peer_took_is_never_sent_again(
     connected: Connected, how: Story
