@@ -55,11 +55,11 @@ class Stamp:
 
     def __call__(self, at: float) -> str:
         """Write this instant."""
-        second = int(at)
+        second, millisecond = divmod(round(at * 1000), 1000)
         if second != self._second:
             self._second = second
             self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._text}.{int((at - second) * 1000):03d}Z"
+        return f"{self._text}.{millisecond:03d}Z"
 
 
 class Journal:

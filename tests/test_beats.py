@@ -1,0 +1,93 @@
+"""Heartbeats: idle lines get them, busy lines do not, and whoever never reads is given up."""
+
+import anyio
+import pytest
+
+from gateway.beats import Beats
+
+
+class Line:
+    """A line whose clock the test owns."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+        self.blocked_since: float | None = None
+        self.beats = 0
+        self.given_up = False
+        self.stuck = False
+
+    async def beat(self) -> None:
+        if self.stuck:
+            await anyio.sleep_forever()
+        self.beats += 1
+        self.last = anyio.current_time()
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def settle(fact: object) -> None:
+    with anyio.fail_after(5):
+        while not fact():  # type: ignore[operator]  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+
+
+async def test_an_idle_line_beats_and_a_busy_one_does_not() -> None:
+    beats = Beats(0.05, 10, anyio.current_time)
+    idle, busy = Line(), Line()
+    idle.last = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(idle)
+        beats.add(idle)
+        beats.add(busy)
+        assert len(beats) == 2
+        with anyio.fail_after(5):
+            while idle.beats < 3:
+                busy.last = anyio.current_time()
+                await anyio.sleep(0.005)
+        tasks.cancel_scope.cancel()
+    assert busy.beats == 0
+
+
+async def test_a_removed_line_is_left_alone_and_the_wheel_sleeps() -> None:
+    beats = Beats(0.02, 10, anyio.current_time)
+    line, later = Line(), Line()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(line)
+        beats.remove(line)
+        await anyio.sleep(0.06)
+        beats.add(later)
+        await settle(lambda: later.beats > 0)
+        tasks.cancel_scope.cancel()
+    assert line.beats == 0
+
+
+async def test_a_line_that_cannot_take_a_beat_does_not_stop_the_others() -> None:
+    beats = Beats(0.02, 10, anyio.current_time)
+    stuck, fine = Line(), Line()
+    stuck.stuck = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(stuck)
+        beats.add(fine)
+        await settle(lambda: fine.beats >= 2)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_client_that_never_reads_is_given_up() -> None:
+    beats = Beats(0.02, 0.1, anyio.current_time)
+    line = Line()
+    line.blocked_since = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(line)
+        await settle(lambda: line.given_up)
+        tasks.cancel_scope.cancel()
+    assert line.beats == 0

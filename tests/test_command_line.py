@@ -1,0 +1,174 @@
+"""The command line, as a user meets it: real processes, real terminals' input and output."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+FIVE_MISTAKES = """
+[server]
+prot = 8787
+[clock]
+hold_max_sm = 1
+time_tag = "alwas"
+[[upstreams]]
+id = "openai"
+base_url = "https://user:canary-password@models.example/v1"
+api_key = "canary-secret"
+[[models]]
+name = "default"
+routes = ["opnai/gpt-5"]
+[limits]
+body_byte = 3
+"""
+
+
+def holdgate(
+    *arguments: str, cwd: Path, text: str = "", **environ: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        cwd=cwd,
+        env=environment(cwd, **environ),
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    root = str(Path(__file__).parents[1])
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": root, **more}
+
+
+@contextmanager
+def serving(
+    cwd: Path, *arguments: str, **environ: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "serve", "--port", "0", *arguments],
+        cwd=cwd,
+        env=environment(cwd, **environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        assert line.startswith("listening on http://127.0.0.1:")
+        yield process, line.removeprefix("listening on ").strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_five_mistakes_are_told_at_once_each_with_the_nearest_name(tmp_path: Path) -> None:
+    tmp_path.joinpath("holdgate.toml").write_text(FIVE_MISTAKES)
+    result = holdgate("check", cwd=tmp_path)
+    assert result.returncode == 1
+    told = result.stderr.splitlines()
+    for wrong, right in (
+        ("prot", "port"),
+        ("hold_max_sm", "hold_max_ms"),
+        ("alwas", "always"),
+        ("opnai", "openai"),
+        ("body_byte", "body_bytes"),
+    ):
+        assert [line for line in told if wrong in line and right in line], wrong
+    assert "canary" not in result.stdout + result.stderr
+
+
+def test_a_right_configuration_is_printed_without_its_secrets(tmp_path: Path) -> None:
+    config = tmp_path / "my.toml"
+    config.write_text(
+        '[[upstreams]]\nid = "up"\nbase_url = "http://127.0.0.1:1/v1"\napi_key_env = "UP_KEY"\n'
+        '[[keys]]\nowner = "alice"\nkey = "canary-literal"\n'
+    )
+    result = holdgate("check", "--config", str(config), cwd=tmp_path, UP_KEY="canary-environment")
+    assert result.returncode == 0, result.stderr
+    assert "alice" in result.stdout
+    assert "canary" not in result.stdout + result.stderr
+
+
+def test_a_dialect_of_a_later_version_is_refused_by_serve(tmp_path: Path) -> None:
+    tmp_path.joinpath("holdgate.toml").write_text(
+        '[[upstreams]]\nid = "a"\ndialect = "anthropic-messages"\nbase_url = "http://127.0.0.1:1"\n'
+    )
+    result = holdgate("serve", "--port", "0", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "comes in a later version" in result.stderr
+
+
+def test_without_configuration_the_demo_answers_and_says_what_to_try(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format", "json") as (process, url):
+        body = {"model": "demo", "messages": [{"role": "user", "content": "canary words"}]}
+        request = urllib.request.Request(
+            f"{url}/v1/chat/completions",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert json.load(answer)["choices"][0]["message"]["content"]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "curl -N" in out
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert [line["event"] for line in lines] == ["exchange", "draining"]
+    assert "canary" not in err
+
+
+def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, url):
+        port = url.rpartition(":")[2]
+        result = holdgate("serve", "--port", port, cwd=tmp_path)
+    assert result.returncode == 1
+    assert f"can not listen on 127.0.0.1:{port}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_chat_streams_and_ends_with_the_input(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, url):
+        said = 'demo: say="Nice to meet you."\n\ndemo: status=500\n'
+        result = holdgate("chat", "--url", url, cwd=tmp_path, text=said)
+    assert "Nice to meet you." in result.stdout
+    assert result.returncode == 1
+    assert "holdgate:" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_chat_without_a_gateway_says_so(tmp_path: Path) -> None:
+    result = holdgate("chat", "--url", "http://127.0.0.1:9", cwd=tmp_path, text="hi\n")
+    assert result.returncode == 1
+    assert "nobody answers at http://127.0.0.1:9" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["serve", "--help"]])
+def test_help(arguments: list[str], tmp_path: Path) -> None:
+    result = holdgate(*arguments, cwd=tmp_path)
+    assert result.returncode == 0
+    assert "holdgate" in result.stdout
+
+
+def test_the_demo_upstream_alone(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "demo-upstream", "--port", "0"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0

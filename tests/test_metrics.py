@@ -1,0 +1,33 @@
+"""Counters, as Prometheus reads them."""
+
+from gateway.core.exchange import State
+from gateway.core.model import Usage
+from gateway.driver import Report
+from gateway.metrics import Metrics
+
+
+def report(seconds: float, first: float | None, usage: Usage | None = None) -> Report:
+    return Report("id", "local", "m", True, State.DONE, "up", 2, 200, "", seconds, first, usage)
+
+
+def test_numbers_are_shown_when_asked_for() -> None:
+    metrics = Metrics(lambda: 3, lambda: ["up"], lambda name: 7)
+    metrics.count(report(0.2, 0.01, Usage(4, 5)))
+    metrics.count(report(1000, None))
+    text = metrics.render().decode()
+    for line in (
+        "holdgate_exchanges_live 3.0",
+        'holdgate_exchanges_total{state="done",status="200",upstream="up"} 2.0',
+        'holdgate_turns_total{upstream="up"} 4.0',
+        'holdgate_tokens_total{direction="input",upstream="up"} 4.0',
+        'holdgate_tokens_total{direction="output",upstream="up"} 5.0',
+        'holdgate_first_frame_seconds_bucket{le="0.01",upstream="up"} 1.0',
+        'holdgate_first_frame_seconds_count{upstream="up"} 1.0',
+        'holdgate_exchange_seconds_bucket{le="0.1",upstream="up"} 0.0',
+        'holdgate_exchange_seconds_bucket{le="0.5",upstream="up"} 1.0',
+        'holdgate_exchange_seconds_bucket{le="600",upstream="up"} 1.0',
+        'holdgate_exchange_seconds_bucket{le="+Inf",upstream="up"} 2.0',
+        'holdgate_exchange_seconds_sum{upstream="up"} 1000.2',
+        'holdgate_upstream_connections_busy{upstream="up"} 7.0',
+    ):
+        assert line in text.splitlines()
