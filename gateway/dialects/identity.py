@@ -1,0 +1,102 @@
+"""Which session a request belongs to: said by headers or a few members of the body, never by text.
+
+The order: a session header first, then metadata, then what Claude Code puts into
+`metadata.user_id`, then a conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gateway.dialects.body import Fields
+from gateway.errors import BadRequest
+
+LONGEST = 256
+CONVERSATION = "conversation:"
+
+# Names without dashes, underscores and case: proxies and clients spell them differently.
+SESSION_HEADERS = ("xsessionid", "sessionid", "anthropicsessionid", "xclaudecodesessionid")
+CONVERSATION_HEADERS = (
+    "xconversationid",
+    "conversationid",
+    "anthropicconversationid",
+    "openaiconversationid",
+)
+_interesting = frozenset(SESSION_HEADERS + CONVERSATION_HEADERS)
+_old_claude_code = re.compile(
+    r"session_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$", re.IGNORECASE
+)
+
+
+def session_of(headers: Iterable[tuple[bytes, bytes]], fields: Fields) -> str | None:
+    """Return the session's id, or None when the request names none."""
+    named = _named(headers)
+    found = _first(named, SESSION_HEADERS) or _from_metadata(fields) or _conversation(named, fields)
+    if found and len(found.encode("utf-8", "replace")) > LONGEST:
+        raise BadRequest(f"The session id is longer than {LONGEST} bytes.")
+    return found or None
+
+
+def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in headers:
+        plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
+        if not plain.endswith("id"):
+            continue
+        text = value.decode("utf-8", "replace").strip()
+        if plain in _interesting and text:
+            found.setdefault(plain, text)
+    return found
+
+
+def _first(named: dict[str, str], names: tuple[str, ...]) -> str:
+    return next((named[name] for name in names if name in named), "")
+
+
+def _from_metadata(fields: Fields) -> str:
+    metadata = _object(fields, "metadata")
+    return (
+        _text(metadata.get("session_id"))
+        or _text(metadata.get("sessionId"))
+        or _text(_object(fields, "client_metadata").get("session_id"))
+        or _from_user_id(_text(metadata.get("user_id")))
+    )
+
+
+def _from_user_id(user: str) -> str:
+    if user.startswith("{"):
+        return _text(_decoded(user.encode()).get("session_id"))
+    match = _old_claude_code.search(user)
+    return match[1] if match else ""
+
+
+def _conversation(named: dict[str, str], fields: Fields) -> str:
+    told = _first(named, CONVERSATION_HEADERS) or _conversation_member(fields)
+    return CONVERSATION + told if told else ""
+
+
+def _conversation_member(fields: Fields) -> str:
+    if "conversation" not in fields:
+        return ""
+    value = msgspec.json.decode(fields["conversation"])
+    return _text(value.get("id")) if isinstance(value, dict) else _text(value)
+
+
+def _object(fields: Fields, name: str) -> dict[str, Any]:
+    return _decoded(bytes(fields[name])) if name in fields else {}
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
