@@ -37,9 +37,10 @@ class Beats:
         self._interval = interval
         self._slow_reader = slow_reader
         self._now = now
-        self._heap: list[tuple[float, int, Line]] = []
-        self._lines: set[Line] = set()
-        self._order = itertools.count()
+        self._heap: list[tuple[float, int]] = []
+        self._lines: dict[int, Line] = {}
+        self._numbers: dict[Line, int] = {}
+        self._next_number = itertools.count()
         self._added = anyio.Event()
 
     def __len__(self) -> int:
@@ -47,15 +48,19 @@ class Beats:
 
     def add(self, line: Line) -> None:
         """Begin to look after a line."""
-        if line in self._lines:
+        if line in self._numbers:
             return
-        self._lines.add(line)
-        self._push(self._now() + self._interval, line)
+        number = next(self._next_number)
+        self._numbers[line] = number
+        self._lines[number] = line
+        heapq.heappush(self._heap, (self._now() + self._interval, number))
         self._added.set()
 
     def remove(self, line: Line) -> None:
-        """Stop looking after a line; its place in the heap runs out by itself."""
-        self._lines.discard(line)
+        """Stop looking after a line; only its number stays in the heap until it is due."""
+        number = self._numbers.pop(line, None)
+        if number is not None:
+            del self._lines[number]
 
     async def run(self) -> None:
         """Beat for ever."""
@@ -68,11 +73,13 @@ class Beats:
 
     async def _look(self) -> None:
         while self._heap and self._heap[0][0] <= self._now():
-            _, _, line = heapq.heappop(self._heap)
-            if line in self._lines:
-                await self._tend(line)
+            _, number = heapq.heappop(self._heap)
+            line = self._lines.get(number)
+            if line is not None:
+                due = await self._tend(line)
+                heapq.heappush(self._heap, (due, number))
 
-    async def _tend(self, line: Line) -> None:
+    async def _tend(self, line: Line) -> float:
         now = self._now()
         if line.blocked_since is not None:
             if now - line.blocked_since >= self._slow_reader:
@@ -82,7 +89,4 @@ class Beats:
             with anyio.move_on_after(PATIENCE):
                 await line.beat()
         waited = self._now() - line.last
-        self._push(self._now() + max(self._interval - waited, self._interval / 10), line)
-
-    def _push(self, due: float, line: Line) -> None:
-        heapq.heappush(self._heap, (due, next(self._order), line))
+        return self._now() + max(self._interval - waited, self._interval / 10)

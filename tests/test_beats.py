@@ -1,5 +1,7 @@
 """Heartbeats: idle lines get them, busy lines do not, and whoever never reads is given up."""
 
+import weakref
+
 import anyio
 import pytest
 
@@ -91,3 +93,15 @@ async def test_a_client_that_never_reads_is_given_up() -> None:
         await settle(lambda: line.given_up)
         tasks.cancel_scope.cancel()
     assert line.beats == 0
+
+
+def test_a_removed_line_is_not_kept_in_memory() -> None:
+    beats = Beats(1000, 10, lambda: 0.0)
+    line = Line()
+    watched = weakref.ref(line)
+    beats.add(line)
+    beats.remove(line)
+    beats.remove(line)
+    del line
+    assert watched() is None
+    assert len(beats) == 0

@@ -14,7 +14,7 @@ LOCK_FILE = "package-lock.json"
 STAMP = Path("node_modules", ".installed")
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund")
 LIMIT = 300.0
-OLDEST = 20
+OLDEST = 18
 
 
 class NotReady(Exception):
