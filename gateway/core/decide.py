@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.core.events import CallTools, Finish, Verdict
-from gateway.core.model import TurnEnd
+from gateway.core.additions import UserText
+from gateway.core.events import CallTools, Continue, Finish, Verdict
+from gateway.core.model import Stop, TurnEnd
+
+STOP_FOLLOW_UP = "stop_followup"
+SAME_ANSWERS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,12 @@ class Facts:
     turn: TurnEnd
     number: int
     tool_turns_left: int
+    repeat: str | None = None
+    """What the session's stop message says, if it may be sent once more."""
+    repeated: bool = False
+    """Whether this turn answered a stop message."""
+    same_answers: int = 1
+    """How many answers in a row, this one included, said the same."""
 
 
 Rule = Callable[[Facts], Verdict | None]
@@ -45,8 +55,25 @@ def client_tools(facts: Facts) -> Verdict | None:
     return Finish() if facts.turn.client_calls else None
 
 
-# The order is the specification; stopMessage and the clock's hold come after the client's tools.
-RULES: tuple[Rule, ...] = (nothing_can_follow, out_of_turns, server_tools, client_tools)
+def stop_message(facts: Facts) -> Verdict | None:
+    """A session that carries a stop message goes on by itself, unless it gets nowhere."""
+    if facts.repeat is None or facts.turn.stop is not Stop.STOP:
+        return None
+    if facts.repeated and not facts.turn.spoke:
+        return Finish(disarm="the follow-up was empty")
+    if facts.same_answers >= SAME_ANSWERS:
+        return Finish(disarm=f"the answer was the same {SAME_ANSWERS} times in a row")
+    return Continue((UserText(facts.repeat),), STOP_FOLLOW_UP)
+
+
+# The order is the specification; the clock's hold comes after the stop message.
+RULES: tuple[Rule, ...] = (
+    nothing_can_follow,
+    out_of_turns,
+    server_tools,
+    client_tools,
+    stop_message,
+)
 
 
 def verdict(facts: Facts, rules: tuple[Rule, ...] = RULES) -> Verdict:

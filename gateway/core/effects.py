@@ -44,6 +44,7 @@ class Close:
     """Save, then show the withheld tail."""
 
     plainly: bool
+    disarm: str = ""
 
 
 @dataclass(frozen=True, slots=True)

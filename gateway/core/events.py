@@ -48,9 +48,11 @@ class FollowUpLost:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The terminal frame of a turn is in."""
+    """The terminal frame of a turn is in; `repeat` is the text the session would go on with."""
 
     turn: TurnEnd
+    repeat: str | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class Finish:
     """Verdict: the answer is complete; `plainly` when its reason names a call nobody saw."""
 
     plainly: bool = False
+    disarm: str = ""
+    """Why the session's stop message is spent now, if it is."""
 
 
 Verdict = CallTools | Continue | WaitUntil | Finish

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from gateway.core.additions import Addition
-from gateway.core.decide import RULES, Facts, Rule, verdict
+from gateway.core.decide import RULES, STOP_FOLLOW_UP, Facts, Rule, verdict
 from gateway.core.effects import (
     Close,
     Effect,
@@ -41,10 +41,11 @@ from gateway.core.events import (
     ToolsReturned,
     TurnEnded,
     TurnOpened,
+    Verdict,
     WaitUntil,
 )
 from gateway.core.model import Route
-from gateway.errors import HoldgateError
+from gateway.errors import HoldgateError, UpstreamError
 
 
 class State(StrEnum):
@@ -104,10 +105,13 @@ class Exchange:
     __slots__ = (
         "_all_routes",
         "_rules",
+        "_said",
+        "_said_times",
         "_suffix",
         "_suffixes",
         "_tool_turns",
         "_tool_turns_left",
+        "_tried_again",
         "_untried",
         "additions",
         "number",
@@ -123,6 +127,9 @@ class Exchange:
         self._tool_turns = self._tool_turns_left = tool_turns
         self._suffixes: Counter[str] = Counter()
         self._suffix = ""
+        self._said = ""
+        self._said_times = 0
+        self._tried_again = False
         self.state = State.OPENING
         self.number = 1
         self.additions: tuple[Addition, ...] = ()
@@ -147,13 +154,44 @@ class Exchange:
 
     def _judge(self, outcome: Outcome) -> Event:
         if isinstance(outcome, TurnEnded):
-            return verdict(Facts(outcome.turn, self.number, self._tool_turns_left), self._rules)
+            judged = self.verdict_on(outcome)
+            self._said, self._said_times = outcome.said, self._times_said(outcome.said)
+            return judged
         if isinstance(outcome, OpeningFailed):
             return self._judge_failure(outcome.error)
         return outcome
 
+    def verdict_on(self, ended: TurnEnded) -> Verdict:
+        """Judge the end of a turn, and change nothing by it."""
+        facts = Facts(
+            turn=ended.turn,
+            number=self.number,
+            tool_turns_left=self._tool_turns_left,
+            repeat=ended.repeat,
+            repeated=self.repeats,
+            same_answers=self._times_said(ended.said),
+        )
+        return verdict(facts, self._rules)
+
+    def would_repeat(self, ended: TurnEnded) -> bool:
+        """Whether the stop message would be sent: then it is to be counted first."""
+        judged = self.verdict_on(ended)
+        return isinstance(judged, Continue) and judged.suffix == STOP_FOLLOW_UP
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the turn at hand answers a stop message."""
+        return self._suffix.startswith(STOP_FOLLOW_UP)
+
+    def _times_said(self, said: str) -> int:
+        return self._said_times + 1 if said == self._said else 1
+
     def _judge_failure(self, error: HoldgateError) -> Event:
         if error.may_fail_over and len(self._untried) > 1:
+            return RouteFailed(error)
+        if self.repeats and isinstance(error, UpstreamError) and not self._tried_again:
+            # It was counted already, so it gets the one second try there is.
+            self._tried_again = True
             return RouteFailed(error)
         if self.number == 1:
             return RoutesExhausted(error)
@@ -164,13 +202,14 @@ class Exchange:
         return OpenTurn(self.number, self.route, self.additions, self._suffix)
 
     def drop_route(self) -> None:
-        """Leave the route that failed."""
-        self._untried = self._untried[1:]
+        """Leave the route that failed; after the last one, begin with the first again."""
+        self._untried = self._untried[1:] or self._all_routes
 
     def follow_up(self, additions: tuple[Addition, ...], suffix: str) -> None:
         """Go on to another turn; whoever answered last is asked first."""
         answered = self.route
         self._untried = (answered, *(r for r in self._all_routes if r != answered))
+        self._tried_again = False
         self.number += 1
         self.additions = additions
         self._suffixes[suffix] += 1
@@ -213,9 +252,12 @@ def _enter_holding(exchange: Exchange, event: Event) -> Effect:
 
 
 def _enter_closing(exchange: Exchange, event: Event) -> Effect:
-    # A follow-up after tools that was lost leaves a turn whose reason names a call nobody saw.
-    plainly = event.plainly if isinstance(event, Finish) else isinstance(event, FollowUpLost)
-    return Close(plainly)
+    if isinstance(event, Finish):
+        return Close(event.plainly, event.disarm)
+    if isinstance(event, FollowUpLost):
+        # Lost after tools, it leaves a turn whose reason names a call nobody saw.
+        return Close(plainly=True, disarm="the follow-up failed" if exchange.repeats else "")
+    return Close(plainly=False)
 
 
 def _enter_failed(exchange: Exchange, event: Event) -> Effect:

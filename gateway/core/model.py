@@ -55,6 +55,8 @@ class TurnEnd:
     server_calls: tuple[ToolCall, ...] = ()
     client_calls: bool = False
     usage: Usage | None = None
+    spoke: bool = True
+    """Whether it said or called anything at all."""
     continuable: bool = True
     """False when no follow-up can be joined on: the tape overran, or the end was already shown."""
 

@@ -40,6 +40,9 @@ class Tap(Protocol):
     def answered(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape, for a follow-up."""
 
+    def text(self) -> str:
+        """Return the text the turn said."""
+
 
 class Splice(Protocol):
     """Makes one answer out of n turns."""

@@ -130,6 +130,7 @@ class ChatTap:
         "_said_more",
         "_said_text",
         "_splice",
+        "_spoke",
         "_tail_limit",
         "_tape",
         "_usual_end",
@@ -152,6 +153,7 @@ class ChatTap:
         self._usual_end = b""
         self._said_more = False
         self._said_text = False
+        self._spoke = False
         self.tail: list[bytes] = []
         self.finish: str | None = None
         self.usage: Json | None = None
@@ -206,12 +208,17 @@ class ChatTap:
             server_calls=server if self.continuable else (),
             client_calls=self._has_client_calls(stop, bool(server)),
             usage=usage_of(self.usage),
+            spoke=self._spoke or not self._joined,
             continuable=self.continuable,
         )
 
     def answered(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape."""
         return AnsweredTurn(self.recorded().message())
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return self.recorded().text
 
     def recorded(self) -> Recorded:
         """Read the tape."""
@@ -277,13 +284,14 @@ class ChatTap:
             return self._keep_place(frame)
         if data is None or chunk is None:
             return self._keep_place(frame)
-        if not self._looked:
+        if self._joined or not self._looked:
             self._look(chunk, data)
         if self._splice.choices != 1:
             return frame
         return self._chunk(chunk, frame)
 
     def _look(self, chunk: Json, data: bytes) -> None:
+        """Take the envelope, or the error: inside a later turn it is no chunk to fit on."""
         if is_error(chunk):
             raise said(data)
         self._looked = True
@@ -340,6 +348,7 @@ class ChatTap:
 
     def _fit(self, choice: Json, delta: Json) -> bytes:
         """Write a later turn's delta as part of the answer."""
+        self._spoke = self._spoke or _speaks(delta)
         self._sift(delta)
         said = {name: value for name, value in delta.items() if name != "role"}
         if not _speaks(said):

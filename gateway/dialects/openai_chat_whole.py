@@ -168,12 +168,17 @@ class WholeTap:
             server_calls=server,
             client_calls=bool(self.client_calls) or legacy,
             usage=usage_of(self.usage),
+            spoke=bool(self.recorded().text or self.recorded().calls or legacy),
             continuable=self._splice.choices == 1 and stop is not Stop.UNKNOWN,
         )
 
     def answered(self) -> AnsweredTurn:
         """Rebuild the assistant's turn."""
         return AnsweredTurn(self.recorded().message())
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return self.recorded().text
 
 
 def _arguments(function: Json) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from gateway.core.additions import Addition
 from gateway.core.effects import (
@@ -236,6 +237,8 @@ class Drive:
             self._first = tap.feed(data)
             if tap.seen:
                 return
+            if self._gone or self._cut:
+                await checkpoint_if_cancelled()
         self._first = tap.close()
 
     def _built(self, number: int, additions: tuple[Addition, ...]) -> bytes:
@@ -288,6 +291,9 @@ class Drive:
                         await client.frames(shown)
                     if tap.ended:
                         break
+                    if self._gone or self._cut:
+                        # A stream that never pauses leaves no moment to cancel it in.
+                        await checkpoint_if_cancelled()
                 else:
                     await client.frames(tap.close())
         except UpstreamError as error:

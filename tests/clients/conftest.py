@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -49,19 +49,13 @@ def going_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def node() -> None:
     """Install the Node clients."""
-    try:
-        provide()
-    except NotReady as missing:
-        pytest.fail(str(missing), pytrace=False)
+    fail_unless(provide)
 
 
 @pytest.fixture(scope="session")
 def curl() -> None:
     """Look for curl."""
-    try:
-        program("curl", "your system's package of that name")
-    except NotReady as missing:
-        pytest.fail(str(missing), pytrace=False)
+    fail_unless(lambda: program("curl", "your system's package of that name"))
 
 
 @pytest.fixture
@@ -71,3 +65,14 @@ def form(request: pytest.FixtureRequest) -> Form:
     for need in chosen.needs:
         request.getfixturevalue(need)
     return chosen
+
+
+def fail_unless(ready: Callable[[], object]) -> None:
+    """Fail with the one sentence that says what is missing."""
+    sentence = ""
+    try:
+        ready()
+    except NotReady as missing:
+        sentence = str(missing)
+    if sentence:
+        pytest.fail(sentence, pytrace=False)

@@ -32,7 +32,7 @@ class Running:
 
     def exchanges(self, **fields: object) -> Exchanges:
         """Return what the log says of the exchanges that ended, those with these fields."""
-        lines = self.log.read_bytes().splitlines()
+        *lines, _unfinished = self.log.read_bytes().split(b"\n")
         notes = [msgspec.json.decode(line) for line in lines if line.startswith(b"{")]
         ended = [note for note in notes if note["event"] == "exchange"]
         return [note for note in ended if fields.items() <= note.items()]

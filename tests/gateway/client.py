@@ -160,6 +160,13 @@ class Client:
         self._answer = None
         return answer
 
+    async def discard(self, size: int) -> None:
+        """Read so many bytes, chunked or not, and forget them."""
+        while size > 0:
+            assert not await self._more()
+            size -= len(self._seen)
+            self._seen = b""
+
     async def closed(self) -> str:
         """Read until the gateway closes the connection; say how."""
         with anyio.fail_after(PATIENCE):

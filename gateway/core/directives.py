@@ -1,0 +1,223 @@
+"""Directives in user text, `<**…**>`: finding them, taking them out, and whether they act again.
+
+This is the door to all about directives; it only works on text, and dialects say which text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from gateway.core.code_spans import Prose
+from gateway.core.directive_forms import (
+    BLANKS,
+    Form,
+    Names,
+    enclosed_end,
+    read_form,
+    recognise,
+    spellings,
+)
+from gateway.core.directive_routing import (
+    Routing,
+    candidates,
+    forced_route,
+    in_force,
+    no_route,
+    routing_after,
+)
+from gateway.core.directive_values import (
+    AllowOnly,
+    Clear,
+    ClearReminders,
+    ClearStopMessage,
+    Directive,
+    Exclude,
+    ForceRoute,
+    PreferRoute,
+    SetReminder,
+    SetStopMessage,
+    SetStopMessageFile,
+    TakeBack,
+    Target,
+    Unreadable,
+)
+
+__all__ = [
+    "AllowOnly",
+    "Clear",
+    "ClearReminders",
+    "ClearStopMessage",
+    "Directive",
+    "Exclude",
+    "ForceRoute",
+    "Found",
+    "News",
+    "PreferRoute",
+    "Reading",
+    "Routing",
+    "SetReminder",
+    "SetStopMessage",
+    "SetStopMessageFile",
+    "TakeBack",
+    "Target",
+    "Unreadable",
+    "candidates",
+    "cleaned",
+    "fingerprint",
+    "forced_route",
+    "in_force",
+    "may_contain",
+    "news",
+    "no_route",
+    "read",
+    "routing_after",
+]
+
+OPEN, CLOSE = "<**", "**>"
+LONGEST_BYTES = 8 * 1024
+MOST_IN_A_TEXT = 64
+PASSES = 4
+REMEMBERED_MS = 30 * 60 * 1000
+MOST_REMEMBERED = 256
+
+# What is not written as `<**` has one of its characters escaped.
+_ESCAPED_MARKS = (b"\\u003c", b"\\u003C", b"\\u002a", b"\\u002A")
+_MARK_RUNS = re.compile(r"[<*]++")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A directive, and how it was written."""
+
+    directive: Directive | Unreadable
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text without its directives, and the directives in their order."""
+
+    text: str
+    directives: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Which directives of a message act now, which have acted already, and what to remember."""
+
+    new: tuple[Found, ...]
+    unchanged: tuple[Found, ...]
+    remembered: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    start: int
+    end: int
+    form: Form
+
+
+def may_contain(raw: bytes) -> bool:
+    """Whether JSON may hold a directive in one of its strings; costs next to nothing if not."""
+    if b"<**" in raw:
+        return True
+    return b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
+
+
+def read(text: str, upstreams: Collection[str]) -> Reading:
+    """Find the directives of a text and take them out; all else stays as it was."""
+    if OPEN not in text:
+        return Reading(text)
+    names = spellings(upstreams)
+    spans = list(_spans(text, names))
+    found = [_found(text, span, names) for span in spans[:MOST_IN_A_TEXT]]
+    if len(spans) > MOST_IN_A_TEXT:
+        excess = spans[MOST_IN_A_TEXT]
+        reason = f"more than {MOST_IN_A_TEXT} directives in one text"
+        source = text[excess.start : excess.end]
+        found.append(Found(Unreadable(excess.form.keyword, reason), source))
+    return Reading(_emptied(text, spans, names), tuple(found))
+
+
+def cleaned(text: str) -> str:
+    """Return what to send of a text whose directives were taken out: a dot if nothing is left."""
+    return text if text.strip(BLANKS) else "."
+
+
+def fingerprint(ordinal: int, source: str) -> str:
+    """Name a directive of the n-th user message, so that it is known when it is sent again."""
+    return sha256(f"{ordinal} {source}".encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def news(
+    found: tuple[Found, ...], ordinal: int, remembered: Mapping[str, int], now_ms: int
+) -> News:
+    """Tell the directives that act from those that were seen within the last half hour.
+
+    Seeing one again renews the memory, so a tool loop may last longer than that. Directives for one
+    request act always, and what cannot be read is reported always; neither is remembered.
+    """
+    known = {name: at for name, at in remembered.items() if now_ms - at < REMEMBERED_MS}
+    lasting = (f for f in found if not isinstance(f.directive, ForceRoute | Unreadable))
+    marks = {f: fingerprint(ordinal, f.source) for f in lasting}
+    unchanged = tuple(f for f in found if marks.get(f) in known)
+    new = tuple(f for f in found if marks.get(f) not in known)
+    known |= dict.fromkeys(marks.values(), now_ms)
+    newest = sorted(known.items(), key=lambda item: item[1])[-MOST_REMEMBERED:]
+    return News(new, unchanged, dict(newest))
+
+
+def _spans(text: str, names: Names) -> Iterator[_Span]:
+    """Find where directives are. Of two opening marks before a closing one, the second counts."""
+    prose = Prose(text)
+    opened: int | None = None
+    at = 0
+    while mark := prose.next_mark(at):
+        at = mark.end()
+        if mark[0] == OPEN:
+            opened = mark.start()
+            end = enclosed_end(text, opened)
+            if end is None:
+                continue
+            at = end
+        if opened is None:
+            continue
+        form = recognise(text[opened + len(OPEN) : at - len(CLOSE)], names)
+        if form is not None:
+            yield _Span(opened, at, form)
+        opened = None
+
+
+def _found(text: str, span: _Span, names: Names) -> Found:
+    source = text[span.start : span.end]
+    if len(source.encode(errors="surrogatepass")) > LONGEST_BYTES:
+        reason = f"it is longer than {LONGEST_BYTES} bytes"
+        return Found(Unreadable(span.form.keyword, reason), source)
+    return Found(read_form(span.form, names), source)
+
+
+def _emptied(text: str, spans: list[_Span], names: Names) -> str:
+    """Take directives out, and those that only come about by that, which do not act.
+
+    So what goes upstream holds none, however they were nested. Deeper than any person would nest
+    them, the opening marks themselves are taken out.
+    """
+    for _ in range(PASSES):
+        if not spans:
+            return text
+        text = _without(text, spans)
+        spans = list(_spans(text, names))
+    return _MARK_RUNS.sub(_unless_opening, text) if spans else text
+
+
+def _without(text: str, spans: list[_Span]) -> str:
+    starts = [0, *(span.end for span in spans)]
+    ends = [*(span.start for span in spans), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _unless_opening(run: re.Match[str]) -> str:
+    return "" if OPEN in run[0] else run[0]

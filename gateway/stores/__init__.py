@@ -1,0 +1,41 @@
+"""Where state is kept: one small document for each kind, owner and session."""
+
+from gateway.stores.base import (
+    Conflict,
+    Corrupt,
+    Documents,
+    Draft,
+    InUse,
+    Key,
+    Listed,
+    Newer,
+    Shape,
+    Stored,
+    StoreUnavailable,
+    TooLarge,
+    amend,
+    fetch,
+    update,
+)
+from gateway.stores.memory import Memory
+from gateway.stores.opening import open_documents
+
+__all__ = [
+    "Conflict",
+    "Corrupt",
+    "Documents",
+    "Draft",
+    "InUse",
+    "Key",
+    "Listed",
+    "Memory",
+    "Newer",
+    "Shape",
+    "StoreUnavailable",
+    "Stored",
+    "TooLarge",
+    "amend",
+    "fetch",
+    "open_documents",
+    "update",
+]

@@ -1,0 +1,308 @@
+"""What a store of documents does, and how a document is changed.
+
+StoreUnavailable                 503  state cannot be read or kept now; says why
+ ├── Conflict                         somebody else changed the document first
+ ├── Corrupt                          the document cannot be read as what it should be
+ ├── Newer                            it was written by a newer Holdgate, and is left alone
+ ├── TooLarge                         it would be larger than documents may be
+ └── InUse                            another process owns the place
+
+A document is a small JSON object of one kind that belongs to one session of one owner. A store
+reads and writes it as bytes and knows nothing of its meaning; a `Shape` turns the bytes into a value
+and back, and `update` applies a pure function to that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+import msgspec
+
+from gateway.errors import Unavailable
+from gateway.stores.waiting import Turns, Unsubscribe
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LOCAL_OWNER = "local"
+LARGEST_DOCUMENT = 4 * 1024 * 1024
+ENVELOPE = frozenset({"version", "owner", "sessionId", "updatedAtMs"})
+# Another process may win a few times in a row; in this one, changes of a key take turns.
+ATTEMPTS = 32
+LATEST = 2**63 - 1
+
+
+class StoreUnavailable(Unavailable):
+    """State cannot be read or kept now."""
+
+    code = "store_unavailable"
+
+
+class Conflict(StoreUnavailable):
+    """Somebody else changed the document first."""
+
+
+class Corrupt(StoreUnavailable):
+    """The document cannot be read as what it should be."""
+
+
+class Newer(StoreUnavailable):
+    """The document was written by a newer Holdgate, and is left as it is."""
+
+
+class TooLarge(StoreUnavailable):
+    """The document would be larger than documents may be."""
+
+
+class InUse(StoreUnavailable):
+    """Another process owns the place where state is kept."""
+
+
+class Key(NamedTuple):
+    """Whose document it is, and of which kind: `session` or `clock`."""
+
+    kind: str
+    owner: str
+    session: str
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """A document as it was read, and the revision a write has to name to replace it."""
+
+    document: bytes
+    revision: int
+    # A cached document is decoded once: what it was decoded to, and by which shape.
+    memo: tuple[object, object] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A document to be kept, and what the store is asked about it later."""
+
+    document: bytes
+    updated_ms: int
+    due_ms: int | None = None
+
+
+class Listed(NamedTuple):
+    """A session in a listing; the last of a page is where the next page begins."""
+
+    updated_ms: int
+    session: str
+
+
+def never(_: object) -> None:
+    """Say that nothing is ever due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Generic[T]):
+    """How values of one kind are written, and when something in them is due.
+
+    `decode` sees the whole document, with its `version`, so that it can read older ones too. It
+    says by `Corrupt`, or an error of lookup, type or value, that it cannot. Values are immutable.
+    """
+
+    kind: str
+    version: int
+    empty: T
+    encode: Callable[[T], Mapping[str, object]]
+    decode: Callable[[Mapping[str, Any]], T]
+    due: Callable[[T], int | None] = never
+
+    def is_empty(self, value: T) -> bool:
+        """Tell whether there is nothing to keep; such a document is deleted."""
+        return value == self.empty
+
+
+class Documents(Protocol):
+    """A store: one document a key, replaced as a whole, and durable when a call returns."""
+
+    now_ms: Callable[[], int]
+    turns: Turns
+
+    async def read(self, key: Key) -> Stored | None:
+        """Return the document, or None if there is none."""
+
+    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+        """Replace the document of this revision (0: there is none yet); return the new revision.
+
+        Raises `Conflict` if another one is there. A revision is never used for another content.
+        """
+
+    async def delete(self, key: Key, revision: int | None = None) -> None:
+        """Remove the document of this revision, else raise `Conflict`; without one, any or none."""
+
+    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+        """Put a corrupt document, if it still has this revision, where only people find it."""
+
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+        """Return the keys whose documents have something due before a time, the earliest first."""
+
+    async def listing(
+        self, kind: str, owner: str, after: Listed | None, limit: int
+    ) -> list[Listed]:
+        """Return a page of an owner's sessions, the one written last first."""
+
+    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called after each committed change of this key."""
+
+    async def aclose(self) -> None:
+        """Finish what was begun, and let go of everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What an index has to know of a document."""
+
+    key: Key
+    updated_ms: int
+    due_ms: int | None
+
+
+async def fetch(store: Documents, key: Key, shape: Shape[T]) -> T:
+    """Return the session's value; a corrupt document is set aside, and the value is empty."""
+    value, _ = await _fetch(store, key, shape)
+    return value
+
+
+async def update(store: Documents, key: Key, change: Callable[[T], T], shape: Shape[T]) -> T:
+    """Apply a pure function to the session's value, durably, and return the new value."""
+
+    def both(value: T) -> tuple[T, T]:
+        changed = change(value)
+        return changed, changed
+
+    return await amend(store, key, both, shape)
+
+
+async def amend(
+    store: Documents, key: Key, change: Callable[[T], tuple[T, R]], shape: Shape[T]
+) -> R:
+    """Apply a pure function that gives a new value and an answer; return the answer it gave last.
+
+    Nothing is written when the value stays equal, or when the function raises.
+    """
+    async with store.turns.turn(key):
+        for _ in range(ATTEMPTS):
+            value, revision = await _fetch(store, key, shape)
+            changed, answer = change(value)
+            if changed is value or changed == value:
+                return answer
+            try:
+                await _keep(store, key, shape, changed, revision)
+            except Conflict:
+                continue
+            return answer
+    raise StoreUnavailable("This session's state is being changed by too many at once; try again.")
+
+
+async def _fetch(store: Documents, key: Key, shape: Shape[T]) -> tuple[T, int]:
+    if key.kind != shape.kind:
+        raise ValueError(f"A {key.kind} document has not the shape of a {shape.kind} document.")
+    stored = await store.read(key)
+    while stored is not None:
+        try:
+            return unseal(key, stored, shape), stored.revision
+        except Corrupt as error:
+            await store.set_aside(key, stored.revision, error.message)
+        stored = await store.read(key)
+    return shape.empty, 0
+
+
+async def _keep(store: Documents, key: Key, shape: Shape[T], value: T, revision: int) -> None:
+    if not shape.is_empty(value):
+        await store.write(key, seal(key, value, shape, store.now_ms()), revision)
+    elif revision:
+        await store.delete(key, revision)
+
+
+def seal(key: Key, value: T, shape: Shape[T], now_ms: int) -> Draft:
+    """Write a value as the document of a session."""
+    own = shape.encode(value)
+    if not ENVELOPE.isdisjoint(own):
+        raise ValueError(f"A {shape.kind} document has fields of its envelope's names.")
+    document = msgspec.json.encode(
+        {
+            "version": shape.version,
+            "owner": key.owner,
+            "sessionId": key.session,
+            **own,
+            "updatedAtMs": now_ms,
+        }
+    )
+    if len(document) > LARGEST_DOCUMENT:
+        raise TooLarge(
+            f"The session's state would take {len(document)} bytes; "
+            f"at most {LARGEST_DOCUMENT} are kept."
+        )
+    return Draft(document, now_ms, _due(value, shape))
+
+
+def unseal(key: Key, stored: Stored, shape: Shape[T]) -> T:
+    """Read a session's value from its document, or raise `Corrupt` or `Newer`."""
+    if stored.memo is not None and stored.memo[0] is shape:
+        return cast(T, stored.memo[1])
+    fields = _parsed(stored.document)
+    if _key(shape.kind, fields) != key:
+        raise Corrupt("It belongs to another owner or session.")
+    return _decoded(fields, stored, shape)
+
+
+def sight(stored: Stored, shape: Shape[T]) -> Sighting:
+    """Read from a document whose it is, and what an index has to know of it."""
+    fields = _parsed(stored.document)
+    key = _key(shape.kind, fields)
+    updated = _number(fields, "updatedAtMs", 0)
+    return Sighting(key, updated, _due(_decoded(fields, stored, shape), shape))
+
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+UNREADABLE = (msgspec.MsgspecError, LookupError, TypeError, ValueError, ArithmeticError)
+
+
+def _parsed(document: bytes) -> dict[str, Any]:
+    try:
+        return _decode(document)
+    except RecursionError as error:
+        raise Corrupt("It is nested too deeply.") from error
+    except UNREADABLE as error:
+        raise Corrupt("It is not a JSON object.") from error
+
+
+def _key(kind: str, fields: Mapping[str, Any]) -> Key:
+    owner, session = fields.get("owner", LOCAL_OWNER), fields.get("sessionId")
+    if not isinstance(owner, str) or not isinstance(session, str):
+        raise Corrupt("It does not say whose it is.")
+    return Key(kind, owner, session)
+
+
+def _number(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    number = fields.get(name, default)
+    if type(number) is not int or not 0 <= number <= LATEST:
+        raise Corrupt(f"Its {name} is not a number that can be.")
+    return number
+
+
+def _decoded(fields: Mapping[str, Any], stored: Stored, shape: Shape[T]) -> T:
+    version = _number(fields, "version")
+    if version > shape.version:
+        raise Newer(
+            f"The session's state was written by a newer Holdgate (version {version}, "
+            f"known up to {shape.version}); it is left as it is."
+        )
+    try:
+        value = shape.decode(fields)
+    except UNREADABLE as error:
+        raise Corrupt(f"Its fields are not those of a {shape.kind} document.") from error
+    stored.memo = (shape, value)
+    return value
+
+
+def _due(value: T, shape: Shape[T]) -> int | None:
+    due = shape.due(value)
+    # What is due beyond all numbers of a database is due at its last.
+    return None if due is None else max(-LATEST, min(due, LATEST))

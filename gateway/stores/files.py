@@ -1,0 +1,288 @@
+"""Documents as files: one JSON file a session, readable and changeable by hand.
+
+The file is the truth. What is cached counts only while the file's signature is the one it was read
+from or written with, so every read looks at the file, and that is all a cached read costs. A
+document that is being written is not read until it is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from gateway.stores.base import (
+    Corrupt,
+    Draft,
+    Key,
+    Listed,
+    Newer,
+    Shape,
+    Sighting,
+    Stored,
+    StoreUnavailable,
+    sight,
+)
+from gateway.stores.cache import Cache, Entry
+from gateway.stores.commit import Commits, Done, Job, Put, Remove, SetAside
+from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
+from gateway.stores.index import Index
+from gateway.stores.lock import Lock
+from gateway.stores.names import SUFFIX, name_of
+from gateway.stores.scan import Broken, Finding, Scan
+from gateway.stores.waiting import Turns, Unsubscribe, Watchers
+from gateway.stores.worker import CLOSING_SECONDS, Worker
+
+LOCK_NAME = ".lock"
+READERS = 4
+
+Reported = Callable[[str, str], None]
+Settle = Callable[[Done | Exception], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory that is ours, and the token by which we know our own temporary files."""
+
+    root: Path
+    lock: Lock
+    token: str
+
+
+def occupy(root: Path, kinds: Iterable[str]) -> Place:
+    """Make the directories that are missing and lock them, or raise `InUse`."""
+    lock = Lock(root / LOCK_NAME, f'The session directory "{root}"')
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(root)
+        lock.hold()
+        for kind in kinds:
+            make_directory(root / kind)
+    except OSError as error:
+        lock.release()
+        reason = error.strerror or "an error"
+        raise StoreUnavailable(
+            f'The session directory "{root}" cannot be used: {reason}.'
+        ) from error
+    return Place(root, lock, secrets.token_hex(4))
+
+
+async def open_files(
+    root: Path,
+    shapes: Iterable[Shape[Any]],
+    now_ms: Callable[[], int],
+    on_quarantine: Reported,
+) -> Files:
+    """Open the files below a directory; a look at all of them goes on in the background."""
+    known = {shape.kind: shape for shape in shapes}
+    place = await run_sync(occupy, root, tuple(known))
+    return Files(place, known, now_ms, on_quarantine)
+
+
+class Files:
+    """A store of one process, below one directory."""
+
+    def __init__(
+        self,
+        place: Place,
+        shapes: dict[str, Shape[Any]],
+        now_ms: Callable[[], int],
+        on_quarantine: Reported,
+    ) -> None:
+        self.now_ms = now_ms
+        self.turns = Turns()
+        self._place = place
+        self._root = str(place.root)
+        self._shapes = shapes
+        self._on_quarantine = on_quarantine
+        self._cache = Cache()
+        self._index = Index()
+        self._watchers = Watchers()
+        self._busy: dict[str, anyio.Event] = {}
+        self._readers = anyio.CapacityLimiter(READERS)
+        self._commits = Commits(place.lock, place.token)
+        self._worker: Worker[Job, Done] = Worker("holdgate-commit", self._commits.perform)
+        self._scanned = anyio.Event()
+        # What was used since the scan began is known better than the scan can know it.
+        self._touched: set[Key] = set()
+        self._scan = Scan(place.root, shapes, place.token)
+        self._scan.start(self._found, self._seen_all)
+
+    def __repr__(self) -> str:
+        return f"<Files {self._root} {len(self._cache)} cached, {len(self._busy)} being written>"
+
+    async def read(self, key: Key) -> Stored | None:
+        """Return the document, or None if there is none."""
+        path = self._path(key)
+        if path in self._busy:
+            await self._settled(path)
+        seen = peek(path)
+        if seen is None:
+            self._gone(key)
+            return None
+        entry = self._cache.get(key)
+        if entry is not None and entry.signature == seen:
+            return entry.stored
+        return await self._load(key, path)
+
+    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+        """Replace the file of this revision; return the new one."""
+        path = self._path(key)
+        await self._settled(path)
+        stored = Stored(draft.document, revision_of(draft.document))
+        job = Put(path, revision, self._cache.get(key), draft.document)
+        sighting = Sighting(key, draft.updated_ms, draft.due_ms)
+        await self._submit(job, partial(self._written, sighting, stored))
+        return stored.revision
+
+    async def delete(self, key: Key, revision: int | None = None) -> None:
+        """Remove the file."""
+        path = self._path(key)
+        await self._settled(path)
+        job = Remove(path, revision, self._cache.get(key))
+        await self._submit(job, partial(self._removed, key))
+
+    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+        """Rename a file that cannot be read, if it still has this revision."""
+        path = self._path(key)
+        await self._settled(path)
+        await self._quarantine(Broken(path, revision, reason), key)
+
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+        """Return the keys that have something due before a time, once all files were seen."""
+        await self._scanned.wait()
+        return self._index.due(kind, before_ms, limit)
+
+    async def listing(
+        self, kind: str, owner: str, after: Listed | None, limit: int
+    ) -> list[Listed]:
+        """Return a page of an owner's sessions, once all files were seen."""
+        await self._scanned.wait()
+        return self._index.listing(kind, owner, after, limit)
+
+    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called after each committed change of this key."""
+        return self._watchers.watch(key, callback)
+
+    async def aclose(self) -> None:
+        """Write what was submitted, end the threads, and leave the directory to others."""
+        with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+            await run_sync(self._scan.stop, abandon_on_cancel=True)
+        await self._worker.aclose()
+        self._commits.close()
+        self._place.lock.release()
+
+    def _path(self, key: Key) -> str:
+        return f"{self._root}/{key.kind}/{name_of(key.owner, key.session)}{SUFFIX}"
+
+    async def _settled(self, path: str) -> None:
+        while (busy := self._busy.get(path)) is not None:
+            await busy.wait()
+
+    def _submit(self, job: Job, settle: Settle) -> asyncio.Future[Done]:
+        busy = anyio.Event()
+
+        def settled(outcome: Done | Exception) -> None:
+            del self._busy[job.path]
+            busy.set()
+            settle(outcome)
+
+        future = self._worker.submit(job, settled)
+        self._busy[job.path] = busy
+        return future
+
+    def _written(self, sighting: Sighting, stored: Stored, outcome: Done | Exception) -> None:
+        key = sighting.key
+        if isinstance(outcome, Done) and outcome.signature is not None:
+            self._cache.put(key, Entry(outcome.signature, stored))
+            self._note(sighting)
+            self._watchers.changed(key)
+
+    def _removed(self, key: Key, outcome: Done | Exception) -> None:
+        if isinstance(outcome, Done):
+            self._gone(key)
+            if outcome.changed:
+                self._watchers.changed(key)
+
+    def _quarantine(self, broken: Broken, key: Key | None) -> asyncio.Future[Done]:
+        job = SetAside(broken.path, broken.revision, self.now_ms())
+        return self._submit(job, partial(self._quarantined, broken, key))
+
+    def _quarantined(self, broken: Broken, key: Key | None, outcome: Done | Exception) -> None:
+        if not isinstance(outcome, Done) or not outcome.changed:
+            return
+        if key is not None:
+            self._gone(key)
+            self._watchers.changed(key)
+        self._on_quarantine(f"{Path(broken.path).parent.name}/{outcome.name}", broken.reason)
+
+    async def _load(self, key: Key, path: str) -> Stored | None:
+        try:
+            loaded = await run_sync(load, path, limiter=self._readers)
+        except OSError as error:
+            raise unavailable(error) from error
+        if loaded is None:
+            self._gone(key)
+            return None
+        if loaded.problem:
+            await self.set_aside(key, loaded.stored.revision, loaded.problem)
+            return await self.read(key)
+        self._learn(key, Entry(loaded.signature, loaded.stored))
+        return loaded.stored
+
+    def _learn(self, key: Key, entry: Entry) -> None:
+        before = self._cache.get(key)
+        self._cache.put(key, entry)
+        shape = self._shapes.get(key.kind)
+        # One that is not what it should be is judged by whoever reads it.
+        with suppress(Corrupt, Newer):
+            if shape is not None and (sighting := sight(entry.stored, shape)).key == key:
+                self._note(sighting)
+        if before is not None and before.stored.revision != entry.stored.revision:
+            # Somebody changed the file by hand.
+            self._watchers.changed(key)
+
+    def _note(self, sighting: Sighting) -> None:
+        self._touch(sighting.key)
+        self._index.put(sighting)
+
+    def _gone(self, key: Key) -> None:
+        self._touch(key)
+        self._cache.drop(key)
+        if key in self._index:
+            self._index.drop(key)
+
+    def _touch(self, key: Key) -> None:
+        if not self._scanned.is_set():
+            self._touched.add(key)
+
+    def _found(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            if isinstance(finding, Broken):
+                self._found_broken(finding)
+            elif finding.key not in self._touched:
+                self._index.put(finding)
+
+    def _found_broken(self, broken: Broken) -> None:
+        # A file that is being written is in better hands.
+        if broken.path not in self._busy:
+            with suppress(StoreUnavailable):
+                self._quarantine(broken, None).add_done_callback(_unheard)
+
+    def _seen_all(self) -> None:
+        self._scanned.set()
+        self._touched.clear()
+
+
+def _unheard(future: asyncio.Future[Done]) -> None:
+    # Nobody waits for it; whoever asks for that session is told.
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,65 @@
+"""One process at a time: a lock that ends with the process that has it, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.stores.base import InUse, StoreUnavailable
+
+
+class Lock:
+    """A locked file that names its process; shared among those that can share."""
+
+    def __init__(self, path: Path, place: str, *, shared: bool = False) -> None:
+        self._path = path
+        self._place = place
+        self._mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        self._descriptor = -1
+
+    def hold(self) -> None:
+        """Have the lock, or raise `InUse`; look again whether the file in its place is ours."""
+        while not self._ours():
+            self.release()
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock()
+
+    def release(self) -> None:
+        """Let go of it. The file stays: to remove it would free the name while others wait."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _ours(self) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._descriptor))
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, self._mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            self.release()
+            raise InUse(self._refusal(holder)) from None
+        # Whose it is only helps people; on a full disk the lock holds without it.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _refusal(self, holder: str) -> str:
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        return f"{self._place} is used by another Holdgate ({who}); only one may use it at a time."
+
+
+def lost() -> StoreUnavailable:
+    """Say that the place was replaced and another process was quicker, without naming paths."""
+    return StoreUnavailable(
+        "The session's state is unavailable: its place is used by another Holdgate."
+    )

@@ -1,0 +1,79 @@
+"""Documents in memory, for tests: everything a store does but last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from gateway.stores.base import Conflict, Draft, Key, Listed, Sighting, Stored
+from gateway.stores.index import Index
+from gateway.stores.waiting import Turns, Unsubscribe, Watchers
+
+Reported = Callable[[str, str], None]
+
+
+class Memory:
+    """A store that is gone with its process."""
+
+    def __init__(self, now_ms: Callable[[], int], on_quarantine: Reported) -> None:
+        self.now_ms = now_ms
+        self.turns = Turns()
+        self._on_quarantine = on_quarantine
+        self._documents: dict[Key, Stored] = {}
+        self._index = Index()
+        self._watchers = Watchers()
+        self._revisions = count(1)
+
+    def __repr__(self) -> str:
+        return f"<Memory {len(self._documents)} documents>"
+
+    async def read(self, key: Key) -> Stored | None:
+        """Return the document, or None if there is none."""
+        return self._documents.get(key)
+
+    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+        """Replace the document of this revision; return the new one."""
+        self._expect(key, revision)
+        kept = self._documents[key] = Stored(draft.document, next(self._revisions))
+        self._index.put(Sighting(key, draft.updated_ms, draft.due_ms))
+        self._watchers.changed(key)
+        return kept.revision
+
+    async def delete(self, key: Key, revision: int | None = None) -> None:
+        """Remove the document."""
+        if revision is not None:
+            self._expect(key, revision)
+        if self._documents.pop(key, None) is not None:
+            self._index.drop(key)
+            self._watchers.changed(key)
+
+    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+        """Drop a corrupt document."""
+        stored = self._documents.get(key)
+        if stored is not None and stored.revision == revision:
+            await self.delete(key)
+            self._on_quarantine("/".join(key), reason)
+
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+        """Return the keys that have something due before a time."""
+        return self._index.due(kind, before_ms, limit)
+
+    async def listing(
+        self, kind: str, owner: str, after: Listed | None, limit: int
+    ) -> list[Listed]:
+        """Return a page of an owner's sessions, the one written last first."""
+        return self._index.listing(kind, owner, after, limit)
+
+    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called after each change of this key."""
+        return self._watchers.watch(key, callback)
+
+    async def aclose(self) -> None:
+        """Forget everything."""
+        self._documents.clear()
+        self._index = Index()
+
+    def _expect(self, key: Key, revision: int) -> None:
+        stored = self._documents.get(key)
+        if (stored.revision if stored else 0) != revision:
+            raise Conflict("The document was changed by somebody else.")

@@ -1,0 +1,49 @@
+"""From a URL to an open store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from gateway.stores.base import Documents, Shape, StoreUnavailable
+from gateway.stores.files import open_files
+from gateway.stores.memory import Memory
+from gateway.stores.sqlite import open_sqlite
+
+SQLITE = "sqlite:///"
+
+
+def system_ms() -> int:
+    """Return the system's time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def unreported(name: str, reason: str) -> None:
+    """Tell nobody of a document that was set aside."""
+
+
+async def open_documents(
+    url: str,
+    session_dir: Path,
+    shapes: Iterable[Shape[Any]],
+    *,
+    now_ms: Callable[[], int] = system_ms,
+    on_quarantine: Callable[[str, str], None] = unreported,
+) -> Documents:
+    """Open the store of a URL: empty for files below `session_dir`, `sqlite:///path`, `memory:`."""
+    if not url:
+        return await open_files(session_dir, shapes, now_ms, on_quarantine)
+    if url == "memory:":
+        return Memory(now_ms, on_quarantine)
+    if url.startswith(SQLITE) and len(url) > len(SQLITE):
+        return await open_sqlite(sqlite_path(url), now_ms, on_quarantine)
+    raise StoreUnavailable(f'No store is known for "{url.partition(":")[0]}:".')
+
+
+def sqlite_path(url: str) -> Path:
+    """Return the file a `sqlite:///path` URL names: an absolute path, or one that begins with ~."""
+    path = unquote(url.removeprefix(SQLITE))
+    return Path(path).expanduser() if path.startswith("~") else Path("/", path.lstrip("/"))

@@ -1,0 +1,109 @@
+"""The look at all files when a store opens: what is due, what is broken, what a crash left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from gateway.stores.base import Corrupt, Newer, Shape, Sighting, sight
+from gateway.stores.disk import Loaded, load
+from gateway.stores.names import SUFFIX, TEMPORARY, is_document, name_of
+
+SLICE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A file that cannot be a document, and why."""
+
+    path: str
+    revision: int
+    reason: str
+
+
+Finding = Sighting | Broken
+
+
+class Scan:
+    """Reads every file once, in a thread, and hands what it finds to the event loop in slices."""
+
+    def __init__(self, root: Path, shapes: Mapping[str, Shape[Any]], token: str) -> None:
+        self._root = root
+        self._shapes = shapes
+        self._ours = f"{TEMPORARY}{token}-"
+        self._stopped = Event()
+        self._thread: Thread | None = None
+
+    def start(self, found: Callable[[list[Finding]], None], ended: Callable[[], None]) -> None:
+        """Begin; `found` and `ended` are called on this event loop."""
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            # Without an event loop nobody wants to know any more.
+            with suppress(RuntimeError):
+                for findings in self.slices():
+                    loop.call_soon_threadsafe(found, findings)
+                loop.call_soon_threadsafe(ended)
+
+        self._thread = Thread(target=run, name="holdgate-scan", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it early, and wait for its end."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def slices(self) -> Iterator[list[Finding]]:
+        """Yield what is found, some at a time."""
+        findings: list[Finding] = []
+        for kind, shape in self._shapes.items():
+            for name in self._names(kind):
+                if self._stopped.is_set():
+                    return
+                finding = self._finding(f"{self._root}/{kind}/{name}", name, shape)
+                if finding is not None:
+                    findings.append(finding)
+                if len(findings) >= SLICE:
+                    yield findings
+                    findings = []
+        yield findings
+
+    def _names(self, kind: str) -> Iterator[str]:
+        with suppress(OSError), os.scandir(self._root / kind) as entries:
+            for entry in entries:
+                if is_document(entry.name):
+                    yield entry.name
+                elif entry.name.startswith(TEMPORARY) and not entry.name.startswith(self._ours):
+                    with suppress(OSError):
+                        Path(entry.path).unlink()
+
+    def _finding(self, path: str, name: str, shape: Shape[Any]) -> Finding | None:
+        try:
+            loaded = load(path)
+        except OSError:
+            return None
+        if loaded is None:
+            return None
+        try:
+            return _judged(loaded, name, shape)
+        except Corrupt as error:
+            return Broken(path, loaded.stored.revision, error.message)
+        except Newer:
+            # Left as it is; whoever asks for this session is told.
+            return None
+
+
+def _judged(loaded: Loaded, name: str, shape: Shape[Any]) -> Sighting:
+    if loaded.problem:
+        raise Corrupt(loaded.problem)
+    sighting = sight(loaded.stored, shape)
+    if name_of(sighting.key.owner, sighting.key.session) + SUFFIX != name:
+        raise Corrupt("It belongs to another owner or session.")
+    return sighting
