@@ -11,6 +11,7 @@ from pathlib import Path
 from gateway.app import serve
 from gateway.config import Config, ConfigError, load, render
 from gateway.demo.__main__ import main as demo_main
+from gateway.errors import HoldgateError
 from gateway.logs import set_up
 from gateway.terminal import chat
 from gateway.version import __version__
@@ -104,6 +105,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         serve(config, listening)
     except ConfigError as error:
         print(error, file=sys.stderr)
+        return 1
+    except HoldgateError as error:
+        print(f"holdgate: {error.message}", file=sys.stderr)
         return 1
     except OSError as error:
         where = f"{config.server.host}:{config.server.port}"

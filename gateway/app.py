@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 
 import anyio
@@ -17,6 +21,7 @@ from gateway.beats import Beats
 from gateway.config import Config, ConfigError, Problem, UpstreamSection
 from gateway.core.decide import RULES, Rule
 from gateway.core.model import Route
+from gateway.core.session import StopRules
 from gateway.demo.journal import Journal as DemoJournal
 from gateway.demo.server import DemoServer
 from gateway.dialects import DIALECTS
@@ -25,12 +30,17 @@ from gateway.errors import Draining, Headers
 from gateway.logs import Journal
 from gateway.metrics import Metrics
 from gateway.routing import Models, PublicModel, every_model
+from gateway.sessions import SHAPE, Sessions, Settings
+from gateway.stores import Memory, open_documents
+from gateway.stores.opening import system_ms, unreported
+from gateway.tools.bd import Tracker
 from gateway.upstream import Endpoint, Timeouts, Upstream, connect
 from gateway.web.auth import Keys, Owner
 from gateway.web.front import Admission, Front
 from gateway.web.operations import Operations
 from gateway.web.relay import Relay, RelayLimits
 from gateway.web.server import Server, limited_protocol, listen, server_config
+from gateway.web.sessions import SessionsArea
 from gateway.web.site import Site
 
 DEMO = "demo"
@@ -59,6 +69,7 @@ class Gateway:
             lambda name: self.upstreams[name].busy,
         )
         self.driver.reported = self._report
+        self.sessions = self._sessions()
         self.asgi = self._site()
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
@@ -66,7 +77,8 @@ class Gateway:
         self._left: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> None:
-        """Start what runs beside the requests."""
+        """Open the store, and start what runs beside the requests."""
+        await self._open_store()
         if self.config.demo:
             demo = DemoServer(DemoJournal(keep=0))
             port = await demo.start("127.0.0.1", 0)
@@ -110,6 +122,29 @@ class Gateway:
             await self.driver.idle()
         self._left()
 
+    async def _open_store(self) -> None:
+        url, place = self.config.store.url, Path(self.config.server.session_dir)
+        store = await open_documents(url, place, [SHAPE], on_quarantine=self._quarantined)
+        self.sessions.store = store
+        self._stack.push_async_callback(store.aclose)
+
+    def _quarantined(self, name: str, reason: str) -> None:
+        self.metrics.quarantined += 1
+        self.journal.note("quarantined", name=name, why=reason)
+
+    def _sessions(self) -> Sessions:
+        section = self.config.stop_message
+        rules = StopRules(
+            section.enabled,
+            section.default_repeats,
+            section.max_repeats,
+            self.config.limits.stop_message_bytes,
+        )
+        files = Path(section.files_dir) if section.files_dir else None
+        settings = Settings(rules, files, section.bd_mode, section.compaction_sentinels)
+        tracker = Tracker(time.monotonic, os.environ.get("PATH"))
+        return Sessions(Memory(system_ms, unreported), settings, tracker, self.journal.note)
+
     async def _close_upstreams(self) -> None:
         for upstream in self.upstreams.values():
             await upstream.aclose()
@@ -150,12 +185,21 @@ class Gateway:
             started_at=time.time(),
             wall=time.time,
         )
-        site = Site([*relays, *operations.routes()], lifespan=lambda app: self)
+        sessions = SessionsArea(self.sessions, keys)
+        site = Site([*relays, *operations.routes(), *sessions.routes()], lifespan=lambda app: self)
         return Front(site, _admission(config, bool(keys)), frozenset(MODEL_PATHS.values()))
 
     def _relay(self, dialect: str, models: Models, keys: Keys) -> Relay:
         limits = RelayLimits(self.config.limits.body_bytes, self.config.limits.json_depth)
-        return Relay(DIALECTS[dialect], self.driver, models, keys, limits, lambda: self.draining)
+        return Relay(
+            DIALECTS[dialect],
+            self.driver,
+            models,
+            keys,
+            self.sessions,
+            limits,
+            lambda: self.draining,
+        )
 
 
 def create_app(config: Config) -> Front:
@@ -170,13 +214,20 @@ def serve(config: Config, listening: Callable[[str], None]) -> None:
     protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
     sock = listen(server.host, server.port)
     grace = server.drain_ms / 1000 + FAREWELL
-    runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
+    runner = Server(server_config(gateway.asgi, protocol, grace, "off"), gateway.leave)
     runner.listening = listening
     # What is there now stays; looking through it again and again would only cost.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    runner.run(sockets=[sock])
+    with asyncio.Runner(loop_factory=runner.config.get_loop_factory()) as loop:
+        loop.run(_run(gateway, runner, sock))
+
+
+async def _run(gateway: Gateway, runner: Server, sock: socket.socket) -> None:
+    # Not as the server's lifespan: what keeps the gateway from starting is to reach the caller.
+    async with gateway:
+        await runner.serve(sockets=[sock])
 
 
 def _driver(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]) -> Driver:

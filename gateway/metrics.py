@@ -72,6 +72,7 @@ class Metrics(Collector):
         self._tokens: Counter[tuple[str, str]] = Counter()
         self._first: dict[str, Spread] = {}
         self._whole: dict[str, Spread] = {}
+        self.quarantined = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -100,6 +101,9 @@ class Metrics(Collector):
         yield _histogram("first_frame", "From the request to the first frame.", self._first)
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
         yield self._connections()
+        yield CounterMetricFamily(
+            "holdgate_quarantined", "Documents that could not be read.", self.quarantined
+        )
 
     def _exchanges(self) -> Metric:
         labels = ("state", "upstream", "status")

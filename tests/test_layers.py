@@ -15,7 +15,7 @@ LAYERS = (
     ("core",),
     ("dialects",),
     ("beats", "clock", "logs", "routing", "upstream", "stores", "tools"),
-    ("delivery",),
+    ("delivery", "sessions"),
     ("driver",),
     ("agents", "scheduler", "metrics"),
     ("demo", "terminal", "web"),

@@ -133,6 +133,8 @@ def read(text: str, upstreams: Collection[str]) -> Reading:
         return Reading(text)
     names = spellings(upstreams)
     spans = list(_spans(text, names))
+    if not spans:
+        return Reading(text)
     found = [_found(text, span, names) for span in spans[:MOST_IN_A_TEXT]]
     if len(spans) > MOST_IN_A_TEXT:
         excess = spans[MOST_IN_A_TEXT]
@@ -206,11 +208,11 @@ def _emptied(text: str, spans: list[_Span], names: Names) -> str:
     them, the opening marks themselves are taken out.
     """
     for _ in range(PASSES):
+        text = _without(text, spans)
+        spans = list(_spans(text, names)) if OPEN in text else []
         if not spans:
             return text
-        text = _without(text, spans)
-        spans = list(_spans(text, names))
-    return _MARK_RUNS.sub(_unless_opening, text) if spans else text
+    return _MARK_RUNS.sub(_unless_opening, text)
 
 
 def _without(text: str, spans: list[_Span]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -72,3 +73,8 @@ class Asked:
     forces_tool: bool = False
     tools: frozenset[str] = frozenset()
     wants_usage: bool = False
+    has_tools: bool = False
+    directives: bool = False
+    """Whether a user's text may hold a directive."""
+    identity: Mapping[str, bytes] = field(default_factory=dict)
+    """The members that may name a session, as JSON."""

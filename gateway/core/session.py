@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from gateway.core.directives import Routing
+from gateway.core.directives import (
+    Clear,
+    ClearReminders,
+    ClearStopMessage,
+    Directive,
+    ForceRoute,
+    Found,
+    Routing,
+    SetReminder,
+    SetStopMessage,
+    SetStopMessageFile,
+    Target,
+    Unreadable,
+    news,
+    routing_after,
+)
+from gateway.core.model import Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +31,8 @@ class StopMessage:
 
     text: str
     max_repeats: int
-    used: int
     updated_at_ms: int
+    used: int = 0
     last_used_at_ms: int | None = None
 
     @property
@@ -29,27 +47,121 @@ class SessionState:
 
     stop: StopMessage | None = None
     routing: Routing = field(default_factory=Routing)
-    seen: dict[str, int] = field(default_factory=dict)
-    """When each directive acted, by fingerprint, so that a resent one does not act again."""
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """When each directive was last seen, by fingerprint: one that is resent does not act again."""
 
 
-def arm(state: SessionState, text: str, repeats: int, now_ms: int) -> SessionState:
-    """Set the stop message, counting from nothing."""
-    return replace(state, stop=StopMessage(text, repeats, 0, now_ms))
+@dataclass(frozen=True, slots=True)
+class StopRules:
+    """What the operator says about stop messages."""
+
+    enabled: bool = True
+    default_repeats: int = 10
+    max_repeats: int = 0
+    longest_bytes: int = 4096
+
+    def repeats(self, asked: int | None) -> int:
+        """Return how often a message set with this count is sent."""
+        wanted = asked or self.default_repeats
+        return min(wanted, self.max_repeats) if self.max_repeats else wanted
 
 
-def use_one(state: SessionState, now_ms: int) -> SessionState:
-    """Count one more use, if one is left."""
-    if state.stop is None or not state.stop.armed:
-        return state
-    return replace(
-        state, stop=replace(state.stop, used=state.stop.used + 1, last_used_at_ms=now_ms)
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of the directives of one message."""
+
+    effects: tuple[str, ...] = ()
+    lowered_to: int | None = None
+
+    def header(self) -> str:
+        """Write it for the answer header: each outcome once, in order."""
+        return ", ".join(dict.fromkeys(self.effects))
+
+
+RENEW_MS = 5 * 60 * 1000
+UNCHANGED, DONE = "unchanged", "set"
+
+
+def ignored(reason: str) -> str:
+    """Write that a directive did nothing, and why."""
+    return f'ignored; reason="{reason}"'
+
+
+def directed(
+    state: SessionState, found: tuple[Found, ...], ordinal: int, rules: StopRules, now_ms: int
+) -> tuple[SessionState, Told]:
+    """Let the directives of a message act on a session, once."""
+    told = news(found, ordinal, state.seen, now_ms)
+    effects: list[str] = []
+    lowered = None
+    for item in told.new:
+        state, effect = _acted(state, item.directive, rules, now_ms)
+        effects.append(effect)
+        if state.stop and isinstance(item.directive, SetStopMessage):
+            asked = item.directive.repeats
+            lowered = state.stop.max_repeats if asked and asked > state.stop.max_repeats else None
+    if any(isinstance(item.directive, ClearStopMessage) for item in told.new):
+        state = clear_stop(state)
+    effects += [UNCHANGED] * len(told.unchanged)
+    return _remembering(state, told.remembered), Told(tuple(effects), lowered)
+
+
+def _remembering(state: SessionState, seen: Mapping[str, int]) -> SessionState:
+    """Remember what was seen, unless it was seen just now: a tool loop must not write each time."""
+    fresh = all(
+        name in state.seen and at - state.seen[name] < RENEW_MS for name, at in seen.items()
+    )
+    return state if fresh else replace(state, seen=seen)
+
+
+def _acted(
+    state: SessionState, directive: Directive | Unreadable, rules: StopRules, now_ms: int
+) -> tuple[SessionState, str]:
+    match directive:
+        case Unreadable():
+            return state, ignored(f"{directive.keyword}: {directive.reason}")
+        case SetStopMessage(text, repeats):
+            if reason := _refusal(text, rules):
+                return state, ignored(f"stopMessage: {reason}")
+            return replace(state, stop=StopMessage(text, rules.repeats(repeats), now_ms)), DONE
+        case SetStopMessageFile():
+            return state, ignored("stopMessage: files are switched off (stop_message.files_dir)")
+        case SetReminder() | ClearReminders():
+            return state, ignored("clock: reminders come in a later version")
+        case Clear():
+            state = clear_stop(state)
+    return replace(state, routing=routing_after(state.routing, directive)), DONE
+
+
+def _refusal(text: str, rules: StopRules) -> str:
+    if not rules.enabled:
+        return "switched off (stop_message.enabled)"
+    if not text.strip():
+        return "the text is empty"
+    if len(text.encode(errors="replace")) > rules.longest_bytes:
+        return f"the text is longer than {rules.longest_bytes} bytes"
+    return ""
+
+
+def needs_session(found: Found) -> bool:
+    """Whether a directive has nothing to act on where no session is named."""
+    return not isinstance(
+        found.directive,
+        SetStopMessage | SetStopMessageFile | ClearStopMessage | ForceRoute | Unreadable,
     )
 
 
+def use_one(state: SessionState, now_ms: int) -> tuple[SessionState, bool]:
+    """Count one more use of the stop message; tell whether one was left."""
+    if state.stop is None or not state.stop.armed:
+        return state, False
+    stop = replace(state.stop, used=state.stop.used + 1, last_used_at_ms=now_ms)
+    return replace(state, stop=stop), True
+
+
 def disarm(state: SessionState) -> SessionState:
-    """Take it as spent: it stays to be seen, and does nothing until it is set again."""
-    if state.stop is None:
+    """Take the stop message as spent: it stays to be seen, and does nothing until set again."""
+    if state.stop is None or not state.stop.armed:
         return state
     return replace(state, stop=replace(state.stop, used=state.stop.max_repeats))
 
@@ -57,3 +169,82 @@ def disarm(state: SessionState) -> SessionState:
 def clear_stop(state: SessionState) -> SessionState:
     """Forget the stop message."""
     return replace(state, stop=None)
+
+
+def encoded(state: SessionState) -> dict[str, object]:
+    """Write a session's state as the members of its document."""
+    document: dict[str, object] = {}
+    if state.stop is not None:
+        document |= {
+            "stopMessageText": state.stop.text,
+            "stopMessageMaxRepeats": state.stop.max_repeats,
+            "stopMessageUsed": state.stop.used,
+            "stopMessageUpdatedAt": state.stop.updated_at_ms,
+        }
+        if state.stop.last_used_at_ms is not None:
+            document["stopMessageLastUsedAt"] = state.stop.last_used_at_ms
+    if state.routing != Routing():
+        document["routing"] = _written_routing(state.routing)
+    if state.seen:
+        document["directives"] = dict(state.seen)
+    return document
+
+
+def decoded(document: Mapping[str, Any]) -> SessionState:
+    """Read a session's state from its document; a lookup, type or value error if it is none."""
+    return SessionState(_read_stop(document), _read_routing(document), _read_seen(document))
+
+
+def _written_routing(routing: Routing) -> dict[str, object]:
+    prefer = routing.prefer
+    return {
+        "allow": list(routing.allow),
+        "prefer": [prefer.upstream, prefer.model] if prefer else None,
+        "exclude": [list(target) for target in routing.exclude],
+    }
+
+
+def _read_stop(document: Mapping[str, Any]) -> StopMessage | None:
+    if "stopMessageText" not in document:
+        return None
+    last = document.get("stopMessageLastUsedAt")
+    return StopMessage(
+        text=_text(document["stopMessageText"]),
+        max_repeats=_count(document["stopMessageMaxRepeats"]),
+        used=_count(document["stopMessageUsed"]),
+        updated_at_ms=_count(document["stopMessageUpdatedAt"]),
+        last_used_at_ms=None if last is None else _count(last),
+    )
+
+
+def _read_routing(document: Mapping[str, Any]) -> Routing:
+    routing = document.get("routing")
+    if routing is None:
+        return Routing()
+    prefer = routing["prefer"]
+    return Routing(
+        allow=tuple(map(_text, routing["allow"])),
+        prefer=Route(*map(_text, prefer)) if prefer else None,
+        exclude=tuple(_read_target(*pair) for pair in routing["exclude"]),
+    )
+
+
+def _read_target(upstream: object, model: object) -> Target:
+    return Target(_text(upstream), None if model is None else _text(model))
+
+
+def _read_seen(document: Mapping[str, Any]) -> dict[str, int]:
+    seen = document.get("directives", {})
+    return {_text(name): _count(at) for name, at in seen.items()}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text was expected")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError("a number was expected")
+    return value

@@ -10,6 +10,7 @@ below them, chunk by chunk: see `Passage`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from gateway.core.additions import Addition, AnsweredTurn
@@ -89,6 +90,15 @@ class Dialect(Protocol):
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
+
+    def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
+        """Return the ordinal and the texts of the newest user message."""
+
+    def system_texts(self, body: bytes) -> tuple[str, ...]:
+        """Return the texts that instruct the model."""
+
+    def edit_user_texts(self, body: bytes, edit: Callable[[str], str]) -> bytes:
+        """Change what users said; a text that becomes empty is dropped, a message becomes a dot."""
 
     def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""

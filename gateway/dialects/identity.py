@@ -7,13 +7,14 @@ The order: a session header first, then metadata, then what Claude Code puts int
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import Fields
 from gateway.errors import BadRequest
+
+Members = Mapping[str, bytes]
 
 LONGEST = 256
 CONVERSATION = "conversation:"
@@ -32,10 +33,12 @@ _old_claude_code = re.compile(
 )
 
 
-def session_of(headers: Iterable[tuple[bytes, bytes]], fields: Fields) -> str | None:
+def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str | None:
     """Return the session's id, or None when the request names none."""
     named = _named(headers)
-    found = _first(named, SESSION_HEADERS) or _from_metadata(fields) or _conversation(named, fields)
+    found = (
+        _first(named, SESSION_HEADERS) or _from_metadata(members) or _conversation(named, members)
+    )
     if found and len(found.encode("utf-8", "replace")) > LONGEST:
         raise BadRequest(f"The session id is longer than {LONGEST} bytes.")
     return found or None
@@ -57,12 +60,12 @@ def _first(named: dict[str, str], names: tuple[str, ...]) -> str:
     return next((named[name] for name in names if name in named), "")
 
 
-def _from_metadata(fields: Fields) -> str:
-    metadata = _object(fields, "metadata")
+def _from_metadata(members: Members) -> str:
+    metadata = _object(members, "metadata")
     return (
         _text(metadata.get("session_id"))
         or _text(metadata.get("sessionId"))
-        or _text(_object(fields, "client_metadata").get("session_id"))
+        or _text(_object(members, "client_metadata").get("session_id"))
         or _from_user_id(_text(metadata.get("user_id")))
     )
 
@@ -74,20 +77,20 @@ def _from_user_id(user: str) -> str:
     return match[1] if match else ""
 
 
-def _conversation(named: dict[str, str], fields: Fields) -> str:
-    told = _first(named, CONVERSATION_HEADERS) or _conversation_member(fields)
+def _conversation(named: dict[str, str], members: Members) -> str:
+    told = _first(named, CONVERSATION_HEADERS) or _conversation_member(members)
     return CONVERSATION + told if told else ""
 
 
-def _conversation_member(fields: Fields) -> str:
-    if "conversation" not in fields:
+def _conversation_member(members: Members) -> str:
+    if "conversation" not in members:
         return ""
-    value = msgspec.json.decode(fields["conversation"])
+    value = msgspec.json.decode(members["conversation"])
     return _text(value.get("id")) if isinstance(value, dict) else _text(value)
 
 
-def _object(fields: Fields, name: str) -> dict[str, Any]:
-    return _decoded(bytes(fields[name])) if name in fields else {}
+def _object(members: Members, name: str) -> dict[str, Any]:
+    return _decoded(members[name]) if name in members else {}
 
 
 def _decoded(data: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from gateway.core.additions import (
     ToolResult,
     UserText,
 )
+from gateway.core.directives import may_contain
 from gateway.core.model import Asked
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
@@ -27,6 +29,7 @@ from gateway.dialects.body import (
 from gateway.dialects.openai_chat_stream import ChatStream
 from gateway.dialects.openai_chat_turn import said
 from gateway.dialects.openai_chat_whole import ChatWhole
+from gateway.dialects.openai_chat_words import edit_user_texts, newest_user, system_texts
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.sse import encode
 
@@ -50,6 +53,7 @@ _options = msgspec.json.Decoder(_StreamOptions | None)
 _tools = msgspec.json.Decoder(list[_Tool] | None)
 _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+IDENTITY = ("metadata", "client_metadata", "conversation")
 READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
 
 
@@ -73,6 +77,9 @@ class OpenAIChat:
             forces_tool=_forces_tool(fields),
             tools=_tool_names(fields),
             wants_usage=_wants_usage(fields),
+            has_tools=bytes(fields.get("tools", b"null")).strip() not in (b"null", b"[]"),
+            directives=may_contain(bytes(fields["messages"])),
+            identity={name: bytes(fields[name]) for name in IDENTITY if name in fields},
         )
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
@@ -95,7 +102,22 @@ class OpenAIChat:
             _append(fields, "messages", messages)
         if tools:
             _append(fields, "tools", tools)
+        if _forces_tool(fields) and any(isinstance(a, AnsweredTurn) for a in additions):
+            # It has been obeyed; kept, it would be obeyed again in every follow-up.
+            del fields["tool_choice"]
         return written(fields)
+
+    def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
+        """Return the ordinal and the texts of the newest user message."""
+        return newest_user(body)
+
+    def system_texts(self, body: bytes) -> tuple[str, ...]:
+        """Return the texts that instruct the model."""
+        return system_texts(body)
+
+    def edit_user_texts(self, body: bytes, edit: Callable[[str], str]) -> bytes:
+        """Change what users said."""
+        return edit_user_texts(body, edit)
 
     def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""

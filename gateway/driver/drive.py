@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from gateway.core.additions import Addition
+from gateway.core.additions import Addition, UserText
 from gateway.core.effects import (
     Close,
     Effect,
@@ -32,9 +32,16 @@ from gateway.core.events import (
     TurnOpened,
 )
 from gateway.core.exchange import Exchange, State
-from gateway.core.model import Usage
+from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.base import Splice, Tap
-from gateway.driver.values import Client, Report, Request, Services, error_headers
+from gateway.driver.values import (
+    Client,
+    Report,
+    Request,
+    Services,
+    Session,
+    error_headers,
+)
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.sse import comment
 from gateway.upstream.base import Turn, Upstream
@@ -70,6 +77,7 @@ class Drive:
         "_tap",
         "_turn",
         "_usage",
+        "_why",
         "exchange",
     )
 
@@ -94,6 +102,7 @@ class Drive:
         self._error: HoldgateError | None = None
         self._status = 200
         self._usage: Usage | None = None
+        self._why = ""
         self._begun = services.now()
         self._first_at: float | None = None
 
@@ -302,16 +311,35 @@ class Drive:
             return StreamBroke(error)
         self._turn = None
         await turn.release()
-        return self._ended(tap)
+        return await self._ended(tap)
 
-    def _ended(self, tap: Tap) -> Outcome:
+    async def _ended(self, tap: Tap) -> Outcome:
         self._splice.take(tap)
         end = tap.end()
         if end.usage is not None:
             self._usage = end.usage if self._usage is None else self._usage + end.usage
-        return TurnEnded(end)
+        session = self._request.session
+        if session is None or end.stop is not Stop.STOP:
+            return TurnEnded(end)
+        return await self._offer(session, end, tap)
+
+    async def _offer(self, session: Session, end: TurnEnd, tap: Tap) -> Outcome:
+        """Ask the session whether it goes on; what it goes on with is counted before it is sent."""
+        text = await session.repeat()
+        if text is None:
+            return TurnEnded(end)
+        said = tap.text()
+        offered = TurnEnded(end, text, " ".join(said.casefold().split()))
+        if not self.exchange.would_repeat(offered):
+            return offered
+        self._built(self.exchange.number + 1, (UserText(text),))
+        return offered if await session.claim(said) else TurnEnded(end)
 
     async def _close(self, effect: Close) -> Outcome:
+        if effect.disarm and self._request.session is not None:
+            with anyio.move_on_after(CLEAN_UP, shield=True):
+                await self._request.session.disarm(effect.disarm)
+            self._why = effect.disarm
         tail = self._splice.tail(effect.plainly)
         if self._request.asked.stream:
             await self._client.end(tail)
@@ -335,7 +363,8 @@ class Drive:
 
     async def _note(self) -> None:
         if self._client.started and self.exchange.state not in (State.DONE, State.FAILED):
-            text = json.dumps({"state": self.exchange.state, "turn": self.exchange.number})
+            note = {"state": self.exchange.state, "turn": self.exchange.number}
+            text = json.dumps({**note, "why": self._why} if self._why else note)
             await self._client.frames(comment(f"holdgate {text}"))
 
 

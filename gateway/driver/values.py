@@ -39,6 +39,19 @@ class Client(Line, Protocol):
         """Show an answer of one piece."""
 
 
+class Session(Protocol):
+    """The session of a request, as the driver uses it at the end of a turn."""
+
+    async def repeat(self) -> str | None:
+        """Return the text to go on with, if there is one."""
+
+    async def claim(self, said: str) -> bool:
+        """Count one use of that text, durably; False when it must not be sent."""
+
+    async def disarm(self, reason: str) -> None:
+        """Do not go on any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One client request, read and routed: all an exchange starts from."""
@@ -50,6 +63,7 @@ class Request:
     routes: tuple[Route, ...]
     headers: Headers = ()
     notes: bool = False
+    session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True)

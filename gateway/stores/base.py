@@ -8,8 +8,8 @@ StoreUnavailable                 503  state cannot be read or kept now; says why
  └── InUse                            another process owns the place
 
 A document is a small JSON object of one kind that belongs to one session of one owner. A store
-reads and writes it as bytes and knows nothing of its meaning; a `Shape` turns the bytes into a value
-and back, and `update` applies a pure function to that value.
+reads and writes it as bytes and knows nothing of its meaning; a `Shape` turns the bytes into a
+value and back, and `update` applies a pure function to that value.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Stored:
 
     document: bytes
     revision: int
-    # A cached document is decoded once: what it was decoded to, and by which shape.
-    memo: tuple[object, object] | None = field(default=None, repr=False)
+    # A cached document is decoded once: whose it was, by which shape, and what it was decoded to.
+    memo: tuple[Key, object, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,8 @@ async def amend(
 
     Nothing is written when the value stays equal, or when the function raises.
     """
-    async with store.turns.turn(key):
+    await store.turns.take(key)
+    try:
         for _ in range(ATTEMPTS):
             value, revision = await _fetch(store, key, shape)
             changed, answer = change(value)
@@ -197,6 +198,8 @@ async def amend(
             except Conflict:
                 continue
             return answer
+    finally:
+        store.turns.give(key)
     raise StoreUnavailable("This session's state is being changed by too many at once; try again.")
 
 
@@ -244,20 +247,24 @@ def seal(key: Key, value: T, shape: Shape[T], now_ms: int) -> Draft:
 
 def unseal(key: Key, stored: Stored, shape: Shape[T]) -> T:
     """Read a session's value from its document, or raise `Corrupt` or `Newer`."""
-    if stored.memo is not None and stored.memo[0] is shape:
-        return cast(T, stored.memo[1])
+    memo = stored.memo
+    if memo is not None and memo[1] is shape and memo[0] == key:
+        return cast(T, memo[2])
     fields = _parsed(stored.document)
     if _key(shape.kind, fields) != key:
         raise Corrupt("It belongs to another owner or session.")
-    return _decoded(fields, stored, shape)
+    value = _decoded(fields, shape)
+    stored.memo = (key, shape, value)
+    return value
 
 
 def sight(stored: Stored, shape: Shape[T]) -> Sighting:
     """Read from a document whose it is, and what an index has to know of it."""
     fields = _parsed(stored.document)
     key = _key(shape.kind, fields)
-    updated = _number(fields, "updatedAtMs", 0)
-    return Sighting(key, updated, _due(_decoded(fields, stored, shape), shape))
+    value = _decoded(fields, shape)
+    stored.memo = (key, shape, value)
+    return Sighting(key, fields.get("updatedAtMs", 0), _due(value, shape))
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -287,19 +294,18 @@ def _number(fields: Mapping[str, Any], name: str, default: int | None = None) ->
     return number
 
 
-def _decoded(fields: Mapping[str, Any], stored: Stored, shape: Shape[T]) -> T:
+def _decoded(fields: Mapping[str, Any], shape: Shape[T]) -> T:
     version = _number(fields, "version")
     if version > shape.version:
         raise Newer(
             f"The session's state was written by a newer Holdgate (version {version}, "
             f"known up to {shape.version}); it is left as it is."
         )
+    _number(fields, "updatedAtMs", 0)
     try:
-        value = shape.decode(fields)
+        return shape.decode(fields)
     except UNREADABLE as error:
         raise Corrupt(f"Its fields are not those of a {shape.kind} document.") from error
-    stored.memo = (shape, value)
-    return value
 
 
 def _due(value: T, shape: Shape[T]) -> int | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
+from collections import deque
+from collections.abc import Callable, Hashable
 
 import anyio
 
@@ -16,19 +15,36 @@ class Turns:
     """Lets those of this process who change the same thing go one after another, in order."""
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[Hashable, anyio.Lock] = WeakValueDictionary()
+        self._lines: dict[Hashable, deque[anyio.Event]] = {}
 
     def __len__(self) -> int:
-        return len(self._locks)
+        return len(self._lines)
 
-    @asynccontextmanager
-    async def turn(self, thing: Hashable) -> AsyncIterator[None]:
-        """Wait for one's turn, and have it until the block is left."""
-        lock = self._locks.get(thing)
-        if lock is None:
-            lock = self._locks[thing] = anyio.Lock(fast_acquire=True)
-        async with lock:
-            yield
+    async def take(self, thing: Hashable) -> None:
+        """Wait for one's turn; whoever has had it gives it back."""
+        line = self._lines.get(thing)
+        if line is None:
+            self._lines[thing] = deque()
+            return
+        called = anyio.Event()
+        line.append(called)
+        try:
+            await called.wait()
+        except BaseException:
+            # Whoever leaves the line gives back a turn that was already theirs.
+            if called.is_set():
+                self.give(thing)
+            else:
+                line.remove(called)
+            raise
+
+    def give(self, thing: Hashable) -> None:
+        """Let the next one have the turn."""
+        line = self._lines[thing]
+        if line:
+            line.popleft().set()
+        else:
+            del self._lines[thing]
 
 
 class Watchers:

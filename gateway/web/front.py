@@ -55,7 +55,7 @@ class Front:
         self._app = app
         self._admission = admission
         self._model_paths = model_paths
-        self._known_host = b""
+        self._known_host: bytes | None = None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""

@@ -6,11 +6,23 @@ import logging
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
+from gateway.core.directives import candidates, no_route
+from gateway.core.model import Route
 from gateway.dialects.base import Dialect
+from gateway.dialects.identity import session_of
 from gateway.driver import Driver, Request, error_headers
-from gateway.errors import Draining, HoldgateError, MethodNotAllowed, Unavailable
+from gateway.errors import (
+    Draining,
+    Headers,
+    HoldgateError,
+    MethodNotAllowed,
+    NoRoute,
+    Unavailable,
+)
 from gateway.routing import Models
+from gateway.sessions import Entry, Sessions, Visit
 from gateway.upstream.headers import towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
@@ -36,6 +48,7 @@ class Relay:
         driver: Driver,
         models: Models,
         keys: Keys,
+        sessions: Sessions,
         limits: RelayLimits,
         draining: Callable[[], bool],
     ) -> None:
@@ -43,6 +56,7 @@ class Relay:
         self._driver = driver
         self._models = models
         self._keys = keys
+        self._sessions = sessions
         self._limits = limits
         self._draining = draining
 
@@ -53,7 +67,7 @@ class Relay:
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.")
-            request = await self._read(note, scope["headers"], receive)
+            request = await self._read(note, scope["headers"], receive, answer)
             await self._driver.run(request, answer)
         except HoldgateError as error:
             await self._say(error, answer)
@@ -66,7 +80,7 @@ class Relay:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
     async def _read(
-        self, note: Incoming, headers: list[tuple[bytes, bytes]], receive: Receive
+        self, note: Incoming, headers: list[tuple[bytes, bytes]], receive: Receive, answer: Answer
     ) -> Request:
         owner = self._keys.owner(note.headers)
         if self._draining():
@@ -74,15 +88,28 @@ class Relay:
         body = await read_body(note.headers, receive, self._limits.body_bytes)
         prefers_stream = b"text/event-stream" in note.headers.get(b"accept", b"")
         asked = self._dialect.read(body, self._limits.json_depth, prefers_stream)
+        visit = Visit(owner.name, session_of(headers, asked.identity), asked, self._dialect)
+        entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
+        answer.also(_told(visit.name, entry.told))
         return Request(
             id=note.request_id,
             owner=owner.name,
-            asked=asked,
+            asked=entry.asked,
             dialect=self._dialect,
-            routes=self._models.find(asked.model).routes,
+            routes=self._routes(entry),
             headers=towards_upstream(tuple(headers)),
             notes=note.headers.get(b"x-holdgate-notes") == b"1",
+            session=entry.session,
         )
+
+    def _routes(self, entry: Entry) -> tuple[Route, ...]:
+        """Return whom to ask: where the model leads, as far as the session's directives go."""
+        routes = candidates(
+            self._models.find(entry.asked.model).routes, entry.routing, entry.forced
+        )
+        if not routes:
+            raise NoRoute(no_route(entry.asked.model, entry.routing))
+        return routes
 
     async def _say(self, error: HoldgateError, answer: Answer) -> None:
         if answer.started:
@@ -91,3 +118,14 @@ class Relay:
         # What is left of a refused body must not be read as the next request.
         headers = (*error_headers(error), (b"connection", b"close"))
         await answer.whole(error.status, headers, self._dialect.error_body(error))
+
+
+def _told(session: str | None, directives: str) -> Headers:
+    headers: Headers = ()
+    if session is not None:
+        # An id is any text; a header takes only some of it as it is.
+        shown = quote(session, safe="!#$%&'()*+,-./:;<=>?@[]^_`{|}~")
+        headers += ((b"x-holdgate-session", shown.encode()),)
+    if directives:
+        headers += ((b"x-holdgate-directive", directives.encode("ascii", "replace")),)
+    return headers

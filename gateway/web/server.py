@@ -8,7 +8,7 @@ import json
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -211,13 +211,18 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def server_config(app: Any, protocol: type[HttpToolsProtocol], grace: float) -> uvicorn.Config:
+def server_config(
+    app: Any,
+    protocol: type[HttpToolsProtocol],
+    grace: float,
+    lifespan: Literal["on", "off"] = "on",
+) -> uvicorn.Config:
     """Say how uvicorn is to run."""
     return uvicorn.Config(
         app,
         http=protocol,
         ws="none",
-        lifespan="on",
+        lifespan=lifespan,
         log_config=None,
         access_log=False,
         proxy_headers=False,

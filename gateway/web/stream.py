@@ -47,6 +47,10 @@ class Answer:
         self.started = False
         self.ended = False
 
+    def also(self, headers: Headers) -> None:
+        """Put more headers on the answer, whatever it will be."""
+        self._fixed += headers
+
     async def gone(self) -> None:
         """Return when the client has left, or the answer was sent."""
         while (await self._receive())["type"] != "http.disconnect":

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.body import fields_of
 from gateway.dialects.identity import session_of
 from gateway.errors import BadRequest
 
@@ -14,7 +13,7 @@ UUID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 
 def session(*headers: tuple[str, str], **body: Any) -> str | None:
     pairs = [(name.encode(), value.encode()) for name, value in headers]
-    return session_of(pairs, fields_of(json.dumps(body).encode()))
+    return session_of(pairs, {name: json.dumps(value).encode() for name, value in body.items()})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import struct
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,25 +74,24 @@ class Dechunker:
     """Undoes the chunked coding; written for these tests alone, so that it shares no mistake."""
 
     def __init__(self) -> None:
-        self._unread = b""
+        self.unread = b""
         self.chunks: list[bytes] = []
         self.over = False
 
     def feed(self, data: bytes) -> None:
-        self._unread += data
+        self.unread += data
         while not self.over and self._next():
             pass
-        assert not (self.over and self._unread), "bytes after the end of the answer"
 
     def _next(self) -> bool:
-        size, found, rest = self._unread.partition(b"\r\n")
+        size, found, rest = self.unread.partition(b"\r\n")
         if not found:
             return False
         length = int(size, 16)
         if len(rest) < length + 2:
             return False
         assert rest[length : length + 2] == b"\r\n"
-        self._unread = rest[length + 2 :]
+        self.unread = rest[length + 2 :]
         self.over = length == 0
         if length:
             self.chunks.append(rest[:length])
@@ -138,9 +136,17 @@ class Client:
         )
         chunked = self._answer.headers.get("transfer-encoding") == "chunked"
         self._coded = Dechunker() if chunked else None
-        self._seen = b""
         self._take(rest)
         return self._answer
+
+    def forget(self) -> None:
+        """Take what was read of an answer as no answer: it was only on the way to one."""
+        self._answer = None
+
+    def forget_body(self) -> None:
+        """Go on as if nothing of the body had come yet."""
+        assert self._answer is not None
+        self._answer.body.clear()
 
     async def saw(self, wanted: bytes) -> Answer:
         """Read on until the body holds this."""
@@ -167,6 +173,11 @@ class Client:
             size -= len(self._seen)
             self._seen = b""
 
+    @property
+    def spare(self) -> bytes:
+        """What came after the end of the last answer."""
+        return self._seen
+
     async def closed(self) -> str:
         """Read until the gateway closes the connection; say how."""
         with anyio.fail_after(PATIENCE):
@@ -189,26 +200,28 @@ class Client:
 
     async def _read(self, answer: Answer) -> None:
         how = await self._more()
-        data, self._seen = self._seen, b""
-        self._take(data)
+        self._take(self._seen)
         if how and not answer.ending:
             framed = self._coded is not None or "content-length" in answer.headers
             answer.ending = how if framed or how == "reset" else "whole"
 
     def _take(self, data: bytes) -> None:
+        """Take bytes into the answer; what is too much for it belongs to the next one."""
         answer = self._answer
         assert answer is not None
-        if self._coded is None:
-            answer.body += data
-            length = int(answer.headers.get("content-length", -1))
-            assert length < 0 or len(answer.body) <= length
-            answer.ending = "whole" if len(answer.body) == length else ""
+        if self._coded is not None:
+            self._coded.feed(data)
+            answer.chunks += self._coded.chunks
+            answer.body += b"".join(self._coded.chunks)
+            self._coded.chunks.clear()
+            answer.ending = "whole" if self._coded.over else ""
+            self._seen = self._coded.unread if self._coded.over else b""
             return
-        self._coded.feed(data)
-        answer.chunks += self._coded.chunks
-        answer.body += b"".join(self._coded.chunks)
-        self._coded.chunks.clear()
-        answer.ending = "whole" if self._coded.over else ""
+        length = int(answer.headers.get("content-length", len(answer.body) + len(data) + 1))
+        missing = length - len(answer.body)
+        answer.body += data[:missing]
+        self._seen = data[missing:]
+        answer.ending = "whole" if len(answer.body) == length else ""
 
     async def _more(self) -> str:
         try:
@@ -218,8 +231,3 @@ class Client:
             return "reset"
         self._seen += data
         return "" if data else "closed"
-
-
-def now() -> float:
-    """Say what time it is, for comparing two moments."""
-    return time.monotonic()

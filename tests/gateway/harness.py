@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import time
@@ -90,15 +89,13 @@ class Running:
 
     async def ask(self, body: bytes | None = None, *headers: str) -> Answer:
         """Ask for a model's answer and read it to its end."""
-        client = await self.start(body, *headers)
-        answer = await client.answer()
-        client.leave()
-        return answer
+        return await self.fetch(ask_of(chat() if body is None else body, *headers))
 
     async def fetch(self, request: bytes) -> Answer:
-        """Send any request and read its answer to the end."""
+        """Send any request and read its answer to the end, after which nothing comes."""
         client = await self.send(request)
         answer = await client.answer()
+        assert not client.spare
         client.leave()
         return answer
 
@@ -145,14 +142,15 @@ async def running(
     rules: tuple[Rule, ...] = RULES,
     upstream: Mapping[str, Any] | None = None,
     tables: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     patience: float = 30,
-    **settings: Any,
+    **more_settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a gateway whose model `m` leads to upstreams `a`, `b` … that play these stories.
 
     Instead of an upstream with the story None there is nobody. `upstream` holds keys of all
-    upstreams, `tables` other arrays of tables; `settings` are dotted names of the configuration,
-    with `__` for the dot.
+    upstreams, `tables` other arrays of tables; all else are settings of the configuration, with
+    `__` for the dot in their names.
     """
     failure: Exception | None = None
     async with AsyncExitStack() as stack:
@@ -165,7 +163,9 @@ async def running(
         ]
         named = {**upstreams_of(*ports, **(upstream or {})), **(tables or {})}
         log = StringIO()
-        gateway = Gateway(_config(named, settings), Journal("json", log), rules)
+        gateway = Gateway(
+            _config(named, {**(settings or {}), **more_settings}), Journal("json", log), rules
+        )
         port = await stack.enter_async_context(_served(gateway))
         gate = Running(gateway, port, fakes, log)
         stack.callback(gate.close_clients)
@@ -244,9 +244,3 @@ def go_on(facts: Facts) -> Verdict | None:
 def recorded(name: str) -> bytes:
     """Read a recorded stream."""
     return FIXTURES.joinpath(name).read_bytes()
-
-
-async def settle() -> None:
-    """Let everything that is ready run."""
-    for _ in range(5):
-        await asyncio.sleep(0)

@@ -42,6 +42,17 @@ def get(path: str, *headers: str) -> bytes:
     return request("GET", path, *headers)
 
 
+ROUTES = [PATH, "/", "/healthz", "/readyz", "/metrics", "/api/status", "/v1/models", "/nothing"]
+
+
+def to(path: str, *headers: str, host: str | None = "127.0.0.1") -> bytes:
+    """Write a request to any route."""
+    if path == PATH:
+        kind = "content-type: application/json"
+        return request("POST", PATH, kind, *headers, body=chat(), host=host)
+    return request("GET", path, *headers, host=host)
+
+
 def event(delta: dict[str, Any], finish: str | None = None, ident: str = "a", **more: Any) -> bytes:
     """Write one chunk of a chat stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}

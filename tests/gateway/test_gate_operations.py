@@ -1,0 +1,84 @@
+"""What an operator sees: models, status, metrics, log lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway.version import __version__
+from tests.gateway.harness import running
+from tests.gateway.wire import (
+    DONE,
+    chat,
+    get,
+    hanging,
+    streaming,
+    turn,
+)
+from tests.upstream.fake import CHUNKED, chunk
+
+ONE = streaming(turn("one"))
+JSON = "content-type: application/json"
+KEYS = {
+    "keys": [
+        {"owner": "alice", "key": "key-of-alice"},
+        {"owner": "root", "key": "key-of-root", "admin": True},
+    ]
+}
+
+
+async def test_models_are_listed() -> None:
+    names = {"models": [{"name": "m", "routes": ["a/x"]}, {"name": "n/n", "routes": ["a/y"]}]}
+    async with running(ONE, tables=names) as gate:
+        listed = (await gate.fetch(get("/v1/models"))).json
+        one = (await gate.fetch(get("/v1/models/n/n"))).json
+        none = await gate.fetch(get("/v1/models/o"))
+    assert listed["object"] == "list"
+    assert [model["id"] for model in listed["data"]] == ["m", "n/n"]
+    assert one in listed["data"]
+    assert one["object"] == "model"
+    assert none.status == 404
+    assert none.error["code"] == "model_not_found"
+
+
+async def test_the_status_tells_what_is_going_on() -> None:
+    async with running(hanging(CHUNKED, chunk(turn("one")[:200])), None) as gate:
+        client = await gate.start()
+        await client.saw(b"assistant")
+        status: dict[str, Any] = (await gate.fetch(get("/api/status"))).json
+    assert status["version"] == __version__
+    assert status["draining"] is False
+    assert status["models"] == ["m"]
+    assert status["exchanges"] == {"live": 1, "by_state": {"relaying": 1}}
+    assert [(u["id"], u["health"], u["connections_busy"]) for u in status["upstreams"]] == [
+        ("a", "ok", 1),
+        ("b", "ok", 0),
+    ]
+
+
+async def test_metrics_are_prometheus() -> None:
+    async with running(ONE, None) as gate:
+        await gate.ask()
+        await gate.quiet()
+        answer = await gate.fetch(get("/metrics"))
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.body.decode().splitlines()
+    assert "holdgate_exchanges_live 0.0" in lines
+    assert 'holdgate_exchanges_total{state="done",status="200",upstream="a"} 1.0' in lines
+    assert 'holdgate_upstream_connections_busy{upstream="b"} 0.0' in lines
+
+
+async def test_one_log_line_an_exchange() -> None:
+    async with running(ONE, None) as gate:
+        for _ in range(3):
+            await gate.ask()
+        await gate.ask(chat(model="nobody's"))
+        await gate.fetch(get("/healthz"))
+        await gate.quiet()
+        lines = gate.exchanges
+        assert len(gate.log.splitlines()) == 3
+    assert {(line["state"], line["status"], line["upstream"]) for line in lines} == {
+        ("done", 200, "a")
+    }
+    assert json.dumps(lines).count('"model": "m"') == 3
+    assert DONE not in gate.log.encode()

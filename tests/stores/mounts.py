@@ -1,0 +1,54 @@
+"""A small disk of one's own, to fill, to make read-only, and to take away."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SIZE = "64k"
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip()
+        pytest.fail(f"This test mounts a small disk, which needs root: {said}", pytrace=False)
+
+
+class SmallDisk:
+    """A file system in memory at a place of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def fill(self) -> None:
+        """Leave not a single block free."""
+        with self.place.joinpath("filler").open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+            except OSError:
+                return
+
+    def free(self) -> None:
+        """Take back what fills it."""
+        self.place.joinpath("filler").unlink()
+
+    def remount(self, option: str) -> None:
+        """Make it `ro` or `rw`."""
+        _run("mount", "-o", f"remount,{option}", self.place)
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[SmallDisk]:
+    """Mount a disk of 64 KB, and take it away in the end."""
+    place.mkdir()
+    _run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "holdgate-test", place)
+    try:
+        yield SmallDisk(place)
+    finally:
+        _run("umount", "-l", place)

@@ -1,0 +1,132 @@
+"""Disks that are full, read-only or gone: a reason is given, nothing is torn, and it heals."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gateway.stores import Documents, StoreUnavailable, fetch, update
+
+from .conftest import Backend
+from .mounts import SmallDisk, small_disk
+from .shapes import CLOCK, Notes, clock, plus_one
+
+LONG = "x" * 10_000
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def on_disk(request: pytest.FixtureRequest, disk: SmallDisk) -> Backend:
+    return Backend(request.param, disk.place)
+
+
+def names_below(place: Path) -> list[str]:
+    return sorted(path.name for path in place.rglob("*") if path.is_file())
+
+
+async def refused(store: Documents, text: str, reason: str) -> None:
+    """See that a change is refused with a reason, and that the old content stays whole."""
+    before = await fetch(store, clock("a"), CLOCK)
+    with pytest.raises(StoreUnavailable, match=reason):
+        await update(store, clock("a"), partial(replace, text=text), CLOCK)
+    assert await fetch(store, clock("a"), CLOCK) == before
+
+
+async def test_a_full_disk(disk: SmallDisk, on_disk: Backend) -> None:
+    big = "x" * 40_000 if on_disk.name == "sqlite" else LONG
+    async with on_disk.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        disk.fill()
+        names = names_below(disk.place)
+        for _ in range(3):
+            await refused(store, big, "the disk is full")
+        assert names_below(disk.place) == names
+        disk.free()
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
+    async with on_disk.opened() as store:
+        assert await fetch(store, clock("a"), CLOCK) == Notes(2)
+
+
+async def test_a_read_only_disk(disk: SmallDisk, tmp_path: Path) -> None:
+    files = Backend("files", disk.place)
+    async with files.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        disk.remount("ro")
+        await refused(store, "b", "the disk is read-only")
+        with pytest.raises(StoreUnavailable, match="the disk is read-only"):
+            await store.delete(clock("a"))
+        disk.remount("rw")
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
+
+
+async def test_a_corrupt_file_on_a_read_only_disk(disk: SmallDisk) -> None:
+    files = Backend("files", disk.place)
+    files.root.joinpath("clock").mkdir(parents=True)
+    async with files.opened() as store:
+        files.root.joinpath("clock/a.json").write_bytes(b"bad")
+        disk.remount("ro")
+        with pytest.raises(StoreUnavailable, match="the disk is read-only"):
+            await fetch(store, clock("a"), CLOCK)
+        disk.remount("rw")
+        assert await fetch(store, clock("a"), CLOCK) == Notes()
+
+
+async def test_a_directory_that_goes_and_comes_back(files: Backend, tmp_path: Path) -> None:
+    async with files.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        away = files.root.rename(tmp_path / "away")
+        assert await fetch(store, clock("a"), CLOCK) == Notes()
+        with pytest.raises(StoreUnavailable, match="its directory is gone"):
+            await update(store, clock("b"), plus_one, CLOCK)
+        assert not files.root.exists()
+        away.rename(files.root)
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
+
+
+async def test_a_directory_that_was_removed_and_made_again(files: Backend) -> None:
+    async with files.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        shutil.rmtree(files.root)
+        files.root.mkdir()
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 1
+
+
+async def test_all_documents_of_a_kind_removed_at_once(files: Backend) -> None:
+    async with files.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        shutil.rmtree(files.root / "clock")
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 1
+    assert files.root.joinpath("clock").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_file_in_the_place_of_the_directory(files: Backend) -> None:
+    async with files.opened() as store:
+        files.root.joinpath("clock").rmdir()
+        files.root.joinpath("clock").write_text("")
+        with pytest.raises(StoreUnavailable, match="its directory is gone"):
+            await fetch(store, clock("a"), CLOCK)
+        files.root.joinpath("clock").unlink()
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 1
+
+
+async def test_a_database_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """And nothing is acknowledged into a file that nobody can find."""
+    sqlite = Backend("sqlite", tmp_path)
+    async with sqlite.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        for path in tmp_path.glob("kept.sqlite3*"):
+            path.unlink()
+        assert await fetch(store, clock("a"), CLOCK) == Notes()
+        await update(store, clock("b"), plus_one, CLOCK)
+    async with sqlite.opened() as store:
+        assert (await fetch(store, clock("b"), CLOCK)).count == 1
