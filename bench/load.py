@@ -129,10 +129,10 @@ def count(watch: Watch, tally: Tally) -> Counts:
 
 
 def personal(order: Order, number: int) -> Order:
-    """Give each user a session of its own."""
+    """Give each user a session and a rhythm of its own."""
     head, gap, body = order.request.partition(b"\r\n\r\n")
     session = b"\r\nx-session-id: bench-%d" % number
-    return replace(order, request=head + session + gap + body)
+    return replace(order, request=head + session + gap + body, seed=number)
 
 
 def summarise(counts: Counts, tally: Tally) -> Sample:

@@ -129,6 +129,7 @@ def job_for(stage: Stage, target: Target, scenario: Scenario, length: Length) ->
             request=request(scenario, length),
             frames=scenario.tokens_for(length) if streams else 0,
             leave_after=scenario.leave_after,
+            think_s=scenario.think_s,
         ),
         warm_s=length.warm_s,
         measure_s=length.measure_s,

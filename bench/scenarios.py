@@ -40,6 +40,7 @@ class Scenario:
     delay_ms: int = 0
     write_bytes: int = 0
     leave_after: int = 0
+    think_s: float = 0.0
 
     def tokens_for(self, length: Length) -> int:
         """Return the answer's length; without one set, streams outlast the steady part."""
@@ -63,7 +64,10 @@ SCENARIOS = {
         Scenario("json", "whole answers", "json", "requests", users=32, tokens=40),
         Scenario("pace", "token pace", "chat", "events", users=200, delay_ms=40),
         Scenario("burst", "burst", "chat", "events", users=8, tokens=4000, write_bytes=12288),
-        Scenario("first", "first event", "chat", "events", users=200, tokens=25, delay_ms=40),
+        # Without thinking, users who are answered together ask together: a queue the load makes.
+        Scenario(
+            "first", "first event", "chat", "events", 240, tokens=25, delay_ms=40, think_s=0.4
+        ),
         Scenario(
             "leave", "leaving", "leaving", "left", users=32, tokens=50, delay_ms=5, leave_after=10
         ),

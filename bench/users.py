@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from time import perf_counter
 from typing import cast
 
@@ -29,6 +30,8 @@ class Order:
     request: bytes
     frames: int = 0
     leave_after: int = 0
+    think_s: float = 0.0
+    seed: int = 0
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class User(asyncio.Protocol):
         self.order = order
         self.tally = tally
         self._answering = False
+        self._random = Random(order.seed)
 
     async def run(self) -> None:
         """Ask until told to stop; the first failure is noted and ends it."""
@@ -108,9 +112,16 @@ class User(asyncio.Protocol):
             self._fail(problem)
             return
         self.tally.requests += 1
+        if self.order.think_s:
+            pause = self._random.uniform(0, self.order.think_s)
+            asyncio.get_running_loop().call_later(pause, self._go_on)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self.tally.stopping or not self._parser.should_keep_alive():
             self._transport.close()
-        else:
+        elif not self._transport.is_closing():
             self._ask()
 
     def _ask(self) -> None:

@@ -24,7 +24,7 @@ class Line(Protocol):
         """Since when a send has been waiting for the client to read, if one is."""
 
     async def beat(self) -> None:
-        """Send a heartbeat."""
+        """Send a heartbeat, unless something else waits to be sent."""
 
     def give_up(self) -> None:
         """Treat the client as gone: it does not read."""
@@ -81,11 +81,11 @@ class Beats:
 
     async def _tend(self, line: Line) -> float:
         now = self._now()
-        if line.blocked_since is not None:
-            if now - line.blocked_since >= self._slow_reader:
-                line.give_up()
+        if line.blocked_since is not None and now - line.blocked_since >= self._slow_reader:
+            line.give_up()
         elif now - line.last >= self._interval:
-            # A full socket must not keep the others waiting; what is not taken is not sent.
+            # A full socket must not keep the others waiting; what is not taken is not sent, but
+            # tried again: only a beat that passes shows that the client has read on.
             with anyio.move_on_after(PATIENCE):
                 await line.beat()
         waited = self._now() - line.last

@@ -19,6 +19,8 @@ class Line:
         self.stuck = False
 
     async def beat(self) -> None:
+        if self.blocked_since is not None:
+            return
         if self.stuck:
             await anyio.sleep_forever()
         self.beats += 1

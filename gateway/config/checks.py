@@ -19,7 +19,7 @@ LARGEST = 2**53
 
 WEB_SCHEMES = ("http", "https")
 OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding"})
-LATER_STORES = ("sqlite", "postgresql", "memory")
+LATER_STORES = frozenset({"postgresql", "postgres"})
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -143,12 +143,12 @@ def time_zone(value: str) -> Iterator[str]:
 
 
 def store_url(value: str) -> Iterator[str]:
-    """Accept the embedded store, the only one this version has."""
+    """Accept the stores this version has."""
     scheme = value.partition(":")[0]
     if scheme in LATER_STORES:
         yield f"{scheme} stores come in a later version; leave it empty for the embedded store"
-    elif value:
-        yield 'must be "", sqlite:///path or postgresql://…'
+    elif value not in ("", "memory:") and not re.fullmatch(r"sqlite:///.+", value):
+        yield 'must be "", sqlite:///path, memory: or postgresql://…'
 
 
 def _split(url: str) -> SplitResult | None:

@@ -56,24 +56,19 @@ Hidden = Annotated[Secret | None, printable]
 # Read and checked already; without effect until the version that brings the feature.
 LATER = frozenset(
     {
-        "server.session_dir",
         "server.workers",
         "upstreams.profile",
         "models.clock",
         "clock",
-        "stop_message",
         "cron",
-        "store",
         "agents",
         "webhooks",
-        "limits.turns",
         "limits.holds_per_session",
         "limits.holds_per_owner",
         "limits.holds",
         "limits.reminders_per_session",
         "limits.task_bytes",
         "limits.arguments_bytes",
-        "limits.stop_message_bytes",
         "limits.jobs_per_owner",
         "limits.subscriptions_per_owner",
         "limits.due_followups",
@@ -258,7 +253,9 @@ class StoreSection:
     """Where state is kept."""
 
     url: Annotated[
-        Url, store_url, "Empty: embedded, below `server.session_dir`; no other in this version."
+        Url,
+        store_url,
+        "Empty: embedded, below `server.session_dir`; `sqlite:///path`; `memory:` for tests.",
     ] = field(default_factory=Url)
 
 

@@ -67,10 +67,10 @@ class Answer:
         if not self.started:
             await self._begin()
         if frames:
+            self._beat_blocked = False
             self.blocked_since = self.last = time.monotonic()
             await self._send({"type": "http.response.body", "body": frames, "more_body": True})
             self.blocked_since = None
-            self._beat_blocked = False
 
     async def end(self, frames: bytes) -> None:
         """Show the last frames and end the stream."""

@@ -20,7 +20,14 @@ EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\n{}"
 
 
-async def load(user: str, answer: bytes, hangs_up: bool = False, **order: int) -> Sample:
+async def load(
+    user: str,
+    answer: bytes,
+    hangs_up: bool = False,
+    frames: int = 0,
+    leave_after: int = 0,
+    think_s: float = 0.0,
+) -> Sample:
     """Let two users ask a server that always gives the same answer, or hangs up after it."""
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,7 +41,9 @@ async def load(user: str, answer: bytes, hangs_up: bool = False, **order: int) -
     server = await asyncio.start_server(reply, "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
-        asked = Order(host, port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", **order)
+        asked = Order(
+            host, port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", frames, leave_after, think_s
+        )
         return await drive(Job(user, 2, asked, 0.02, 0.05, 0.0, Watch()))
 
 
@@ -56,6 +65,13 @@ async def test_whole_answers_are_counted(user: str, answer: bytes) -> None:
     assert sample.errors == ()
     assert sample.counts.requests > 0
     assert sample.counts.events == sample.counts.requests * answer.count(b"data:")
+
+
+async def test_thinking_comes_between_answer_and_question() -> None:
+    hasty = await load("json", WHOLE)
+    thoughtful = await load("json", WHOLE, think_s=0.05)
+    assert thoughtful.errors == ()
+    assert thoughtful.counts.requests < hasty.counts.requests
 
 
 @pytest.mark.parametrize(

@@ -209,17 +209,22 @@ ONE_MISTAKE = {
         "add a key, or listen on 127.0.0.1"
     ),
     "[server]\nworkers = 4": (
-        "server.workers: 4 workers need a shared store in store.url (sqlite:///path or "
-        "postgresql://…), which comes in a later version"
+        "server.workers: 4 workers need a store that processes can share, "
+        "which comes in a later version"
     ),
     **{
-        f'[store]\nurl = "{scheme}"\n[server]\nworkers = 2': (
+        f'[store]\nurl = "{scheme}"': (
             f"store.url: {scheme.partition(':')[0]} stores come in a later version; "
             "leave it empty for the embedded store"
         )
-        for scheme in ("sqlite:///x.db", "postgresql://u:p@h/d", "memory:")
+        for scheme in ("postgresql://u:p@h/d", "postgres://u:p@h/d")
     },
-    '[store]\nurl = "redis://x"': 'store.url: must be "", sqlite:///path or postgresql://…',
+    **{
+        f'[store]\nurl = "{url}"': (
+            'store.url: must be "", sqlite:///path, memory: or postgresql://…'
+        )
+        for url in ("redis://x", "sqlite:///", "sqlite://x.db", "memory")
+    },
 }
 
 

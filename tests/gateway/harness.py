@@ -207,7 +207,8 @@ def _nobody(stack: AsyncExitStack) -> int:
 def _config(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
     overrides = {name.replace("__", "."): value for name, value in settings.items()}
     variables = {f"HOLDGATE_{name.upper()}": json.dumps(rows) for name, rows in tables.items()}
-    return load(None, {"HOME": "/nowhere", **variables}, overrides, Path(__file__).parent)
+    variables = {"HOME": "/nowhere", "HOLDGATE_STORE__URL": "memory:", **variables}
+    return load(None, variables, overrides, Path(__file__).parent)
 
 
 def upstreams_of(*ports: int, **keys: Any) -> dict[str, list[dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""A small disk of one's own, to fill, to make read-only, and to take away."""
+"""A small disk of one's own, to fill; a directory to make read-only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-SIZE = "64k"
-
 
 def _run(*command: str | Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip()
-        pytest.fail(f"This test mounts a small disk, which needs root: {said}", pytrace=False)
+        pytest.fail(f"This test mounts a file system, which needs root: {said}", pytrace=False)
 
 
 class SmallDisk:
@@ -38,17 +36,24 @@ class SmallDisk:
         """Take back what fills it."""
         self.place.joinpath("filler").unlink()
 
-    def remount(self, option: str) -> None:
-        """Make it `ro` or `rw`."""
-        _run("mount", "-o", f"remount,{option}", self.place)
+
+@contextmanager
+def small_disk(place: Path, kilobytes: int) -> Iterator[SmallDisk]:
+    """Mount a disk of some kilobytes, and take it away in the end."""
+    place.mkdir()
+    _run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "holdgate-test", place)
+    try:
+        yield SmallDisk(place)
+    finally:
+        _run("umount", "-l", place)
 
 
 @contextmanager
-def small_disk(place: Path) -> Iterator[SmallDisk]:
-    """Mount a disk of 64 KB, and take it away in the end."""
-    place.mkdir()
-    _run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "holdgate-test", place)
+def read_only(place: Path) -> Iterator[None]:
+    """Make a directory read-only, even for root, and writable again in the end."""
+    _run("mount", "--bind", place, place)
     try:
-        yield SmallDisk(place)
+        _run("mount", "-o", "remount,bind,ro", place)
+        yield
     finally:
         _run("umount", "-l", place)

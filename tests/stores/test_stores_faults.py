@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from gateway.stores import Documents, StoreUnavailable, fetch, update
 
 from .conftest import Backend
-from .mounts import SmallDisk, small_disk
+from .mounts import read_only, small_disk
 from .shapes import CLOCK, Notes, clock, plus_one
 
 LONG = "x" * 10_000
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with small_disk(tmp_path / "disk") as disk:
-        yield disk
-
-
-@pytest.fixture(params=["files", "sqlite"])
-def on_disk(request: pytest.FixtureRequest, disk: SmallDisk) -> Backend:
-    return Backend(request.param, disk.place)
 
 
 def names_below(place: Path) -> list[str]:
@@ -42,42 +31,65 @@ async def refused(store: Documents, text: str, reason: str) -> None:
     assert await fetch(store, clock("a"), CLOCK) == before
 
 
-async def test_a_full_disk(disk: SmallDisk, on_disk: Backend) -> None:
-    big = "x" * 40_000 if on_disk.name == "sqlite" else LONG
-    async with on_disk.opened() as store:
-        await update(store, clock("a"), plus_one, CLOCK)
-        disk.fill()
-        names = names_below(disk.place)
-        for _ in range(3):
-            await refused(store, big, "the disk is full")
-        assert names_below(disk.place) == names
-        disk.free()
-        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
-    async with on_disk.opened() as store:
-        assert await fetch(store, clock("a"), CLOCK) == Notes(2)
+@pytest.mark.parametrize(("name", "kilobytes"), [("files", 64), ("sqlite", 512)])
+async def test_a_full_disk(tmp_path: Path, name: str, kilobytes: int) -> None:
+    with small_disk(tmp_path / "disk", kilobytes) as disk:
+        backend = Backend(name, disk.place)
+        async with backend.opened() as store:
+            await update(store, clock("a"), plus_one, CLOCK)
+            disk.fill()
+            names = names_below(disk.place)
+            for _ in range(3):
+                await refused(store, LONG, "the disk is full")
+            assert names_below(disk.place) == names
+            disk.free()
+            assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
+        async with backend.opened() as store:
+            assert await fetch(store, clock("a"), CLOCK) == Notes(2)
 
 
-async def test_a_read_only_disk(disk: SmallDisk, tmp_path: Path) -> None:
-    files = Backend("files", disk.place)
+async def test_a_full_disk_hurts_only_who_writes(tmp_path: Path) -> None:
+    """Many at once: each hears of it, each keeps what it had, and what could be kept is kept."""
+    sessions = [f"s{number}" for number in range(40)]
+    with small_disk(tmp_path / "disk", 64) as disk:
+        files = Backend("files", disk.place)
+        kept: list[str] = []
+        refusals: list[str] = []
+        async with files.opened() as store:
+
+            async def keep(session: str) -> None:
+                try:
+                    await update(store, clock(session), plus_one, CLOCK)
+                    kept.append(session)
+                except StoreUnavailable as error:
+                    refusals.append(error.message)
+
+            async with anyio.create_task_group() as tasks:
+                for session in sessions:
+                    tasks.start_soon(keep, session)
+            assert 0 < len(kept) < len(sessions)
+            assert set(refusals) == {"The session's state is unavailable: the disk is full."}
+            for session in sessions:
+                assert (await fetch(store, clock(session), CLOCK)).count == (session in kept)
+        assert len(list(files.root.joinpath("clock").iterdir())) == len(kept)
+
+
+async def test_a_read_only_disk(files: Backend) -> None:
     async with files.opened() as store:
         await update(store, clock("a"), plus_one, CLOCK)
-        disk.remount("ro")
-        await refused(store, "b", "the disk is read-only")
-        with pytest.raises(StoreUnavailable, match="the disk is read-only"):
-            await store.delete(clock("a"))
-        disk.remount("rw")
+        with read_only(files.root / "clock"):
+            await refused(store, "b", "the disk is read-only")
+            with pytest.raises(StoreUnavailable, match="the disk is read-only"):
+                await store.delete(clock("a"))
         assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
 
 
-async def test_a_corrupt_file_on_a_read_only_disk(disk: SmallDisk) -> None:
-    files = Backend("files", disk.place)
-    files.root.joinpath("clock").mkdir(parents=True)
+async def test_a_corrupt_file_on_a_read_only_disk(files: Backend) -> None:
     async with files.opened() as store:
         files.root.joinpath("clock/a.json").write_bytes(b"bad")
-        disk.remount("ro")
-        with pytest.raises(StoreUnavailable, match="the disk is read-only"):
-            await fetch(store, clock("a"), CLOCK)
-        disk.remount("rw")
+        with read_only(files.root / "clock"):
+            with pytest.raises(StoreUnavailable, match="the disk is read-only"):
+                await fetch(store, clock("a"), CLOCK)
         assert await fetch(store, clock("a"), CLOCK) == Notes()
 
 
