@@ -1,0 +1,236 @@
+"""SIGTERM to a real process: nothing new, what runs may finish, everything ends as it should."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.gateway.client import Answer, Client
+from tests.gateway.harness import until, upstreams_of
+from tests.gateway.wire import DONE, Cue, ask_of, chat, event, get, hanging, text
+from tests.upstream.fake import CHUNKED, LAST, FakeUpstream, Peer, Story, chunk, fake_upstream
+
+ROOT = Path(__file__).parents[2]
+ROLE = event({"role": "assistant", "content": ""})
+END = event({}, "stop") + DONE
+
+
+class Process:
+    """A gateway in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, fake: FakeUpstream) -> None:
+        self._process = process
+        self.port = port
+        self.fake = fake
+        self.signalled = 0.0
+
+    async def start(self, body: bytes | None = None) -> Client:
+        """Ask for a model's answer."""
+        return await self.send(ask_of(chat() if body is None else body))
+
+    async def send(self, request: bytes) -> Client:
+        """Open a connection and send bytes on it."""
+        client = await Client.connected(self.port)
+        await client.send(request)
+        return client
+
+    async def fetch(self, request: bytes) -> Answer:
+        """Send a request and read its answer."""
+        client = await self.send(request)
+        try:
+            return await client.answer()
+        finally:
+            client.leave()
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """Send a signal."""
+        self.signalled = time.monotonic()
+        self._process.send_signal(number)
+
+    async def draining(self) -> None:
+        """Wait until it says that it takes nothing new."""
+        with anyio.fail_after(5):
+            while (await self.fetch(get("/readyz"))).status != 503:
+                pass
+
+    async def exit(self) -> tuple[int, float]:
+        """Wait for its end; return its status and how long it took after the signal."""
+        with anyio.fail_after(20):
+            status = await self._process.wait()
+        return status, time.monotonic() - self.signalled
+
+
+@asynccontextmanager
+async def gateway_process(story: Story, drain_ms: int) -> AsyncIterator[Process]:
+    """Run `holdgate serve` for this upstream, and leave nothing of it behind."""
+    with tempfile.TemporaryDirectory() as home:
+        async with fake_upstream(story) as fake:
+            config = Path(home, "holdgate.toml")
+            config.write_text(toml(fake.port, drain_ms))
+            command = (
+                sys.executable,
+                "-m",
+                "gateway",
+                "serve",
+                "--config",
+                str(config),
+                "--port",
+                "0",
+            )
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={"HOME": home},
+            )
+            try:
+                assert process.stdout is not None
+                line = (await process.stdout.readline()).decode()
+                assert line.startswith("listening on http://127.0.0.1:")
+                yield Process(process, int(line.rpartition(":")[2]), fake)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.communicate()
+
+
+def toml(port: int, drain_ms: int) -> str:
+    """Write a configuration."""
+    tables = upstreams_of(port)
+    upstream, model = tables["upstreams"][0], tables["models"][0]
+    return (
+        f"[server]\ndrain_ms = {drain_ms}\nkeepalive_ms = 200\n"
+        f'[[upstreams]]\nid = "{upstream["id"]}"\nbase_url = "{upstream["base_url"]}"\n'
+        f'[[models]]\nname = "{model["name"]}"\nroutes = {model["routes"]!r}\n'
+    )
+
+
+def half_idle(cue: Cue) -> Story:
+    """Begin every answer; end those that are asked to, on cue, and leave the others hanging."""
+
+    async def story(peer: Peer) -> None:
+        asked = await peer.request()
+        await peer.send(CHUNKED, chunk(ROLE))
+        if b"active" not in asked.body:
+            await peer.gone()
+        await cue.wait()
+        await peer.send(chunk(text("done")), chunk(END) + LAST)
+
+    return story
+
+
+@pytest.fixture(params=[40, pytest.param(200, marks=pytest.mark.long)])
+def crowd(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
+async def test_a_crowd_is_sent_home(crowd: int) -> None:
+    cue = Cue()
+    async with gateway_process(half_idle(cue), drain_ms=3000) as gate:
+        active = [await gate.start(chat("active")) for _ in range(crowd)]
+        idle = [await gate.start(chat("idle")) for _ in range(crowd)]
+        for client in active + idle:
+            await client.saw(ROLE)
+        gate.signal()
+        await gate.draining()
+
+        refused = await gate.fetch(ask_of(chat()))
+        assert (refused.status, refused.error["code"]) == (503, "draining")
+        assert int(refused.headers["retry-after"]) >= 1
+        assert (await gate.fetch(get("/healthz"))).status == 200
+        assert len(gate.fake.requests) == 2 * crowd
+
+        for client in active:
+            cue.give()
+            answer = await client.answer()
+            assert answer.ending == "whole"
+            assert bytes(answer.body).replace(event({}), b"") == ROLE + text("done") + END
+        for client in idle:
+            answer = await client.answer()
+            assert answer.failed == "draining"
+            assert answer.body.startswith(ROLE)
+        status, seconds = await gate.exit()
+        assert status == 0
+        assert seconds < 4
+        await until(lambda: gate.fake.open == 0)
+
+
+async def test_nobody_is_waited_for_longer_than_it_takes() -> None:
+    cue = Cue()
+    async with gateway_process(half_idle(cue), drain_ms=10_000) as gate:
+        client = await gate.start(chat("active"))
+        await client.saw(ROLE)
+        gate.signal()
+        await gate.draining()
+        cue.give()
+        assert (await client.answer()).body.endswith(END)
+        status, seconds = await gate.exit()
+        assert status == 0
+        assert seconds < 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_idle_gateway_leaves_at_once(number: int) -> None:
+    async with gateway_process(hanging(), drain_ms=30_000) as gate:
+        kept = await gate.send(get("/healthz"))
+        assert (await kept.answer()).status == 200
+        gate.signal(number)
+        status, seconds = await gate.exit()
+        assert status == 0
+        assert seconds < 1.5
+        assert await kept.closed() == "closed"
+
+
+async def test_a_second_signal_does_not_wait() -> None:
+    async with gateway_process(hanging(CHUNKED, chunk(ROLE)), drain_ms=30_000) as gate:
+        client = await gate.start()
+        await client.saw(ROLE)
+        gate.signal()
+        await gate.draining()
+        gate.signal()
+        status, seconds = await gate.exit()
+        assert status == 0
+        assert seconds < 1.5
+        assert (await client.answer()).ending != "whole"
+
+
+async def test_requests_without_an_answer_yet_are_refused_properly() -> None:
+    """Their upstream was silent all the time: they get a status, not a stream."""
+    async with gateway_process(hanging(), drain_ms=500) as gate:
+        streams = await gate.start(chat())
+        plain = await gate.start(chat(stream=False))
+        await until(lambda: len(gate.fake.requests) == 2)
+        gate.signal()
+        for client in (streams, plain):
+            answer = await client.answer()
+            assert (answer.status, answer.error["code"]) == (503, "draining")
+            assert answer.headers["retry-after"] == "1"
+        assert (await gate.exit())[0] == 0
+
+
+async def test_a_client_that_does_not_read_does_not_keep_the_process() -> None:
+    async def endless(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED)
+        while True:
+            await peer.send(chunk(text("on and on" * 5000)))
+
+    async with gateway_process(endless, drain_ms=1000) as gate:
+        client = await gate.start()
+        await client.saw(b"on and on")
+        gate.signal()
+        status, seconds = await gate.exit()
+        assert status == 0
+        assert seconds < 2.5
