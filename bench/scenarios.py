@@ -66,7 +66,7 @@ SCENARIOS = {
         Scenario("burst", "burst", "chat", "events", users=8, tokens=4000, write_bytes=12288),
         # Without thinking, users who are answered together ask together: a queue the load makes.
         Scenario(
-            "first", "first event", "chat", "events", 240, tokens=25, delay_ms=40, think_s=0.4
+            "first", "first event", "chat", "events", 150, tokens=25, delay_ms=40, think_s=0.4
         ),
         Scenario(
             "leave", "leaving", "leaving", "left", users=32, tokens=50, delay_ms=5, leave_after=10

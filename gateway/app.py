@@ -44,7 +44,7 @@ from gateway.web.sessions import SessionsArea
 from gateway.web.site import Site
 
 DEMO = "demo"
-FAREWELL = 2.0
+FAREWELL = 1.0
 GC_THRESHOLDS = (20_000, 20, 50)
 MODEL_PATHS = {"openai-chat": "/v1/chat/completions"}
 
@@ -115,10 +115,11 @@ class Gateway:
         await self._leaving.wait()
         limit = self.config.server.drain_ms / 1000
         # The rest of the time is for the farewells, so that the process leaves within the limit.
-        with anyio.move_on_after(limit - min(1.0, limit / 5)):
+        rest = min(FAREWELL, limit / 5)
+        with anyio.move_on_after(limit - rest):
             await self.driver.idle()
         self.driver.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
-        with anyio.move_on_after(FAREWELL):
+        with anyio.move_on_after(rest):
             await self.driver.idle()
         self._left()
 
@@ -213,8 +214,8 @@ def serve(config: Config, listening: Callable[[str], None]) -> None:
     limits, server = config.limits, config.server
     protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
     sock = listen(server.host, server.port)
-    grace = server.drain_ms / 1000 + FAREWELL
-    runner = Server(server_config(gateway.asgi, protocol, grace, "off"), gateway.leave)
+    # By then all have had their time; only who does not read can still be there.
+    runner = Server(server_config(gateway.asgi, protocol, FAREWELL, "off"), gateway.leave)
     runner.listening = listening
     # What is there now stays; looking through it again and again would only cost.
     gc.collect()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import msgspec
 
 from gateway.core.directive_forms import BLANKS
 from gateway.core.directives import (
@@ -61,19 +62,17 @@ class Settings:
     sentinels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A request after its session was looked at: what to send, where to, and what to tell."""
 
     asked: Asked
     session: Session | None = None
-    routing: Routing = field(default_factory=Routing)
+    routing: Routing = msgspec.field(default_factory=Routing)
     forced: Route | None = None
     told: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True, gc=False):
     """One request on its way into its session."""
 
     owner: str
@@ -123,7 +122,8 @@ class Sessions:
         ordinal, texts = visit.dialect.newest_user(body)
         found = tuple(item for text in texts for item in read(text, upstreams).directives)
         plain = visit.dialect.edit_user_texts(body, partial(_without_directives, upstreams))
-        return ordinal, found, replace(visit, asked=replace(visit.asked, body=plain))
+        asked = msgspec.structs.replace(visit.asked, body=plain)
+        return ordinal, found, msgspec.structs.replace(visit, asked=asked)
 
     async def _act(
         self, visit: Visit, found: tuple[Found, ...], ordinal: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gateway.core.additions import UserText
 from gateway.core.events import CallTools, Continue, Finish, Verdict
@@ -13,8 +14,7 @@ STOP_FOLLOW_UP = "stop_followup"
 SAME_ANSWERS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """All that a verdict may depend on."""
 
     turn: TurnEnd

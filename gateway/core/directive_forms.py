@@ -68,6 +68,7 @@ _GUARDED_VALUE = re.compile(
     rf"{_BLANK}(?:{_COMMA}(?P<count>.*+))?",
     re.IGNORECASE | re.DOTALL,
 )
+_COMMAS = re.compile(_COMMA)
 _COUNTED = re.compile(rf"(.*){_COMMA}{_BLANK}(\d++)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {'"': '"', "“": "“", "”": "”", "\\": "\\", "n": "\n"}
@@ -137,7 +138,7 @@ def _is_route(inside: str, names: Names) -> bool:
 
 def _is_prose(rest: str) -> bool:
     # No name has a line break in it; a stray `<**!` must not take paragraphs away.
-    return any("\n" in name.strip(BLANKS) for name in re.split(_COMMA, rest))
+    return "\n" in rest and any("\n" in name.strip(BLANKS) for name in _COMMAS.split(rest))
 
 
 def _stop_message(rest: str, names: Names) -> Directive:
@@ -217,7 +218,7 @@ def _force(rest: str, names: Names) -> Directive:
 
 
 def _targets(rest: str, names: Names) -> tuple[Target, ...]:
-    words = [word for part in re.split(_COMMA, rest) if (word := part.strip(BLANKS))]
+    words = [word for part in _COMMAS.split(rest) if (word := part.strip(BLANKS))]
     if not words:
         raise _Unfit("no upstream is named")
     return tuple(dict.fromkeys(_target(word, names) for word in words))

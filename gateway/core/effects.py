@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gateway.core.additions import Addition
 from gateway.core.model import Route, ToolCall
 from gateway.errors import HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTurn:
+class OpenTurn(msgspec.Struct, frozen=True, gc=False):
     """Ask this route. A follow-up adds to what was asked before, and has a suffix to its id."""
 
     number: int
@@ -19,43 +18,37 @@ class OpenTurn:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RelayTurn:
+class RelayTurn(msgspec.Struct, frozen=True, gc=False):
     """Pass the turn's frames on until its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunTools:
+class RunTools(msgspec.Struct, frozen=True, gc=False):
     """Run server tools, in order."""
 
     calls: tuple[ToolCall, ...]
     keep: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True, gc=False):
     """Wait with the client connected."""
 
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True, gc=False):
     """Save, then show the withheld tail."""
 
     plainly: bool
     disarm: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShowError:
+class ShowError(msgspec.Struct, frozen=True, gc=False):
     """Say what went wrong: a status before the first byte, an error frame after it."""
 
     error: HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class LetGo:
+class LetGo(msgspec.Struct, frozen=True, gc=False):
     """Nobody is listening: release what was claimed."""
 
 

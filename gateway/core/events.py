@@ -6,48 +6,42 @@ The driver posts outcomes. Two of them leave something to judge: a failed openin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gateway.core.additions import Addition, ToolResult
 from gateway.core.model import ToolCall, TurnEnd
 from gateway.errors import HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class TurnOpened:
+class TurnOpened(msgspec.Struct, frozen=True, gc=False):
     """The first frame of a turn is in."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningFailed:
+class OpeningFailed(msgspec.Struct, frozen=True, gc=False):
     """A route did not give a first frame."""
 
     error: HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class RouteFailed:
+class RouteFailed(msgspec.Struct, frozen=True, gc=False):
     """It did not, and another route is left."""
 
     error: HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class RoutesExhausted:
+class RoutesExhausted(msgspec.Struct, frozen=True, gc=False):
     """It did not, and nothing was shown of this answer yet."""
 
     error: HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class FollowUpLost:
+class FollowUpLost(msgspec.Struct, frozen=True, gc=False):
     """It did not, but the turn before it stands."""
 
     error: HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(msgspec.Struct, frozen=True, gc=False):
     """The terminal frame of a turn is in; `repeat` is the text the session would go on with."""
 
     turn: TurnEnd
@@ -55,75 +49,64 @@ class TurnEnded:
     said: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamBroke:
+class StreamBroke(msgspec.Struct, frozen=True, gc=False):
     """A turn that had begun cannot be finished."""
 
     error: HoldgateError
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsReturned:
+class ToolsReturned(msgspec.Struct, frozen=True, gc=False):
     """Server tools have run, and the model is told."""
 
     results: tuple[ToolResult, ...]
     suffix: str = "tool_followup"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsKept:
+class ToolsKept(msgspec.Struct, frozen=True, gc=False):
     """Server tools have run, and the results wait for the client's own tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReminderDue:
+class ReminderDue(msgspec.Struct, frozen=True, gc=False):
     """What was held for is here."""
 
     additions: tuple[Addition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HoldEnded:
+class HoldEnded(msgspec.Struct, frozen=True, gc=False):
     """There is nothing to hold for any more."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True, gc=False):
     """What must outlive the exchange is stored, and its tail was sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientGone:
+class ClientGone(msgspec.Struct, frozen=True, gc=False):
     """The client left before the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallTools:
+class CallTools(msgspec.Struct, frozen=True, gc=False):
     """Verdict: run these server tools; `keep` their results when client tools were called too."""
 
     calls: tuple[ToolCall, ...]
     keep: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(msgspec.Struct, frozen=True, gc=False):
     """Verdict: go on by itself, with a follow-up."""
 
     additions: tuple[Addition, ...]
     suffix: str
 
 
-@dataclass(frozen=True, slots=True)
-class WaitUntil:
+class WaitUntil(msgspec.Struct, frozen=True, gc=False):
     """Verdict: hold the answer open until this instant, in UTC milliseconds."""
 
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True, gc=False):
     """Verdict: the answer is complete; `plainly` when its reason names a call nobody saw."""
 
     plainly: bool = False

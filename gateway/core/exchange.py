@@ -6,7 +6,6 @@ or sees a socket: it takes what happened and returns the one thing to do next.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
@@ -125,7 +124,7 @@ class Exchange:
         self._untried = routes
         self._rules = rules
         self._tool_turns = self._tool_turns_left = tool_turns
-        self._suffixes: Counter[str] = Counter()
+        self._suffixes: dict[str, int] = {}
         self._suffix = ""
         self._said = ""
         self._said_times = 0
@@ -212,8 +211,7 @@ class Exchange:
         self._tried_again = False
         self.number += 1
         self.additions = additions
-        self._suffixes[suffix] += 1
-        used = self._suffixes[suffix]
+        used = self._suffixes[suffix] = self._suffixes.get(suffix, 0) + 1
         self._suffix = suffix if used == 1 else f"{suffix}.{used}"
 
     def count_tool_turn(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Route:
+
+class Route(msgspec.Struct, frozen=True, gc=False):
     """Where a model name leads: an upstream, and the name it knows the model by."""
 
     upstream: str
@@ -28,8 +28,7 @@ class Stop(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """A call the model made; the arguments are text, and may be broken JSON."""
 
     id: str
@@ -37,8 +36,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens of one turn, as the upstream reported them."""
 
     input: int = 0
@@ -48,8 +46,7 @@ class Usage:
         return Usage(self.input + other.input, self.output + other.output)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnd:
+class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     """What a turn came to, once its terminal frame is in."""
 
     stop: Stop
@@ -62,8 +59,7 @@ class TurnEnd:
     """False when no follow-up can be joined on: the tape overran, or the end was already shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, gc=False):
     """A client's request for a model's answer: what the gateway needs to know of it."""
 
     model: str
@@ -76,5 +72,5 @@ class Asked:
     has_tools: bool = False
     directives: bool = False
     """Whether a user's text may hold a directive."""
-    identity: Mapping[str, bytes] = field(default_factory=dict)
+    identity: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """The members that may name a session, as JSON."""

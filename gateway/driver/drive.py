@@ -13,11 +13,9 @@ from gateway.core.additions import Addition, UserText
 from gateway.core.effects import (
     Close,
     Effect,
-    Hold,
     LetGo,
     OpenTurn,
     RelayTurn,
-    RunTools,
     ShowError,
 )
 from gateway.core.events import (
@@ -141,7 +139,7 @@ class Drive:
     async def _give_in(self, effect: Effect) -> Effect | None:
         """Tell the machine that its worker was stopped, and do what is left to do."""
         if not isinstance(effect, ShowError | LetGo):
-            outcome: Outcome | None = ClientGone() if self._gone else self._cut_short(effect)
+            outcome: Outcome | None = ClientGone() if self._gone else self._cut_short()
             assert outcome is not None
             after = self.exchange.handle(outcome)
         else:
@@ -196,16 +194,17 @@ class Drive:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _cut_short(self, effect: Effect) -> Outcome:
+    def _cut_short(self) -> Outcome:
         assert self._cut is not None
-        match effect:
-            case OpenTurn():
+        # The state tells, not the effect: a note may have been waiting between two of them.
+        match self.exchange.state:
+            case State.OPENING:
                 return OpeningFailed(self._cut)
-            case RelayTurn():
+            case State.RELAYING:
                 return StreamBroke(self._cut)
-            case Hold():
+            case State.HOLDING:
                 return HoldEnded("draining")
-            case RunTools():
+            case State.TOOLING:
                 return ToolsKept()
         return Saved()
 
@@ -223,10 +222,13 @@ class Drive:
             self._first_at = self._services.now()
         return TurnOpened()
 
-    def _failed(self, upstream: Upstream, error: HoldgateError) -> None:
+    def _noted(self, upstream: Upstream, error: HoldgateError) -> None:
         self._error = error
         if isinstance(error, UpstreamAnswered):
             error.body = blotted(error.body, upstream.endpoint)
+
+    def _failed(self, upstream: Upstream, error: HoldgateError) -> None:
+        self._noted(upstream, error)
         if error.may_fail_over:
             after = _retry_after(error)
             self._services.health.failed(upstream.endpoint.id, self._services.now(), after)
@@ -306,7 +308,7 @@ class Drive:
                 else:
                     await client.frames(tap.close())
         except UpstreamError as error:
-            self._error = error
+            self._noted(self._services.upstreams[self.exchange.route.upstream], error)
             await self.let_go()
             return StreamBroke(error)
         self._turn = None

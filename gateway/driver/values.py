@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from gateway.beats import Beats, Line
 from gateway.core.decide import RULES, Rule
 from gateway.core.exchange import State
@@ -52,8 +54,7 @@ class Session(Protocol):
         """Do not go on any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
 
     id: str
@@ -66,8 +67,7 @@ class Request:
     session: Session | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, gc=False):
     """How an exchange went, for logs and metrics: no text, no secret."""
 
     request_id: str

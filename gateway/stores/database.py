@@ -6,6 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from gateway.stores import disk
 from gateway.stores.base import StoreUnavailable
 
 BUSY_MS = 5000
@@ -54,12 +55,11 @@ REASONS = {
 def unavailable(error: sqlite3.Error | OSError) -> StoreUnavailable:
     """Say in a sentence why state is unavailable, without naming paths."""
     if isinstance(error, OSError):
-        reason = (error.strerror or "an error").lower()
-    else:
-        # Only errors of the library itself carry a code, and codes of one family
-        # share their first two words: SQLITE_IOERR_FSYNC.
-        code = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-        reason = REASONS.get(code, "the database reports an error")
+        return disk.unavailable(error)
+    # Only errors of the library itself carry a code, and codes of one family share their first
+    # two words: SQLITE_IOERR_FSYNC.
+    code = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+    reason = REASONS.get(code, "the database reports an error")
     failure = StoreUnavailable(f"The session's state is unavailable: {reason}.")
     failure.__cause__ = error
     return failure
@@ -105,6 +105,7 @@ class Database:
             self._path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
         )
         try:
+            _known(connection, self._migrations)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection, self._migrations)
@@ -116,17 +117,12 @@ class Database:
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> None:
     """Bring the schema to the newest version, one process at a time; refuse a newer one."""
-    if _version(connection) == len(migrations):
+    if _known(connection, migrations) == len(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have been quicker.
-        version = _version(connection)
-        if version > len(migrations):
-            raise StoreUnavailable(
-                f"The database was made by a newer Holdgate (schema {version}, "
-                f"known up to {len(migrations)}); it is left as it is."
-            )
+        version = _known(connection, migrations)
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
@@ -143,6 +139,11 @@ def rollback(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _known(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(migrations):
+        raise StoreUnavailable(
+            f"The database was made by a newer Holdgate (schema {version}, "
+            f"known up to {len(migrations)}); it is left as it is."
+        )
     return version

@@ -51,19 +51,16 @@ class Watchers:
     """Calls back those who want to know that something changed."""
 
     def __init__(self) -> None:
-        self._callbacks: dict[Hashable, list[Callable[[], None]]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._callbacks.values()))
+        self._callbacks: dict[Hashable, dict[object, Callable[[], None]]] = {}
 
     def watch(self, thing: Hashable, callback: Callable[[], None]) -> Unsubscribe:
         """Add a callback; return what takes it back."""
-        self._callbacks.setdefault(thing, []).append(callback)
+        ticket = object()
+        self._callbacks.setdefault(thing, {})[ticket] = callback
 
         def unsubscribe() -> None:
-            callbacks = self._callbacks.get(thing, [])
-            if callback in callbacks:
-                callbacks.remove(callback)
+            callbacks = self._callbacks.get(thing, {})
+            callbacks.pop(ticket, None)
             if not callbacks:
                 self._callbacks.pop(thing, None)
 
@@ -71,7 +68,8 @@ class Watchers:
 
     def changed(self, thing: Hashable) -> None:
         """Have all callbacks of a thing called soon; one that fails hurts only itself."""
-        if thing in self._callbacks:
+        callbacks = self._callbacks.get(thing)
+        if callbacks:
             loop = asyncio.get_running_loop()
-            for callback in self._callbacks[thing]:
+            for callback in callbacks.values():
                 loop.call_soon(callback)

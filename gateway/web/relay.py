@@ -83,9 +83,9 @@ class Relay:
         self, note: Incoming, headers: list[tuple[bytes, bytes]], receive: Receive, answer: Answer
     ) -> Request:
         owner = self._keys.owner(note.headers)
-        if self._draining():
-            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
+        self._refuse_while_draining()
         body = await read_body(note.headers, receive, self._limits.body_bytes)
+        self._refuse_while_draining()
         prefers_stream = b"text/event-stream" in note.headers.get(b"accept", b"")
         asked = self._dialect.read(body, self._limits.json_depth, prefers_stream)
         visit = Visit(owner.name, session_of(headers, asked.identity), asked, self._dialect)
@@ -101,6 +101,10 @@ class Relay:
             notes=note.headers.get(b"x-holdgate-notes") == b"1",
             session=entry.session,
         )
+
+    def _refuse_while_draining(self) -> None:
+        if self._draining():
+            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
     def _routes(self, entry: Entry) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""

@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 KEEP_ALIVE = 75
+LINGER = 1.0
 CONTINUE = b"HTTP/1.1 100"
 
 
@@ -26,23 +27,25 @@ def _refusal(status: str, code: str, message: str) -> bytes:
 
 TOO_SLOW = _refusal("408 Request Timeout", "request_timeout", "The request did not come whole.")
 TOO_LONG = _refusal("400 Bad Request", "bad_request", "The headers are too large.")
+UNREADABLE = _refusal("400 Bad Request", "bad_request", "This is not valid HTTP.")
 
 
 class Corked:
     """A transport that writes the head of an answer together with what follows it.
 
-    uvicorn writes them apart, which is a second system call and often a second packet.
+    uvicorn writes them apart, which is a second system call and often a second packet. And it
+    closes on a client that still sends, whose kernel then throws the answer away unread.
     """
 
-    __slots__ = ("_expected", "_head", "_loop", "_transport", "close", "is_closing")
+    __slots__ = ("_closed", "_expected", "_head", "_loop", "_transport", "lingers")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._expected = False
         self._head = b""
-        self.is_closing = transport.is_closing
-        self.close = self._close
+        self._closed = False
+        self.lingers: Callable[[], bool] = lambda: False
 
     def expect_head(self) -> None:
         """Keep the next thing written until more is, or nothing else is left to do."""
@@ -63,9 +66,19 @@ class Corked:
         if self._head:
             self.write(b"")
 
-    def _close(self) -> None:
+    def is_closing(self) -> bool:
+        """Whether nothing more is to be written."""
+        return self._closed or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close; a client that still sends gets a moment to read why it should not."""
         self._flush()
-        self._transport.close()
+        if self._closed or not (self.lingers() and self._transport.can_write_eof()):
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+            self._loop.call_later(LINGER, self._transport.close)
+        self._closed = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -80,6 +93,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._corked = Corked(transport, self.loop)
+        self._corked.lingers = self._is_receiving
         self.transport = self._corked  # type: ignore[assignment]
         self._heard_at = self.loop.time()
         self._head_bytes = 0
@@ -98,6 +112,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self.loop.time()
+        if self._is_closing():
+            return
         if self._answering() is not None:
             self._keep(data)
             return
@@ -131,6 +147,10 @@ class LimitedProtocol(HttpToolsProtocol):
             data, self._ahead = self._ahead, b""
             self.data_received(data)
 
+    def send_400_response(self, msg: str) -> None:
+        self.transport.write(UNREADABLE)
+        self.transport.close()
+
     def _keep(self, data: bytes) -> None:
         """Keep what is sent ahead of an answer still under way, within the bounds of a head."""
         self._ahead += data
@@ -161,10 +181,12 @@ class LimitedProtocol(HttpToolsProtocol):
     def _is_waiting(self) -> bool:
         if self._answering() is not None:
             return False
-        never_asked = self.cycle is None
+        return self.cycle is None or self._is_receiving()
+
+    def _is_receiving(self) -> bool:
         in_head = self._in_head and self._head_bytes > 0
         in_body = not self._in_head and self.cycle is not None and self.cycle.more_body
-        return never_asked or in_head or in_body
+        return in_head or in_body
 
 
 def limited_protocol(header_bytes: int, receive_idle: float) -> type[LimitedProtocol]:

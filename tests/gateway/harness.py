@@ -114,6 +114,11 @@ class Running:
         """How many exchanges are under way."""
         return len(self.gateway.driver.live)
 
+    @property
+    def states(self) -> list[str]:
+        """The states of the exchanges under way."""
+        return sorted(drive.exchange.state for drive in self.gateway.driver.live)
+
     async def quiet(self) -> None:
         """Wait until nothing is under way any more."""
         await until(lambda: not self.live and not self.busy)
@@ -152,8 +157,8 @@ async def running(
     upstreams, `tables` other arrays of tables; all else are settings of the configuration, with
     `__` for the dot in their names.
     """
-    failure: Exception | None = None
     async with AsyncExitStack() as stack:
+        stack.enter_context(plain_failures())
         fakes = [
             await stack.enter_async_context(fake_upstream(story or _nothing)) for story in stories
         ]
@@ -163,20 +168,25 @@ async def running(
         ]
         named = {**upstreams_of(*ports, **(upstream or {})), **(tables or {})}
         log = StringIO()
-        gateway = Gateway(
-            _config(named, {**(settings or {}), **more_settings}), Journal("json", log), rules
-        )
+        config = _config(named, {**(settings or {}), **more_settings})
+        gateway = Gateway(config, Journal("json", log), rules)
         port = await stack.enter_async_context(_served(gateway))
         gate = Running(gateway, port, fakes, log)
         stack.callback(gate.close_clients)
-        try:
-            with anyio.fail_after(patience):
-                yield gate
-        except Exception as error:  # noqa: BLE001 - raised again below
-            failure = error
-    if failure is not None:
-        # Raised out here, it is not wrapped in the groups of the tasks that were running.
-        raise failure
+        with anyio.fail_after(patience):
+            yield gate
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Show why a test failed without the groups of the tasks that ran beside it."""
+    try:
+        yield
+    except ExceptionGroup as error:
+        alone: Exception = error
+        while isinstance(alone, ExceptionGroup) and len(alone.exceptions) == 1:
+            alone = alone.exceptions[0]
+        raise alone from None
 
 
 @asynccontextmanager

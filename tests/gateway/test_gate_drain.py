@@ -9,14 +9,14 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import until, upstreams_of
+from tests.gateway.harness import plain_failures, until, upstreams_of
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, get, hanging, text
 from tests.upstream.fake import CHUNKED, LAST, FakeUpstream, Peer, Story, chunk, fake_upstream
 
@@ -73,36 +73,34 @@ class Process:
 @asynccontextmanager
 async def gateway_process(story: Story, drain_ms: int) -> AsyncIterator[Process]:
     """Run `holdgate serve` for this upstream, and leave nothing of it behind."""
-    with tempfile.TemporaryDirectory() as home:
-        async with fake_upstream(story) as fake:
-            config = Path(home, "holdgate.toml")
-            config.write_text(toml(fake.port, drain_ms))
-            command = (
-                sys.executable,
-                "-m",
-                "gateway",
-                "serve",
-                "--config",
-                str(config),
-                "--port",
-                "0",
-            )
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={"HOME": home},
-            )
-            try:
-                assert process.stdout is not None
-                line = (await process.stdout.readline()).decode()
-                assert line.startswith("listening on http://127.0.0.1:")
-                yield Process(process, int(line.rpartition(":")[2]), fake)
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                await process.communicate()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(plain_failures())
+        home = stack.enter_context(tempfile.TemporaryDirectory())
+        fake = await stack.enter_async_context(fake_upstream(story))
+        config = Path(home, "holdgate.toml")
+        config.write_text(toml(fake.port, drain_ms))
+        yield await stack.enter_async_context(serving(config, fake))
+
+
+@asynccontextmanager
+async def serving(config: Path, fake: FakeUpstream) -> AsyncIterator[Process]:
+    """Run `holdgate serve`, and kill it if it is still there in the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"HOME": str(config.parent)},
+    )
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        assert line.startswith("listening on http://127.0.0.1:")
+        yield Process(process, int(line.rpartition(":")[2]), fake)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
 
 
 def toml(port: int, drain_ms: int) -> str:
@@ -124,6 +122,7 @@ def half_idle(cue: Cue) -> Story:
         await peer.send(CHUNKED, chunk(ROLE))
         if b"active" not in asked.body:
             await peer.gone()
+            return
         await cue.wait()
         await peer.send(chunk(text("done")), chunk(END) + LAST)
 
@@ -203,7 +202,7 @@ async def test_a_second_signal_does_not_wait() -> None:
         status, seconds = await gate.exit()
         assert status == 0
         assert seconds < 1.5
-        assert (await client.answer()).ending != "whole"
+        assert DONE not in (await client.answer()).body
 
 
 async def test_requests_without_an_answer_yet_are_refused_properly() -> None:
@@ -218,6 +217,19 @@ async def test_requests_without_an_answer_yet_are_refused_properly() -> None:
             assert (answer.status, answer.error["code"]) == (503, "draining")
             assert answer.headers["retry-after"] == "1"
         assert (await gate.exit())[0] == 0
+
+
+async def test_a_request_that_was_still_coming_is_new() -> None:
+    async with gateway_process(hanging(CHUNKED, chunk(ROLE)), drain_ms=2000) as gate:
+        await (await gate.start()).saw(ROLE)
+        asked = ask_of(chat())
+        late = await gate.send(asked[:-5])
+        assert (await gate.fetch(get("/healthz"))).status == 200
+        gate.signal()
+        await gate.draining()
+        await late.send(asked[-5:])
+        assert (await late.answer()).status == 503
+        assert len(gate.fake.requests) == 1
 
 
 async def test_a_client_that_does_not_read_does_not_keep_the_process() -> None:

@@ -90,6 +90,15 @@ async def test_a_body_larger_than_allowed(size: int) -> None:
         assert len(gate.requests) == 1
 
 
+@pytest.mark.parametrize("asked", [ask_of(bytes(12_000_000)), chunked(bytes(12_000_000))])
+async def test_who_sends_all_before_reading_can_still_read_why(asked: bytes) -> None:
+    """More than sockets take at once: closed too early, the connection would be reset instead."""
+    async with running(ONE, limits__body_bytes=1000) as gate:
+        client = await gate.send(asked)
+        assert (await client.answer()).status == 413
+        assert await client.closed() == "closed"
+
+
 async def test_a_body_too_large_is_refused_before_it_is_sent() -> None:
     asked = request("POST", PATH, JSON, "expect: 100-continue", "content-length: 5000", body=b"")
     async with running(ONE, limits__body_bytes=1000) as gate:
@@ -148,7 +157,8 @@ async def test_headers_without_end() -> None:
 async def test_ambiguous_framing_is_refused(asked: bytes) -> None:
     async with running(ONE) as gate:
         client = await gate.send(asked)
-        assert (await client.answer()).status == 400
+        answer = await client.answer()
+        assert (answer.status, answer.error["code"]) == (400, "bad_request")
         assert await client.closed()
         assert gate.requests == []
 

@@ -79,3 +79,16 @@ async def test_others_get_their_beats_meanwhile() -> None:
         async with within(3):
             await client.saw(ROLE + BEAT * 4)
         assert gate.live == len(stuck) + 1
+
+
+async def test_one_that_does_not_read_its_notes_can_be_sent_home() -> None:
+    """The turn is over and its note cannot be sent when the gateway has to go."""
+    stream = ROLE + BIG + END
+    story = hanging(CHUNKED, chunk(stream))
+    async with running(story, server__drain_ms=200) as gate:
+        client = await gate.start(chat(), "x-holdgate-notes: 1")
+        await until(lambda: gate.states == ["closing"])
+        gate.gateway.leave(lambda: None)
+        await until(lambda: not gate.live)
+        assert gate.exchanges[0]["state"] == "done"
+        assert (await client.answer()).ending in ("closed", "reset")

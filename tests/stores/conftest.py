@@ -29,16 +29,20 @@ class Backend:
         self.quarantined: list[tuple[str, str]] = []
         self._ticks = count(1_770_000_000_000)
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Documents]:
-        """Open the store, and close it in the end."""
-        store = await open_documents(
+    async def open(self) -> Documents:
+        """Open the store."""
+        return await open_documents(
             self.url,
             self.root,
             SHAPES,
             now_ms=lambda: next(self._ticks),
             on_quarantine=lambda name, reason: self.quarantined.append((name, reason)),
         )
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Documents]:
+        """Open the store, and close it in the end."""
+        store = await self.open()
         try:
             with anyio.fail_after(30):
                 yield store

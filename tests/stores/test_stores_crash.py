@@ -24,8 +24,8 @@ from .shapes import CLOCK, SHAPES, clock
 
 PROJECT = Path(__file__).parents[2]
 SESSIONS = 6
-WORDS = ("plus", "plus", "clear", "plus")
-COUNTS = (0, 1, 2, 0, 1)
+WORDS = ("plus", "plus", "clear")
+COUNTS = (0, 1, 2, 0)
 
 
 def command(backend: Backend, sessions: int, *words: str) -> list[str]:
@@ -53,17 +53,17 @@ def killed_after(child: subprocess.Popen[str], lines: int) -> list[str]:
 async def test_what_was_acknowledged_survives_a_kill_at_any_moment(durable: Backend) -> None:
     random = Random(durable.name)
     acknowledged: Counter[str] = Counter()
-    for _ in range(4):
+    for _ in range(3):
         lines = killed_after(started(durable, SESSIONS, "for-ever"), random.randint(2, 60))
-        for session, count in (line.split() for line in lines if line.startswith("s")):
-            acknowledged[session] = int(count)
+        for session, said in (line.split() for line in lines if line.startswith("s")):
+            acknowledged[session] = int(said)
         async with durable.opened() as store:
             for number in range(SESSIONS):
                 count = (await fetch(store, clock(f"s{number}"), CLOCK)).count
                 assert count - acknowledged[f"s{number}"] in (0, 1)
                 acknowledged[f"s{number}"] = count
     assert durable.quarantined == []
-    assert sum(acknowledged.values()) > 8
+    assert sum(acknowledged.values()) > 6
 
 
 async def test_a_second_process_is_refused_until_the_first_is_killed(durable: Backend) -> None:
@@ -124,7 +124,7 @@ async def prepared(directory: Path) -> Backend:
 
 
 # The calls that change the disk, in the order in which WORDS need them, and how many there are.
-CALLS = {"rename": 3, "fsync": 7, "unlink": 1}
+CALLS = {"rename": 2, "fsync": 5, "unlink": 1}
 
 
 async def test_a_kill_at_each_call_that_changes_the_disk(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -142,3 +143,30 @@ async def test_a_database_that_was_removed_is_made_again(tmp_path: Path) -> None
         await update(store, clock("b"), plus_one, CLOCK)
     async with sqlite.opened() as store:
         assert (await fetch(store, clock("b"), CLOCK)).count == 1
+
+
+async def test_a_database_whose_directory_goes_and_comes_back(tmp_path: Path) -> None:
+    sqlite = Backend("sqlite", tmp_path / "place")
+    async with sqlite.opened() as store:
+        await update(store, clock("a"), plus_one, CLOCK)
+        away = tmp_path.joinpath("place").rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="its directory is gone"):
+                await fetch(store, clock("a"), CLOCK)
+            with pytest.raises(StoreUnavailable, match="its directory is gone"):
+                await store.delete(clock("a"))
+        away.rename(tmp_path / "place")
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 2
+
+
+async def test_a_database_somebody_broke(tmp_path: Path) -> None:
+    sqlite = Backend("sqlite", tmp_path)
+    async with sqlite.opened() as store:
+        other = sqlite3.connect(tmp_path / "kept.sqlite3")
+        other.execute("ALTER TABLE documents RENAME TO elsewhere")
+        for call in (store.read(clock("a")), store.delete(clock("a"))):
+            with pytest.raises(StoreUnavailable, match="the database reports an error"):
+                await call
+        other.execute("ALTER TABLE elsewhere RENAME TO documents")
+        other.close()
+        assert (await update(store, clock("a"), plus_one, CLOCK)).count == 1

@@ -243,24 +243,43 @@ async def test_a_second_store_is_refused(files: Backend) -> None:
         assert (await fetch(store, clock("a"), CLOCK)).count == 1
 
 
-async def test_a_removed_lock_is_taken_again(files: Backend) -> None:
-    async with files.opened() as store:
-        files.root.joinpath(".lock").unlink()
+async def test_a_removed_lock_is_taken_again(durable: Backend) -> None:
+    async with durable.opened() as store:
+        lock_of(durable).unlink()
         await update(store, clock("a"), plus_one, CLOCK)
         with pytest.raises(InUse):
-            async with files.opened():
+            async with durable.opened():
                 pass
 
 
-async def test_one_whose_lock_was_taken_over_stops_writing(files: Backend) -> None:
-    async with files.opened() as store:
+async def test_one_whose_lock_was_taken_over_stops_writing(durable: Backend) -> None:
+    async with durable.opened() as store:
         await update(store, clock("a"), plus_one, CLOCK)
-        files.root.joinpath(".lock").unlink()
-        async with files.opened() as second:
+        lock_of(durable).unlink()
+        async with durable.opened() as second:
             await update(second, clock("a"), plus_one, CLOCK)
-            with pytest.raises(StoreUnavailable, match="used by another"):
+            with pytest.raises(StoreUnavailable, match="used by another") as refusal:
                 await update(store, clock("a"), plus_one, CLOCK)
+            assert str(durable.root.parent) not in refusal.value.message
         assert (await update(store, clock("a"), plus_one, CLOCK)).count == 3
+
+
+def lock_of(backend: Backend) -> Path:
+    [lock] = backend.root.parent.rglob("*.lock")
+    return lock
+
+
+async def test_closing_does_not_wait_for_the_scan(files: Backend) -> None:
+    folder = files.root / "clock"
+    folder.mkdir(parents=True)
+    for number in range(500):
+        folder.joinpath(f"s{number}.json").write_bytes(b"bad")
+    for _ in range(5):
+        async with files.opened() as store:
+            assert await fetch(store, clock("s0"), CLOCK) == Notes()
+    async with files.opened() as store:
+        await store.due("clock", 0, 1)
+    assert len(files.quarantined) == 500
 
 
 async def test_a_place_that_cannot_be_a_directory(tmp_path: Path) -> None:
