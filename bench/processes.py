@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,11 +104,12 @@ class Child:
         """Ask it to end, and end it when it does not."""
         if self.process.poll() is None:
             self.process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
+        # Whatever it started is in its group, and must not outlive it either.
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        self.process.wait()
 
     def _said(self) -> str:
         last = self.command.log.read_text(errors="replace").splitlines()[-25:]

@@ -63,7 +63,9 @@ SCENARIOS = {
     for scenario in (
         Scenario("json", "whole answers", "json", "requests", users=32, tokens=40),
         Scenario("pace", "token pace", "chat", "events", users=200, delay_ms=40),
-        Scenario("burst", "burst", "chat", "events", users=8, tokens=4000, write_bytes=12288),
+        # About an event a write, as servers send them that do not wait: reads hold a few of them.
+        Scenario("burst", "burst", "chat", "events", users=8, tokens=4000, write_bytes=288),
+        Scenario("flood", "flood", "chat", "events", users=8, tokens=4000, write_bytes=12288),
         # Without thinking, users who are answered together ask together: a queue the load makes.
         Scenario(
             "first", "first event", "chat", "events", 150, tokens=25, delay_ms=40, think_s=0.4

@@ -19,13 +19,14 @@ class Framer:
     `batch` is the hot path: one bytes object with all frames that are whole by now, uncut.
     """
 
-    __slots__ = ("_after_cr", "_begun", "_limit", "_rest", "_scanned")
+    __slots__ = ("_after_cr", "_begun", "_has_cr", "_limit", "_rest", "_scanned")
 
     def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
         self._limit = limit
         self._rest = bytearray()
         self._scanned = 0
         self._begun = False
+        self._has_cr = False
         self._after_cr = False
 
     def batch(self, data: bytes) -> bytes:
@@ -61,30 +62,40 @@ class Framer:
             # "\r\r" was already passed on as an empty line; this LF belonged to it.
             data = data.removeprefix(b"\n")
             self._after_cr = False
+        whole = self._cut_mixed(data) if b"\r" in data or self._has_cr else self._cut_lf(data)
+        if not whole and len(self._rest) > self._limit:
+            raise UpstreamBroke(f"The upstream sent an event of more than {self._limit} bytes.")
+        return whole
+
+    def _cut_lf(self, data: bytes) -> bytes:
+        """Cut where LF is the only line end: only what is new is searched, from its end."""
+        rest = self._rest
+        end = data.rfind(b"\n\n") + 2
+        if end == 1:
+            # The empty line may also lie across the two reads.
+            end = 1 if data.startswith(b"\n") and rest.endswith(b"\n") else 0
+        if not end:
+            rest += data
+            return b""
+        whole = bytes(rest) + data[:end] if rest else data[:end]
+        rest[:] = data[end:]
+        self._scanned = 0
+        return whole
+
+    def _cut_mixed(self, data: bytes) -> bytes:
         rest = self._rest
         rest += data
         if b"\r\r\n" in rest:
             rest[:] = rest.replace(b"\r\r\n", b"\r\r")
-        end = self._last_end()
-        if not end:
-            self._scanned = max(0, len(rest) - 2)
-            if len(rest) > self._limit:
-                raise UpstreamBroke(f"The upstream sent an event of more than {self._limit} bytes.")
-            return b""
+        end = 0
+        for match in _END.finditer(rest, self._scanned):
+            end = match.end()
         whole = bytes(rest[:end])
         del rest[:end]
-        self._scanned = 0
+        self._scanned = max(0, len(rest) - 2)
+        self._has_cr = b"\r" in rest
         self._after_cr = not rest and whole.endswith(b"\r\r")
         return whole
-
-    def _last_end(self) -> int:
-        if b"\r" not in self._rest:
-            at = self._rest.rfind(b"\n\n", self._scanned)
-            return at + 2 if at >= 0 else 0
-        last = 0
-        for match in _END.finditer(self._rest, self._scanned):
-            last = match.end()
-        return last
 
 
 def split(batch: bytes) -> list[bytes]:

@@ -108,6 +108,12 @@ def test_a_frame_that_ends_in_cr_is_not_held_back() -> None:
     assert framer.batch(b"\ndata: 2\r\r") == b"data: 2\r\r"
 
 
+def test_line_ends_may_change_within_a_stream() -> None:
+    pieces = [b"data: 1\r\n\r\n" + b"data: " + b"x" * 50, b"\n\ndata: 2", b"\r\n\r\n"]
+    framer = Framer()
+    assert b"".join(framer.batch(piece) for piece in pieces) == b"".join(pieces)
+
+
 def test_u2028_is_text_not_a_line_end() -> None:
     frame = 'data: {"t":"a\u2028b\u0085c"}\n\n'.encode()
     assert split(frame) == [frame]

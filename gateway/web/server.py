@@ -77,6 +77,7 @@ class Corked:
             self._transport.close()
         else:
             self._transport.write_eof()
+            self._transport.resume_reading()
             self._loop.call_later(LINGER, self._transport.close)
         self._closed = True
 

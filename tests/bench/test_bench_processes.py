@@ -76,6 +76,13 @@ def test_the_family_has_the_grandchildren(start: Start) -> None:
     assert child.pids[0] == child.process.pid
 
 
+def test_no_grandchild_outlives_the_block(tmp_path: Path) -> None:
+    with running(command(PARENT, tmp_path)) as child:
+        wait_until(lambda: len(child.pids) == 2)
+        grandchild = child.pids[1]
+    wait_until(lambda: not is_alive(grandchild))
+
+
 def test_a_child_runs_on_its_core_and_ours_are_untouched(start: Start) -> None:
     before = os.sched_getaffinity(0)
     child = start(QUIET)

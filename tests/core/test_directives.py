@@ -274,6 +274,7 @@ IN_CODE = [
     "- ```\n  <**clear**>\n  ```",
     "10. ```\n    <**clear**>\n\n    ```",
     "  1) ~~~\n<**clear**>",
+    "x\n   123456789.    ```\n<**clear**>",
     # inline
     "`<**clear**>`",
     "a `<**clear**>` b",

@@ -1,0 +1,51 @@
+"""The page for users says what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.core.directives import LONGEST_BYTES, MOST_IN_A_TEXT, Reading, Unreadable, read
+
+UPSTREAMS = ("glm", "openai")
+PAGE = Path(__file__).parents[2].joinpath("docs/directives.md").read_text()
+ROWS = [row.strip("|").split(" | ", 1) for row in PAGE.splitlines() if row.startswith("| `<**")]
+EXAMPLES = [(text, said) for cell, said in ROWS for text in re.findall(r"`(<\*\*.+?\*\*>)`", cell)]
+WORKS = [text for text, said in EXAMPLES[:-7]]
+IGNORED = EXAMPLES[-7:]
+BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", [*WORKS, "<**stopMessage：“继续”，3**>", "<**！glm，openai**>"])
+def test_what_can_be_written_is_read(text: str) -> None:
+    assert f"`{text}`" in PAGE
+    (found,) = read(text, UPSTREAMS).directives
+    assert not isinstance(found.directive, Unreadable)
+
+
+@pytest.mark.parametrize("text, reason", IGNORED)
+def test_reasons_are_those_given(text: str, reason: str) -> None:
+    (found,) = read(text, UPSTREAMS).directives
+    assert isinstance(found.directive, Unreadable)
+    assert found.directive.reason == reason.strip(" |").replace("\\`", "`")
+
+
+def test_the_first_example_is_taken_out() -> None:
+    reading = read(BLOCKS[0], UPSTREAMS)
+    assert reading.text.strip() == "Please mend the failing tests."
+    assert len(reading.directives) == 2
+
+
+def test_the_example_about_code_is_left_alone() -> None:
+    assert read(BLOCKS[1], UPSTREAMS) == Reading(BLOCKS[1], ())
+
+
+@pytest.mark.parametrize("text", ["<**very important**>", "<**v1.2**>"])
+def test_other_text_stays(text: str) -> None:
+    assert f"`{text}`" in PAGE
+    assert read(text, UPSTREAMS) == Reading(text, ())
+
+
+def test_limits_are_those_in_force() -> None:
+    assert f"At most {MOST_IN_A_TEXT} are read" in PAGE
+    assert f"at most {LONGEST_BYTES // 1024} KiB long" in PAGE
