@@ -74,10 +74,10 @@ def load(path: str) -> Loaded | None:
             return Loaded(signature, Stored(b"", revision_of(repr(signature).encode())), problem)
         # What was a plain file a moment ago must not become one that leads away, or blocks.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with os.fdopen(os.open(path, flags), "rb") as file:
+        with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
             # The signature is older than the content: a change in between is seen as a change.
             signature = _signature(os.fstat(file.fileno()))
-            document = file.read(LARGEST_DOCUMENT + 1)
+            document = file.read()
     except FileNotFoundError:
         return None
     return Loaded(signature, Stored(document, revision_of(document)))

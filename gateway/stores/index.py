@@ -2,75 +2,115 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain, islice, takewhile
+from operator import itemgetter
+from typing import Generic, TypeVar
 
 from gateway.stores.base import Key, Listed, Sighting
 
+T = TypeVar("T", str, tuple[str, str])
 
-class Ranking:
-    """Keys in the order of a number."""
+LARGEST_CHUNK = 1000
 
-    __slots__ = ("_order", "_ranks")
+
+class Ranking(Generic[T]):
+    """Things in the order of a number, in chunks, so that one more costs the same among many."""
+
+    __slots__ = ("_chunks", "_ranks")
 
     def __init__(self) -> None:
-        self._ranks: dict[Key, int] = {}
-        self._order: list[tuple[int, Key]] = []
+        self._ranks: dict[T, int] = {}
+        # Each is sorted and not empty, and all of it comes before all of the next.
+        self._chunks: list[list[tuple[int, T]]] = []
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._ranks
+    def __contains__(self, thing: T) -> bool:
+        return thing in self._ranks
 
-    def place(self, key: Key, rank: int | None) -> None:
-        """Give a key its number, or with None take it out."""
-        before = self._ranks.get(key)
+    def place(self, thing: T, rank: int | None) -> None:
+        """Give a thing its number, or with None take it out."""
+        before = self._ranks.get(thing)
         if before == rank:
             return
         if before is not None:
-            del self._ranks[key]
-            del self._order[bisect_left(self._order, (before, key))]
+            del self._ranks[thing]
+            self._take_out((before, thing))
         if rank is not None:
-            self._ranks[key] = rank
-            insort(self._order, (rank, key))
+            self._ranks[thing] = rank
+            self._put_in((rank, thing))
 
-    def lowest(self, below: int, limit: int) -> list[Key]:
-        """Return the keys whose number is below one, the lowest first."""
-        end = bisect_left(self._order, (below,))
-        return [key for _, key in self._order[: min(end, limit)]]
+    def lowest(self, below: int, limit: int) -> list[T]:
+        """Return the things whose number is below one, the lowest first."""
+        low = takewhile(lambda place: place[0] < below, chain.from_iterable(self._chunks))
+        return [thing for _, thing in islice(low, limit)]
 
-    def highest(self, before: tuple[int, Key] | None, limit: int) -> list[tuple[int, Key]]:
+    def highest(self, before: tuple[int, T] | None, limit: int) -> list[tuple[int, T]]:
         """Return what comes before a place in the order, or its end, the highest first."""
-        end = len(self._order) if before is None else bisect_left(self._order, before)
-        return self._order[max(0, end - limit) : end][::-1]
+        return list(islice(self._descending(before), limit))
+
+    def _descending(self, before: tuple[int, T] | None) -> Iterator[tuple[int, T]]:
+        end = len(self._chunks) if before is None else self._chunk_of(before) + 1
+        for chunk in reversed(self._chunks[:end]):
+            for place in reversed(chunk):
+                if before is None or place < before:
+                    yield place
+
+    def _chunk_of(self, place: tuple[int, T]) -> int:
+        return max(0, bisect_right(self._chunks, place, key=itemgetter(0)) - 1)
+
+    def _put_in(self, place: tuple[int, T]) -> None:
+        if not self._chunks:
+            self._chunks.append([place])
+            return
+        index = self._chunk_of(place)
+        chunk = self._chunks[index]
+        insort(chunk, place)
+        if len(chunk) > LARGEST_CHUNK:
+            half = len(chunk) // 2
+            self._chunks[index : index + 1] = [chunk[:half], chunk[half:]]
+
+    def _take_out(self, place: tuple[int, T]) -> None:
+        index = self._chunk_of(place)
+        chunk = self._chunks[index]
+        del chunk[bisect_left(chunk, place)]
+        if not chunk:
+            del self._chunks[index]
 
 
 class Index:
-    """What is due and what is new, of all documents of a store."""
+    """What is due and what is new, of all documents of a store.
+
+    It holds plain tuples of text and numbers: the garbage collector passes over those, and with
+    100,000 documents its rounds would otherwise be felt.
+    """
 
     def __init__(self) -> None:
-        self._due: defaultdict[str, Ranking] = defaultdict(Ranking)
-        self._newest: defaultdict[tuple[str, str], Ranking] = defaultdict(Ranking)
+        self._due: defaultdict[str, Ranking[tuple[str, str]]] = defaultdict(Ranking)
+        self._newest: defaultdict[tuple[str, str], Ranking[str]] = defaultdict(Ranking)
 
     def __contains__(self, key: Key) -> bool:
-        newest = self._newest.get(key[:2])
-        return newest is not None and key in newest
+        newest = self._newest.get((key.kind, key.owner))
+        return newest is not None and key.session in newest
 
     def put(self, sighting: Sighting) -> None:
         """Note what a document says now."""
-        key = sighting.key
-        self._due[key.kind].place(key, sighting.due_ms)
-        self._newest[key[:2]].place(key, sighting.updated_ms)
+        kind, owner, session = sighting.key
+        self._due[kind].place((owner, session), sighting.due_ms)
+        self._newest[kind, owner].place(session, sighting.updated_ms)
 
     def drop(self, key: Key) -> None:
         """Forget a document."""
-        self._due[key.kind].place(key, None)
-        self._newest[key[:2]].place(key, None)
+        kind, owner, session = key
+        self._due[kind].place((owner, session), None)
+        self._newest[kind, owner].place(session, None)
 
     def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
         """Return the keys that have something due before a time, the earliest first."""
-        return self._due[kind].lowest(before_ms, limit)
+        return [Key(kind, *whose) for whose in self._due[kind].lowest(before_ms, limit)]
 
     def listing(self, kind: str, owner: str, after: Listed | None, limit: int) -> list[Listed]:
         """Return a page of an owner's sessions, the one written last first."""
-        before = None if after is None else (after.updated_ms, Key(kind, owner, after.session))
-        found = self._newest[kind, owner].highest(before, limit)
-        return [Listed(updated_ms, key.session) for updated_ms, key in found]
+        found = self._newest[kind, owner].highest(after, limit)
+        return [Listed(*place) for place in found]

@@ -15,7 +15,8 @@ from gateway.stores.base import Corrupt, Newer, Shape, Sighting, sight
 from gateway.stores.disk import Loaded, load
 from gateway.stores.names import SUFFIX, TEMPORARY, is_document, name_of
 
-SLICE = 128
+SLICE = 64
+REST_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class Scan:
                 if len(findings) >= SLICE:
                     yield findings
                     findings = []
+                    # Requests come first.
+                    self._stopped.wait(REST_SECONDS)
         yield findings
 
     def _names(self, kind: str) -> Iterator[str]:

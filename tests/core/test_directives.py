@@ -1,4 +1,4 @@
-"""Directives in text: every form that can be written, and every place that is no place for one."""
+"""Directives in text: every form that can be written, and what is left of the text."""
 
 from typing import get_args
 
@@ -253,100 +253,6 @@ LEFT = [
 @pytest.mark.parametrize("text", LEFT)
 def test_text_that_is_no_directive_is_left_as_it_is(text: str) -> None:
     assert read(text, UPSTREAMS) == Reading(text, ())
-
-
-IN_CODE = [
-    # fences
-    "```\n<**clear**>\n```",
-    "```sh\n<**clear**>\n```\n",
-    "```\n<**clear**>",
-    "```\n\n<**clear**>\n\n",
-    "~~~\n<**clear**>\n~~~",
-    "~~~ a`b ~~~\n<**clear**>",
-    "text\n```\n<**clear**>\n```",
-    "   ```\n<**clear**>\n   ```",
-    "````\n```\n<**clear**>\n````",
-    "```\n~~~\n<**clear**>\n```",
-    "```\n``` x\n<**clear**>\n```",
-    "```\n    ```\n<**clear**>\n```",
-    "```\r\n<**clear**>\r\n```\r\n",
-    "``` <**clear**>\ncode\n```",
-    "- ```\n  <**clear**>\n  ```",
-    "10. ```\n    <**clear**>\n\n    ```",
-    "  1) ~~~\n<**clear**>",
-    "x\n   123456789.    ```\n<**clear**>",
-    # inline
-    "`<**clear**>`",
-    "a `<**clear**>` b",
-    "``<**clear**>``",
-    "`` ` <**clear**> ``",
-    "` `` <**clear**> `",
-    "`a\n<**clear**>\nb`",
-    "`a\n#b <**clear**>`",
-    "`a\\` `<**clear**>`",
-    "\\\\`<**clear**>`",
-    "\\``<**clear**>`",
-    "```<**clear**>```",
-    "    ```\n    <**clear**>\n    ```",
-    # a lone backtick reaches no further than its paragraph
-    "a ` b\n\n`<**clear**>`",
-    "a ` b\n# title\n`<**clear**>`",
-    "a ` b\n---\n`<**clear**>`",
-    "- a ` b\n- `<**clear**>`",
-    "1. a ` b\n2. `<**clear**>`",
-    "a ` b\n> c\n`<**clear**>`",
-    "a ` b\n~~~\n~~~\n`<**clear**>`",
-    "a ``` b\n```\n<**clear**>",
-    # quotes
-    "> <**clear**>",
-    "   > <**clear**>",
-    "text\n> <**clear**>\ntext",
-    ">> <**clear**>",
-    "- > <**clear**>",
-    "> <**stopMessage:\n> go**>",
-    # what begins outside of code does not end in it
-    "<**clear`**>`",
-    "<**stopMessage:go\n```\n**>\n```",
-    "<**stopMessage:go\n> **>",
-]
-
-
-@pytest.mark.parametrize("text", IN_CODE)
-def test_nothing_acts_in_code_or_quotes(text: str) -> None:
-    assert read(text, UPSTREAMS) == Reading(text, ())
-
-
-BESIDE_CODE = [
-    ("```\ncode\n```\n<**clear**>", "```\ncode\n```\n"),
-    ("```\ncode\n````  \n<**clear**>", "```\ncode\n````  \n"),
-    ("~~~\ncode\n   ~~~\n<**clear**>", "~~~\ncode\n   ~~~\n"),
-    ("```\r\ncode\r\n```\r\n<**clear**>", "```\r\ncode\r\n```\r\n"),
-    ("- ```\n  a\n  ```\n<**clear**>", "- ```\n  a\n  ```\n"),
-    ("    ```\n\n<**clear**>", "    ```\n\n"),
-    ("    ~~~\n<**clear**>", "    ~~~\n"),
-    ("x ~~~\n<**clear**>", "x ~~~\n"),
-    ("``` a ``` <**clear**>", "``` a ``` "),
-    ("` <**clear**>", "` "),
-    ("`` <**clear**> `", "``  `"),
-    ("`a` <**clear**> `b`", "`a`  `b`"),
-    ("\\`<**clear**>\\`", "\\`\\`"),
-    ("a ` b\n\n<**clear**> ` c", "a ` b\n\n ` c"),
-    ("> quoted\n<**clear**>", "> quoted\n"),
-    ("    > <**clear**>", "    > "),
-    ("a > <**clear**>", "a > "),
-    ("<**clear**>> <**clear**>", "> "),
-    ("it <**clear**> is\n> a quote", "it  is\n> a quote"),
-    ("<**clear**>```\ncode\n```", "```\ncode\n```"),
-    ('<**stopMessage:"`"**> and `code`', " and `code`"),
-    ('<**stopMessage:"a\n```\nb"**> <**clear**>', " "),
-]
-
-
-@pytest.mark.parametrize("text, rest", BESIDE_CODE)
-def test_beside_code_directives_act(text: str, rest: str) -> None:
-    reading = read(text, UPSTREAMS)
-    assert reading.directives
-    assert reading.text == rest
 
 
 def test_several_keep_their_order_and_all_else_stays() -> None:

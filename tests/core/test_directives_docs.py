@@ -9,11 +9,17 @@ from gateway.core.directives import LONGEST_BYTES, MOST_IN_A_TEXT, Reading, Unre
 
 UPSTREAMS = ("glm", "openai")
 PAGE = Path(__file__).parents[2].joinpath("docs/directives.md").read_text()
-ROWS = [row.strip("|").split(" | ", 1) for row in PAGE.splitlines() if row.startswith("| `<**")]
-EXAMPLES = [(text, said) for cell, said in ROWS for text in re.findall(r"`(<\*\*.+?\*\*>)`", cell)]
-WORKS = [text for text, said in EXAMPLES[:-7]]
-IGNORED = EXAMPLES[-7:]
+BEFORE, _, AFTER = PAGE.partition("## What is left, and what is ignored")
 BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def examples(part: str) -> list[tuple[str, str]]:
+    """The directives in the first column of a table, each with what is said about it."""
+    rows = [row.strip("|").split(" | ", 1) for row in part.splitlines() if row.startswith("| `<**")]
+    return [(text, said) for cell, said in rows for text in re.findall(r"`(<\*\*.+?\*\*>)`", cell)]
+
+
+WORKS = [text for text, _ in examples(BEFORE)]
 
 
 @pytest.mark.parametrize("text", [*WORKS, "<**stopMessage：“继续”，3**>", "<**！glm，openai**>"])
@@ -23,7 +29,7 @@ def test_what_can_be_written_is_read(text: str) -> None:
     assert not isinstance(found.directive, Unreadable)
 
 
-@pytest.mark.parametrize("text, reason", IGNORED)
+@pytest.mark.parametrize("text, reason", examples(AFTER))
 def test_reasons_are_those_given(text: str, reason: str) -> None:
     (found,) = read(text, UPSTREAMS).directives
     assert isinstance(found.directive, Unreadable)

@@ -151,8 +151,9 @@ async def test_a_crowd_is_sent_home(crowd: int) -> None:
         assert (await gate.fetch(get("/healthz"))).status == 200
         assert len(gate.fake.requests) == 2 * crowd
 
-        for client in active:
+        for _ in active:
             cue.give()
+        for client in active:
             answer = await client.answer()
             assert answer.ending == "whole"
             assert bytes(answer.body).replace(event({}), b"") == ROLE + text("done") + END

@@ -60,10 +60,11 @@ def text_of(answer: Answer) -> str:
     return text
 
 
-def model(*texts: str, finish: str = "stop") -> Story:
+def model(*texts: str | tuple[str, str]) -> Story:
     """Answer the n-th request with the n-th text, and with the last one for ever.
 
-    Without texts every answer is another one. It is streamed or whole, as was asked.
+    A pair is a text and why it ended. Without texts every answer is another one. It is streamed or
+    whole, as was asked.
     """
     numbers = count(1)
 
@@ -72,7 +73,8 @@ def model(*texts: str, finish: str = "stop") -> Story:
             asked = json.loads((await peer.request()).body)
             number = next(numbers)
             said = texts[min(number, len(texts)) - 1] if texts else f"answer {number}"
-            await peer.send(*reply(said, number, finish, stream=asked["stream"]))
+            text, finish = (said, "stop") if isinstance(said, str) else said
+            await peer.send(*reply(text, number, finish, stream=asked["stream"]))
 
     return story
 

@@ -35,7 +35,7 @@ FIELDS = {
     "stopMessageUpdatedAt",
     "stopMessageLastUsedAt",
 }
-CUT = model("cut", finish="length")
+CUT = model(("cut", "length"))
 """An upstream that never stops by itself: a directive is set, and nothing of it is used."""
 
 
@@ -48,14 +48,12 @@ def gate_on(directory: Path, story: Story | None = None) -> AbstractAsyncContext
 
 
 async def test_what_is_left_is_used_by_the_next_request() -> None:
-    """The first answer stops once, asks for a tool after that, and so leaves one repeat."""
-    tools = b"one", b"two"
-    async with running(model("one", "two", "three", "four", "five")) as gate:
-        first = await gate.ask(talk('<**stopMessage:"go on",2**> hi'), SESSION)
-        assert text_of(first) == "one\n\ntwo\n\nthree"
-        assert text_of(await gate.ask(talk("hi"), SESSION)) == "four"
-        assert len(follow_ups(gate.requests)) == 2
-    assert tools
+    async with running(model("one", ("two", "length"), "three", "four", "five", "six")) as gate:
+        assert text_of(await gate.ask(talk(GO_ON + "hi"), SESSION)) == "one\n\ntwo"
+        assert (await stop_message(gate))["used"] == 1
+        assert text_of(await gate.ask(talk("hi"), SESSION)) == "three\n\nfour\n\nfive"
+        assert text_of(await gate.ask(talk("hi"), SESSION)) == "six"
+        assert len(follow_ups(gate.requests)) == 3
 
 
 async def test_the_rest_is_used_later_and_then_it_is_spent(tmp_path: Path) -> None:
@@ -128,8 +126,8 @@ async def test_the_same_text_in_a_new_message_arms_it_again() -> None:
 async def test_set_anew_the_count_begins_anew(tmp_path: Path) -> None:
     async with gate_on(tmp_path) as gate:
         await gate.ask(talk(GO_ON + "hi"), SESSION)
-        before = document(tmp_path)
-        gate.fakes[0]._story = CUT
+    before = document(tmp_path)
+    async with gate_on(tmp_path, CUT) as gate:
         other = '<**stopMessage:"other",5**> hi'
         assert told(await gate.ask(talk("hi", assistant("x"), other), SESSION)) == "set"
     after = document(tmp_path)
@@ -139,10 +137,10 @@ async def test_set_anew_the_count_begins_anew(tmp_path: Path) -> None:
     assert "stopMessageLastUsedAt" not in after
 
 
-CLEARS = ["<**stopMessage:clear**>", "<**clear**>", "<**stopMessage: CLEAR **> ok", GO_ON * 2]
+CLEARS = ["<**stopMessage:clear**>", "<**clear**>", "<** StopMessage : CLEAR **> ok"]
 
 
-@pytest.mark.parametrize("clear", CLEARS[:3])
+@pytest.mark.parametrize("clear", CLEARS)
 async def test_clear_takes_it_off_the_disk(tmp_path: Path, clear: str) -> None:
     async with gate_on(tmp_path) as gate:
         await gate.ask(talk(GO_ON + "hi"), SESSION)
