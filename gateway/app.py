@@ -15,7 +15,6 @@ from types import TracebackType
 
 import anyio
 from anyio.abc import TaskGroup
-from starlette.routing import Route as WebRoute
 
 from gateway.beats import Beats
 from gateway.config import Config, ConfigError, Problem, UpstreamSection
@@ -173,10 +172,7 @@ class Gateway:
     def _site(self) -> Front:
         config = self.config
         models, keys = _models(config), _keys(config)
-        relays = [
-            WebRoute(path, self._relay(name, models, keys), methods=None)
-            for name, path in MODEL_PATHS.items()
-        ]
+        relays = {path: self._relay(name, models, keys) for name, path in MODEL_PATHS.items()}
         operations = Operations(
             driver=self.driver,
             models=models,
@@ -187,8 +183,8 @@ class Gateway:
             wall=time.time,
         )
         sessions = SessionsArea(self.sessions, keys)
-        site = Site([*relays, *operations.routes(), *sessions.routes()], lifespan=lambda app: self)
-        return Front(site, _admission(config, bool(keys)), frozenset(MODEL_PATHS.values()))
+        site = Site([*operations.routes(), *sessions.routes()], lifespan=lambda app: self)
+        return Front(site, _admission(config, bool(keys)), relays)
 
     def _relay(self, dialect: str, models: Models, keys: Keys) -> Relay:
         limits = RelayLimits(self.config.limits.body_bytes, self.config.limits.json_depth)

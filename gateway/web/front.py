@@ -6,7 +6,7 @@ anything else is looked at. What passes gets its id.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -49,12 +49,15 @@ class Admission:
 
 
 class Front:
-    """Checks Host, Origin and headers of every request, and gives it its id."""
+    """Checks Host, Origin and headers of every request, gives it its id, and lets it in.
 
-    def __init__(self, app: App, admission: Admission, model_paths: frozenset[str]) -> None:
+    Model requests go straight to their relay; all others through the router.
+    """
+
+    def __init__(self, app: App, admission: Admission, models: Mapping[str, App]) -> None:
         self._app = app
         self._admission = admission
-        self._model_paths = model_paths
+        self._models = models
         self._known_host: bytes | None = None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -71,11 +74,12 @@ class Front:
         except HoldgateError as error:
             await refuse(error, receive, send, note.answer_headers)
             return
+        relay = self._models.get(scope["path"])
         if scope["method"] == "OPTIONS":
             await Answer(receive, send, note.answer_headers).whole(204, _preflight(note), b"")
-        elif scope["path"] in self._model_paths:
-            # The relay writes these headers itself: a wrapper would cost on every frame.
-            await self._app(scope, receive, send)
+        elif relay is not None:
+            # A frame passes every call between the server and the relay, so there are few.
+            await relay(scope, receive, send)
         else:
             await self._app(scope, receive, _with_headers(send, note.answer_headers))
 
