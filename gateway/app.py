@@ -28,6 +28,7 @@ from gateway.driver import Driver, Limits, Report, Services
 from gateway.errors import Draining, Headers
 from gateway.logs import Journal
 from gateway.metrics import Metrics
+from gateway.reports import log_report
 from gateway.routing import Models, PublicModel, every_model
 from gateway.sessions import SHAPE, Sessions, Settings
 from gateway.stores import Memory, open_documents
@@ -151,23 +152,7 @@ class Gateway:
 
     def _report(self, report: Report) -> None:
         self.metrics.count(report)
-        usage = report.usage
-        self.journal.note(
-            "exchange",
-            id=report.request_id,
-            owner=report.owner,
-            model=report.model[:100],
-            upstream=report.upstream,
-            state=str(report.state),
-            status=report.status,
-            code=report.code or None,
-            stream=report.stream,
-            turns=report.turns,
-            first_ms=_ms(report.first_seconds),
-            ms=_ms(report.seconds),
-            tokens_in=usage.input if usage else None,
-            tokens_out=usage.output if usage else None,
-        )
+        log_report(self.journal, report)
 
     def _site(self) -> Front:
         config = self.config
@@ -297,7 +282,3 @@ def _admission(config: Config, keyed: bool) -> Admission:
         origins=frozenset(config.server.cors_origins),
         header_bytes=config.limits.header_bytes,
     )
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 1)

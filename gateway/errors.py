@@ -101,6 +101,10 @@ class MethodNotAllowed(HoldgateError):
 
     status, code, kind = 405, "method_not_allowed", "invalid_request_error"
 
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
 
 class RequestTimeout(HoldgateError):
     """The request's body did not arrive in time."""

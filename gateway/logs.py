@@ -39,6 +39,11 @@ def json_line(when: str, level: str, event: str, fields: Fields) -> str:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         return str(value)
+    return quoted(value)
+
+
+def quoted(value: str) -> str:
+    """Return a text as a line can hold it."""
     # What is not plain is quoted as JSON does it: a line stays one line, whatever is in it.
     return value if _is_bare(value) else json.dumps(value)
 
@@ -66,6 +71,7 @@ class Journal:
     """Notes what happens, in lines that are written a moment later, many at once."""
 
     def __init__(self, form: str, stream: TextIO, now: Callable[[], float] = time.time) -> None:
+        self.form = form
         self._line = WRITERS[form]
         self._stream = stream
         self._now = now
@@ -74,9 +80,16 @@ class Journal:
 
     def note(self, event: str, **fields: Any) -> None:
         """Note what happened, with its particulars."""
+        self._add(self._line(self._stamp(self._now()), "INFO", event, fields))
+
+    def line(self, event: str, said: str) -> None:
+        """Note what happened in words that are ready, in the form for people."""
+        self._add(f"{self._stamp(self._now())} INFO {event} {said}\n")
+
+    def _add(self, line: str) -> None:
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
-        self._lines.append(self._line(self._stamp(self._now()), "INFO", event, fields))
+        self._lines.append(line)
 
     def flush(self) -> None:
         """Write what was noted."""

@@ -32,7 +32,6 @@ from gateway.core.session import (
     directed,
     disarm,
     encoded,
-    ignored,
     needs_session,
     use_one,
 )
@@ -48,8 +47,8 @@ Change = Callable[[SessionState], tuple[SessionState, R]]
 KIND = "session"
 SHAPE = Shape(KIND, 1, SessionState(), encoded, decoded)
 REMEMBERED_SESSIONS = 10_000
-NEEDS_SESSION = ignored("this needs a session id, for instance the header x-session-id")
-SIDE_REQUEST = ignored("side requests of an agent do not act")
+NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
+SIDE_REQUEST = "side requests of an agent do not act"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,10 @@ class Sessions:
         forced = forced_route(item.directive for item in found)
         if self._is_auxiliary(visit):
             state = await self._state(visit.key)
-            return Entry(visit.asked, None, state.routing, None, SIDE_REQUEST if found else "")
+            told = Told((SIDE_REQUEST,) * len(found))
+            return Entry(visit.asked, None, state.routing, None, told.header())
         state, told = await self._act(visit, await self._with_files(found), ordinal)
+        self._log(visit, told)
         session = Session(self, visit, state if visit.name is None else None)
         return Entry(visit.asked, session, state.routing, forced, told.header())
 
@@ -133,7 +134,7 @@ class Sessions:
             here = tuple(item for item in found if not needs_session(item))
             state, told = directed(SessionState(), here, ordinal, self.settings.rules, now)
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
-            return state, Told((*told.effects, *elsewhere))
+            return state, Told((*told.effects, *elsewhere), told.lowered_to)
         if not found:
             return await self._state(visit.key), Told()
         return await self._act_durably(visit.key, found, ordinal, now)
@@ -146,15 +147,16 @@ class Sessions:
             return after[0], after
 
         try:
-            state, told = await amend(self.store, key, change, SHAPE)
+            return await amend(self.store, key, change, SHAPE)
         except StoreUnavailable as error:
-            self.note(
-                "directive_not_stored", owner=key.owner, session=key.session, why=error.message
-            )
-            return await self._state(key), Told((ignored(f"not stored: {_plain(error.message)}"),))
+            return await self._state(key), Told((f"not stored: {_plain(error.message)}",))
+
+    def _log(self, visit: Visit, told: Told) -> None:
+        who = {"owner": visit.owner, "session": visit.name}
+        for reason in told.reasons:
+            self.note("directive_ignored", **who, why=reason)
         if told.lowered_to is not None:
-            self.note("stop_message_lowered", session=key.session, repeats=told.lowered_to)
-        return state, told
+            self.note("stop_message_lowered", **who, repeats=told.lowered_to)
 
     async def _state(self, key: Key | None) -> SessionState:
         """Return what is in force; without a working store, nothing is."""

@@ -17,7 +17,7 @@ LAYERS = (
     ("beats", "clock", "logs", "routing", "upstream", "stores", "tools"),
     ("delivery", "sessions"),
     ("driver",),
-    ("agents", "scheduler", "metrics"),
+    ("agents", "scheduler", "metrics", "reports"),
     ("demo", "terminal", "web"),
     ("config",),
     ("app",),

@@ -19,6 +19,7 @@ from gateway.core.directives import (
     SetStopMessageFile,
     Target,
     Unreadable,
+    fingerprint,
     news,
     routing_after,
 )
@@ -65,26 +66,36 @@ class StopRules:
         wanted = asked or self.default_repeats
         return min(wanted, self.max_repeats) if self.max_repeats else wanted
 
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What became of the directives of one message."""
-
-    effects: tuple[str, ...] = ()
-    lowered_to: int | None = None
-
-    def header(self) -> str:
-        """Write it for the answer header: each outcome once, in order."""
-        return ", ".join(dict.fromkeys(self.effects))
+    def lowered(self, directive: Directive | Unreadable) -> int | None:
+        """Return how often instead, if a message is set with a larger count than is allowed."""
+        asked = directive.repeats if isinstance(directive, SetStopMessage) else None
+        return self.repeats(asked) if asked and self.repeats(asked) < asked else None
 
 
 RENEW_MS = 5 * 60 * 1000
 UNCHANGED, DONE = "unchanged", "set"
 
 
-def ignored(reason: str) -> str:
-    """Write that a directive did nothing, and why."""
-    return f'ignored; reason="{reason}"'
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of the directives of one message."""
+
+    effects: tuple[str, ...] = ()
+    """For each directive `set`, `unchanged`, or the reason why it did nothing."""
+    lowered_to: int | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why directives did nothing, those that did."""
+        return tuple(e for e in dict.fromkeys(self.effects) if e not in (DONE, UNCHANGED))
+
+    def header(self) -> str:
+        """Write it for the answer header: each outcome once, in order."""
+        reasons = self.reasons
+        return ", ".join(
+            f'ignored; reason="{effect}"' if effect in reasons else effect
+            for effect in dict.fromkeys(self.effects)
+        )
 
 
 def directed(
@@ -93,17 +104,18 @@ def directed(
     """Let the directives of a message act on a session, once."""
     told = news(found, ordinal, state.seen, now_ms)
     effects: list[str] = []
-    lowered = None
     for item in told.new:
         state, effect = _acted(state, item.directive, rules, now_ms)
         effects.append(effect)
-        if state.stop and isinstance(item.directive, SetStopMessage):
-            asked = item.directive.repeats
-            lowered = state.stop.max_repeats if asked and asked > state.stop.max_repeats else None
     if any(isinstance(item.directive, ClearStopMessage) for item in told.new):
         state = clear_stop(state)
+    done = [item for item, effect in zip(told.new, effects, strict=True) if effect == DONE]
+    # What did nothing is not remembered: sent again, it is to be reported again.
+    idle = {fingerprint(ordinal, item.source) for item in told.new if item not in done}
+    seen = {name: at for name, at in told.remembered.items() if name not in idle}
+    lowered = [n for item in done if (n := rules.lowered(item.directive)) is not None]
     effects += [UNCHANGED] * len(told.unchanged)
-    return _remembering(state, told.remembered), Told(tuple(effects), lowered)
+    return _remembering(state, seen), Told(tuple(effects), lowered[-1] if lowered else None)
 
 
 def _remembering(state: SessionState, seen: Mapping[str, int]) -> SessionState:
@@ -119,15 +131,15 @@ def _acted(
 ) -> tuple[SessionState, str]:
     match directive:
         case Unreadable():
-            return state, ignored(f"{directive.keyword}: {directive.reason}")
+            return state, f"{directive.keyword}: {directive.reason}"
         case SetStopMessage(text, repeats):
             if reason := _refusal(text, rules):
-                return state, ignored(f"stopMessage: {reason}")
+                return state, f"stopMessage: {reason}"
             return replace(state, stop=StopMessage(text, rules.repeats(repeats), now_ms)), DONE
         case SetStopMessageFile():
-            return state, ignored("stopMessage: files are switched off (stop_message.files_dir)")
+            return state, "stopMessage: files are switched off (stop_message.files_dir)"
         case SetReminder() | ClearReminders():
-            return state, ignored("clock: reminders come in a later version")
+            return state, "clock: reminders come in a later version"
         case Clear():
             state = clear_stop(state)
     return replace(state, routing=routing_after(state.routing, directive)), DONE
@@ -235,6 +247,8 @@ def _read_target(upstream: object, model: object) -> Target:
 
 def _read_seen(document: Mapping[str, Any]) -> dict[str, int]:
     seen = document.get("directives", {})
+    if not isinstance(seen, dict):
+        raise TypeError("an object was expected")
     return {_text(name): _count(at) for name, at in seen.items()}
 
 

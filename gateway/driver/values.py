@@ -13,7 +13,7 @@ from gateway.core.decide import RULES, Rule
 from gateway.core.exchange import State
 from gateway.core.model import Asked, Route, Usage
 from gateway.dialects.base import Dialect
-from gateway.errors import Headers, HoldgateError, UpstreamAnswered
+from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.routing import Health
 from gateway.upstream.base import Upstream
 from gateway.upstream.headers import towards_client
@@ -113,6 +113,8 @@ def error_headers(error: HoldgateError) -> Headers:
     headers: Headers = ((b"content-type", b"application/json"),)
     if isinstance(error, UpstreamAnswered):
         return headers + towards_client(error.headers)
+    if isinstance(error, MethodNotAllowed):
+        return (*headers, (b"allow", error.allowed.encode()))
     if error.retry_after is not None:
         return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
     return headers

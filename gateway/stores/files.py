@@ -43,6 +43,7 @@ from gateway.stores.worker import CLOSING_SECONDS, Worker
 
 LOCK_NAME = ".lock"
 READERS = 4
+LOOKS = 4
 
 Reported = Callable[[str, str], None]
 Settle = Callable[[Done | Exception], None]
@@ -122,16 +123,21 @@ class Files:
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
         path = self._path(key)
-        if path in self._busy:
-            await self._settled(path)
-        seen = peek(path)
-        if seen is None:
-            self._gone(key)
-            return None
-        entry = self._cache.get(key)
-        if entry is not None and entry.signature == seen:
-            return entry.stored
-        return await self._load(key, path)
+        stored = None
+        for _ in range(LOOKS):
+            if path in self._busy:
+                await self._settled(path)
+            seen = peek(path)
+            if seen is None:
+                self._gone(key)
+                return None
+            entry = self._cache.get(key)
+            if entry is not None and entry.signature == seen:
+                return entry.stored
+            # Then look again: it may have changed while it was read.
+            stored = await self._load(key, path)
+        # A file system that never says the same of a file twice is believed in the end.
+        return stored
 
     async def write(self, key: Key, draft: Draft, revision: int) -> int:
         """Replace the file of this revision; return the new one."""
@@ -230,11 +236,10 @@ class Files:
         except OSError as error:
             raise unavailable(error) from error
         if loaded is None:
-            self._gone(key)
             return None
         if loaded.problem:
             await self.set_aside(key, loaded.stored.revision, loaded.problem)
-            return await self.read(key)
+            return None
         self._learn(key, Entry(loaded.signature, loaded.stored))
         return loaded.stored
 

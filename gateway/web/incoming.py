@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 import zlib
@@ -15,6 +16,9 @@ from gateway.web.stream import Receive
 Scope = Mapping[str, Any]
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
+# Made once: randomness is asked of the system, and a request has better things to wait for.
+_PROCESS = secrets.token_hex(8)
+_numbers = itertools.count(1)
 KEY = "holdgate"
 
 
@@ -41,7 +45,7 @@ def incoming_of(scope: Scope) -> Incoming:
 def request_id(headers: Mapping[bytes, bytes]) -> str:
     """Return the client's request id if it is sane, else a new one."""
     given = headers.get(b"x-request-id", b"")
-    return given.decode() if _SANE_ID(given) else "req_" + secrets.token_hex(12)
+    return given.decode() if _SANE_ID(given) else f"req_{_PROCESS}{next(_numbers):08x}"
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:

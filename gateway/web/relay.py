@@ -66,7 +66,7 @@ class Relay:
         answer = Answer(receive, send, note.answer_headers)
         try:
             if scope["method"] != "POST":
-                raise MethodNotAllowed(f"Send a POST to {scope['path']}.")
+                raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
             request = await self._read(note, scope["headers"], receive, answer)
             await self._driver.run(request, answer)
         except HoldgateError as error:

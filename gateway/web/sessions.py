@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request as WebRequest
@@ -21,6 +21,9 @@ from gateway.web.incoming import incoming_of
 
 PAGE = 50
 LARGEST_PAGE = 500
+# The calendar ends there, though a file may say otherwise.
+LAST_MS = 253_402_300_799_999
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class SessionsArea:
     async def listing(self, request: WebRequest) -> Response:
         """List the owner's sessions that have state, the one changed last first."""
         owner = self._owner(request)
-        limit = _number(request, "limit", PAGE)
+        limit = min(_number(request, "limit", PAGE), LARGEST_PAGE)
         after = _cursor(request.query_params.get("after", ""))
-        found = await self.sessions.store.listing(KIND, owner, after, min(limit, LARGEST_PAGE))
+        found = await self.sessions.store.listing(KIND, owner, after, limit)
         listed = [
             {"sessionId": item.session, "updatedAt": _time(item.updated_ms)} for item in found
         ]
@@ -93,7 +96,7 @@ def _unknown(name: str) -> NotFound:
 
 
 def _time(ms: int) -> str:
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    moment = EPOCH + timedelta(milliseconds=min(ms, LAST_MS))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

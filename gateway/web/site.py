@@ -46,5 +46,6 @@ class Site:
 
 def _translated(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
     if error.status_code == 405:
-        return MethodNotAllowed(f"{scope['method']} is not possible on {scope['path'][:200]}.")
+        says = f"{scope['method']} is not possible on {scope['path'][:200]}."
+        return MethodNotAllowed(says, (error.headers or {}).get("Allow", "GET"))
     return NotFound(f"There is nothing at {scope['path'][:200]}.")

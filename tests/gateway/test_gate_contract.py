@@ -295,3 +295,11 @@ async def test_json_by_any_of_its_names(kind: str) -> None:
     async with running(ONE) as gate:
         answer = await gate.fetch(request("POST", PATH, f"content-type: {kind}", body=chat()))
         assert answer.text == "one"
+
+
+async def test_a_wrong_method_is_told_the_right_ones() -> None:
+    async with running(None) as gate:
+        for path, allowed in ((PATH, "POST"), ("/healthz", "GET")):
+            answer = await gate.fetch(request("DELETE", path))
+            assert answer.status == 405
+            assert allowed in answer.headers["allow"]

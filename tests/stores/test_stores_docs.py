@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.stores import Stored
+from gateway.stores import InUse, Stored
 from gateway.stores.base import LARGEST_DOCUMENT, Key, Shape, unseal
 from gateway.stores.database import SHARED_SINCE
-from gateway.stores.lock import InUse, Lock
+from gateway.stores.lock import Lock
 from gateway.stores.names import name_of
 from gateway.stores.worker import LARGEST_BATCH, LONGEST_QUEUE
 
