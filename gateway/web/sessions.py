@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request as WebRequest
@@ -15,7 +15,7 @@ from gateway.core.directives import in_force
 from gateway.core.session import SessionState, StopMessage
 from gateway.errors import BadRequest, NotFound
 from gateway.sessions import KIND, Sessions
-from gateway.stores.base import Key, Listed
+from gateway.stores.base import LATEST, Key, Listed
 from gateway.web.auth import Keys
 from gateway.web.incoming import incoming_of
 
@@ -23,7 +23,6 @@ PAGE = 50
 LARGEST_PAGE = 500
 # The calendar ends there, though a file may say otherwise.
 LAST_MS = 253_402_300_799_999
-EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def _unknown(name: str) -> NotFound:
 
 
 def _time(ms: int) -> str:
-    moment = EPOCH + timedelta(milliseconds=min(ms, LAST_MS))
+    moment = datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -113,6 +112,6 @@ def _cursor(text: str) -> Listed | None:
     if not text:
         return None
     updated, _, session = text.partition(":")
-    if not (updated.isascii() and updated.isdigit() and len(updated) < 16):
+    if not (updated.isascii() and updated.isdigit() and int(updated[:20]) <= LATEST):
         raise BadRequest("`after` must be the `next` of an earlier page.", param="after")
     return Listed(int(updated), session)
