@@ -70,6 +70,7 @@ class ReminderDue(msgspec.Struct, frozen=True, gc=False):
     """What was held for is here."""
 
     additions: tuple[Addition, ...]
+    suffix: str = "clock_hold_followup"
 
 
 class HoldEnded(msgspec.Struct, frozen=True, gc=False):

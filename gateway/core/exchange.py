@@ -186,7 +186,7 @@ class Exchange:
         return self._said_times + 1 if said == self._said else 1
 
     def _judge_failure(self, error: HoldgateError) -> Event:
-        if error.may_fail_over and len(self._untried) > 1:
+        if error.may_fail_over and len(self._untried) > 1 and not self._tried_again:
             return RouteFailed(error)
         if self.repeats and isinstance(error, UpstreamError) and not self._tried_again:
             # It was counted already, so it gets the one second try there is.
@@ -224,18 +224,15 @@ class Exchange:
 
 
 def _enter_opening(exchange: Exchange, event: Event) -> Effect:
-    match event:
-        case RouteFailed():
-            exchange.drop_route()
-        case ToolsReturned():
-            exchange.count_tool_turn()
-            exchange.follow_up(event.results, event.suffix)
-        case Continue():
-            exchange.reset_tool_turns()
-            exchange.follow_up(event.additions, event.suffix)
-        case ReminderDue():
-            exchange.reset_tool_turns()
-            exchange.follow_up(event.additions, "clock_hold_followup")
+    if isinstance(event, RouteFailed):
+        exchange.drop_route()
+    elif isinstance(event, ToolsReturned):
+        exchange.count_tool_turn()
+        exchange.follow_up(event.results, event.suffix)
+    else:
+        assert isinstance(event, Continue | ReminderDue)
+        exchange.reset_tool_turns()
+        exchange.follow_up(event.additions, event.suffix)
     return exchange.open_turn()
 
 
@@ -253,8 +250,10 @@ def _enter_closing(exchange: Exchange, event: Event) -> Effect:
     if isinstance(event, Finish):
         return Close(event.plainly, event.disarm)
     if isinstance(event, FollowUpLost):
+        # That the gateway has to go is no failure of the follow-up.
+        failed = exchange.repeats and isinstance(event.error, UpstreamError)
         # Lost after tools, it leaves a turn whose reason names a call nobody saw.
-        return Close(plainly=True, disarm="the follow-up failed" if exchange.repeats else "")
+        return Close(plainly=True, disarm="the follow-up failed" if failed else "")
     return Close(plainly=False)
 
 

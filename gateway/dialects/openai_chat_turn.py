@@ -135,23 +135,16 @@ class Recorded:
     refusal: str = ""
     calls: list[Json] = field(default_factory=list)
 
-    def message(self, calls: Iterable[ToolCall] | None = None) -> Json:
-        """Build the assistant's message, with its own calls or with these."""
+    def message(self) -> Json:
+        """Build the assistant's message."""
         message: Json = {"role": "assistant", "content": self.text or None}
         if self.refusal:
             message["refusal"] = self.refusal
-        written = self.calls if calls is None else [call_object(call) for call in calls]
-        if written:
-            message["tool_calls"] = written
+        if self.calls:
+            message["tool_calls"] = self.calls
         elif not self.text:
             message["content"] = ""
         return message
-
-
-def call_object(call: ToolCall) -> Json:
-    """Write a tool call as a message carries it."""
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
 
 
 def record_deltas(deltas: Iterable[Json]) -> Recorded:

@@ -75,7 +75,6 @@ class Drive:
         "_tap",
         "_turn",
         "_usage",
-        "_why",
         "exchange",
     )
 
@@ -100,7 +99,6 @@ class Drive:
         self._error: HoldgateError | None = None
         self._status = 200
         self._usage: Usage | None = None
-        self._why = ""
         self._begun = services.now()
         self._first_at: float | None = None
 
@@ -133,7 +131,7 @@ class Drive:
         outcome = await WORK[type(effect)](self, effect)
         after = self.exchange.handle(outcome) if outcome is not None else None
         if self._request.notes:
-            await self._note()
+            await self._note(after)
         return after
 
     async def _give_in(self, effect: Effect) -> Effect | None:
@@ -341,7 +339,6 @@ class Drive:
         if effect.disarm and self._request.session is not None:
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await self._request.session.disarm(effect.disarm)
-            self._why = effect.disarm
         tail = self._splice.tail(effect.plainly)
         if self._request.asked.stream:
             await self._client.end(tail)
@@ -363,10 +360,11 @@ class Drive:
     async def _let_go(self, effect: LetGo) -> None:
         await self.let_go()
 
-    async def _note(self) -> None:
+    async def _note(self, effect: Effect | None) -> None:
         if self._client.started and self.exchange.state not in (State.DONE, State.FAILED):
             note = {"state": self.exchange.state, "turn": self.exchange.number}
-            text = json.dumps({**note, "why": self._why} if self._why else note)
+            why = effect.disarm if isinstance(effect, Close) else ""
+            text = json.dumps({**note, "why": why} if why else note)
             await self._client.frames(comment(f"holdgate {text}"))
 
 

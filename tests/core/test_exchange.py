@@ -27,8 +27,8 @@ from gateway.core.events import (
     WaitUntil,
 )
 from gateway.core.exchange import LIVE, MOVES, ON_ENTRY, Exchange, State, diagram
-from gateway.core.model import Route, Stop, ToolCall, TurnEnd
-from gateway.errors import UpstreamAnswered, UpstreamUnreachable
+from gateway.core.model import Route, Stop, ToolCall, TurnEnd, Usage
+from gateway.errors import Draining, UpstreamAnswered, UpstreamUnreachable
 
 A, B, C = Route("a", "m"), Route("b", "m"), Route("c", "m")
 DOWN = UpstreamUnreachable("It is down.")
@@ -212,3 +212,77 @@ def test_the_diagram_in_the_docs_is_the_table() -> None:
 )
 def test_verdicts(turn: TurnEnd, left: int, expected: Verdict) -> None:
     assert verdict(Facts(turn, 1, left)) == expected
+
+
+ARMED = TurnEnded(TurnEnd(Stop.STOP), repeat="go on", said="done")
+FOLLOW_UP = (UserText("go on"),)
+
+
+def test_a_stop_message_is_sent_and_its_turns_are_numbered() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), ARMED, TurnOpened(), ARMED, TurnOpened(), STOPPED)
+    assert [e for e in effects if isinstance(e, OpenTurn)][1:] == [
+        OpenTurn(2, A, FOLLOW_UP, "stop_followup"),
+        OpenTurn(3, A, FOLLOW_UP, "stop_followup.2"),
+    ]
+    assert effects[-1] == Close(plainly=False)
+
+
+def test_what_would_be_sent_is_known_before_it_is_counted() -> None:
+    exchange = Exchange((A,))
+    play(exchange, TurnOpened())
+    assert exchange.would_repeat(ARMED)
+    assert not exchange.would_repeat(STOPPED)
+    assert not exchange.would_repeat(CALLED)
+    assert exchange.state is State.RELAYING
+
+
+def test_a_stop_follow_up_that_fails_is_tried_once_more_and_then_disarmed() -> None:
+    exchange = Exchange((A, B))
+    failed = OpeningFailed(DOWN)
+    effects = play(exchange, TurnOpened(), ARMED, failed, failed, failed)
+    routes = [e.route for e in effects if isinstance(e, OpenTurn)]
+    assert routes == [A, A, B, A]
+    assert effects[-1] == Close(plainly=True, disarm="the follow-up failed")
+
+
+def test_each_stop_follow_up_has_its_own_second_try() -> None:
+    exchange = Exchange((A,))
+    failed = OpeningFailed(DOWN)
+    effects = play(exchange, TurnOpened(), ARMED, failed, TurnOpened(), ARMED, failed)
+    assert effects[-1] == OpenTurn(3, A, FOLLOW_UP, "stop_followup.2")
+
+
+def test_a_drain_gives_no_second_try_and_disarms_nothing() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), ARMED, OpeningFailed(Draining("Leaving.")))
+    assert effects[-1] == Close(plainly=True)
+
+
+def test_an_empty_follow_up_ends_it() -> None:
+    empty = TurnEnded(TurnEnd(Stop.STOP, spoke=False), repeat="go on")
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), ARMED, TurnOpened(), empty)
+    assert effects[-1] == Close(plainly=False, disarm="the follow-up was empty")
+
+
+def test_five_same_answers_end_it() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, *(TurnOpened(), ARMED) * 5)
+    assert effects[-1] == Close(plainly=False, disarm="the answer was the same 5 times in a row")
+    different = TurnEnded(TurnEnd(Stop.STOP), repeat="go on", said="other")
+    other = Exchange((A,))
+    play(other, *(TurnOpened(), ARMED) * 4, TurnOpened(), different)
+    assert other.state is State.OPENING
+
+
+@pytest.mark.parametrize("stop", [Stop.LENGTH, Stop.FILTER, Stop.UNKNOWN])
+def test_only_a_stop_is_followed_up(stop: Stop) -> None:
+    exchange = Exchange((A,))
+    ended = TurnEnded(TurnEnd(stop), repeat="go on", said="x")
+    assert play(exchange, TurnOpened(), ended)[-1] == Close(plainly=False)
+
+
+def test_values_say_what_they_are() -> None:
+    assert str(A) == "a/m"
+    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)

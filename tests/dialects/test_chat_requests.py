@@ -99,6 +99,25 @@ def test_a_name_inside_a_value_is_no_duplicate() -> None:
     assert read(body(tools=[{"function": {"name": "model"}}]) + b" ").model == "m"
 
 
+def test_a_body_with_spaces_is_read_like_a_compact_one() -> None:
+    assert read(b'{ "model": "m", "messages": [] }').model == "m"
+
+
+def test_a_forced_tool_is_not_forced_again_in_a_follow_up() -> None:
+    data = body(tool_choice="required")
+    answered = AnsweredTurn({"role": "assistant", "content": "done"})
+    assert "tool_choice" not in json.loads(CHAT.add(data, (answered, UserText("go on"))))
+    assert json.loads(CHAT.add(data, (UserText("hi"),)))["tool_choice"] == "required"
+
+
+def test_what_a_session_needs_to_know() -> None:
+    asked = read(body(tools=[{"type": "x"}], metadata={"session_id": "s"}, conversation="c"))
+    assert asked.has_tools
+    assert asked.identity == {"metadata": b'{"session_id":"s"}', "conversation": b'"c"'}
+    assert not asked.directives
+    assert read(body(messages=[{"role": "user", "content": "<**clear**>"}])).directives
+
+
 def test_nesting_within_the_limit_is_fine() -> None:
     assert read(nested(127)).model == "m"
     assert not too_deep(b'{"a":"' + b"[{" * 500 + b'\\"\\\\"}', 128)

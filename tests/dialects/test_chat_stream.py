@@ -247,6 +247,19 @@ def test_the_answered_turn_holds_everything_the_model_said() -> None:
     }
 
 
+def test_what_was_said_is_read_from_the_tape() -> None:
+    _, tap = run(splice(), b": note\n\n" + turn("one two"))
+    assert tap.text() == "one two"
+    assert tap.answered().message == {"role": "assistant", "content": "one two"}
+
+
+def test_a_follow_up_that_says_nothing_is_known() -> None:
+    answer = splice()
+    run(answer, turn("one"))
+    assert not run(answer, turn(""))[1].end().spoke
+    assert run(answer, turn("two"))[1].end().spoke
+
+
 def test_an_answered_turn_without_text_or_with_a_refusal() -> None:
     _, empty = run(splice(), turn(""))
     assert empty.answered().message == {"role": "assistant", "content": ""}

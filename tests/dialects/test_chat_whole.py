@@ -44,7 +44,9 @@ def test_one_turn_passes_byte_for_byte() -> None:
     tap = run(answer, body("hi"))
     assert answer.tail(plainly=False) == body("hi")
     assert answer.content_type == b"application/json"
+    assert tap.text() == "hi"
     assert tap.end().stop is Stop.STOP
+    assert tap.end().spoke
     assert tap.end().usage == Usage(2, 3)
     assert answer.heartbeat() == b""
 

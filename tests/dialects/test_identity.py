@@ -85,7 +85,7 @@ def test_the_order() -> None:
 
 def test_an_empty_header_names_nothing() -> None:
     assert session(("x-session-id", "  "), ("session-id", "s2")) == "s2"
-    assert session(("x-request-id", "r1"), ("thread-id", "t")) is None
+    assert session(("x-request-id", "r1"), ("thread-id", "t"), ("accept", "x")) is None
 
 
 def test_an_id_that_is_too_long_is_refused() -> None:
