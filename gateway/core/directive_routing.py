@@ -29,6 +29,9 @@ class Routing:
     exclude: tuple[Target, ...] = ()
 
 
+NOTHING = Routing()
+
+
 def routing_after(routing: Routing, directive: Directive | Unreadable) -> Routing:
     """Return what is in force after a directive; one that is not about routing changes nothing."""
     match directive:
@@ -64,6 +67,8 @@ def candidates(
     """
     if forced is not None:
         return (forced,)
+    if routing == NOTHING:
+        return routes
     preferred = () if routing.prefer is None else (routing.prefer,)
     return tuple(r for r in dict.fromkeys(preferred + routes) if _permits(routing, r))
 

@@ -18,18 +18,26 @@ _NONE_LEFT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_DOUBT = re.compile(
-    r"\b(?:not|once|until|when|if|after|before|unless)\b|未|没|等|如果|直到", re.IGNORECASE
+_DOUBT_BEFORE = re.compile(
+    r"\b(?:not|never|cannot|once|until|when|if|after|before|unless|whether|will|ensure|make\s+sure)\b"
+    r"|n['’]t\b|['’]ll\b|未|没|等|如果|直到|是否|确保",
+    re.IGNORECASE,
 )
+_DOUBT_AFTER = re.compile(r"\b(?:except|but|apart\s+from)\b|除|[?？]\Z", re.IGNORECASE)
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?\n。！？])")
+# What was said last counts, and a sentence is no longer than this.
+LOOKED_AT = 64 * 1024
+SENTENCE = 80
 
 
 def none_left(text: str) -> bool:
-    """Whether the text states that all tasks are done; a condition or a denial is no statement."""
-    return any(
-        not _DOUBT.search(_sentence_before(text, match.start()))
-        for match in _NONE_LEFT.finditer(text)
-    )
+    """Whether the text states that all tasks are done; a doubt, a denial, a question is no such."""
+    text = text[-LOOKED_AT:]
+    return any(_is_stated(text, match) for match in _NONE_LEFT.finditer(text))
 
 
-def _sentence_before(text: str, at: int) -> str:
-    return re.split(r"[.!?\n。！？]", text[max(0, at - 80) : at])[-1]
+def _is_stated(text: str, match: re.Match[str]) -> bool:
+    start, end = match.span()
+    before = _SENTENCE_ENDS.split(text[max(0, start - SENTENCE) : start])[-1]
+    after = _SENTENCE_ENDS.split(text[end : end + SENTENCE])[0]
+    return not (_DOUBT_BEFORE.search(before) or _DOUBT_AFTER.search(after))

@@ -47,9 +47,9 @@ def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str 
 def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers:
-        plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
-        if not plain.endswith("id"):
+        if not name.endswith((b"id", b"ID", b"Id")):
             continue
+        plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
         text = value.decode("utf-8", "replace").strip()
         if plain in _interesting and text:
             found.setdefault(plain, text)

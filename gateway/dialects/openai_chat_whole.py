@@ -135,8 +135,6 @@ class WholeTap:
     @property
     def server_calls(self) -> tuple[ToolCall, ...]:
         """The calls to our own tools."""
-        if not self.recorded().calls:
-            return ()
         return tuple(
             ToolCall(call.get("id") or f"call_{index}", function["name"], _arguments(function))
             for index, call in enumerate(self.recorded().calls)
@@ -146,8 +144,6 @@ class WholeTap:
     @property
     def client_calls(self) -> list[Json]:
         """The calls that the client sees."""
-        if not self.recorded().calls:
-            return []
         tools = self._splice.server_tools
         return [c for c in self.recorded().calls if function_of(c).get("name") not in tools]
 
@@ -161,14 +157,15 @@ class WholeTap:
         """Say what the turn came to."""
         choice = first_choice(self.answer)
         stop = stop_of(choice.get("finish_reason"))
-        server = self.server_calls
+        recorded = self.recorded()
+        calls = bool(recorded.calls)
         legacy = bool(part_of(choice, "message").get("function_call"))
         return TurnEnd(
             stop=stop,
-            server_calls=server,
-            client_calls=bool(self.client_calls) or legacy,
+            server_calls=self.server_calls if calls else (),
+            client_calls=(calls and bool(self.client_calls)) or legacy,
             usage=usage_of(self.usage),
-            spoke=bool(self.recorded().text or self.recorded().calls or legacy),
+            spoke=bool(recorded.text) or calls or legacy,
             continuable=self._splice.choices == 1 and stop is not Stop.UNKNOWN,
         )
 

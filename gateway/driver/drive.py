@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -106,16 +105,13 @@ class Drive:
         return f"<Drive {self._request.id} {self.exchange!r}>"
 
     async def run(self) -> None:
-        """Answer, while a watcher waits for the client to leave."""
+        """Answer, while somebody watches for the client to leave."""
         self._client.give_up = self._leave
-        # A bare task: a task group costs five times as much, and all this one ever does is wait
-        # for the server to say that the client left. It never outlives the exchange.
-        watcher = asyncio.ensure_future(self._client.gone())
-        watcher.add_done_callback(self._on_gone)
+        unwatch = self._client.watch(self._leave)
         try:
             await self._run()
         finally:
-            watcher.cancel()
+            unwatch()
 
     async def _run(self) -> None:
         """Do one thing after the other until the machine has nothing more to do."""
@@ -178,10 +174,6 @@ class Drive:
             first_seconds=first,
             usage=self._usage,
         )
-
-    def _on_gone(self, watcher: asyncio.Future[None]) -> None:
-        if not watcher.cancelled():
-            self._leave()
 
     def _leave(self) -> None:
         if not self._gone:

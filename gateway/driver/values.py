@@ -25,8 +25,8 @@ class Client(Line, Protocol):
     started: bool
     give_up: Callable[[], None]
 
-    async def gone(self) -> None:
-        """Return when the client has left."""
+    def watch(self, left: Callable[[], None]) -> Callable[[], object]:
+        """Call this when the client has left; return how to stop watching."""
 
     def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
         """Prepare the start line of a stream."""

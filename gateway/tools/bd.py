@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 import msgspec
@@ -25,14 +28,17 @@ class Tracker:
         self._program = shutil.which("bd", path=path)
         self._said: bool | None = None
         self._said_at = -CACHE_SECONDS
+        self._asking = anyio.Lock()
 
     async def work_left(self) -> bool | None:
         """Return whether work is left, or None when that cannot be known."""
         if self._program is None:
             return None
-        if self._now() - self._said_at >= CACHE_SECONDS:
-            self._said = await self._ask(self._program)
-            self._said_at = self._now()
+        # Of many who want to know at once, one asks.
+        async with self._asking:
+            if self._now() - self._said_at >= CACHE_SECONDS:
+                self._said = await self._ask(self._program)
+                self._said_at = self._now()
         return self._said
 
     async def _ask(self, program: str) -> bool | None:
@@ -47,11 +53,27 @@ async def _listed(command: tuple[str, ...]) -> bool | None:
     """Return whether the command lists anything, or None when it fails or takes too long."""
     with anyio.move_on_after(LIMIT_SECONDS):
         try:
-            done = await anyio.run_process(command, check=False, stderr=subprocess.DEVNULL)
+            status, output = await _run(command)
         except OSError:
             return None
-        return _any_in(done.stdout) if done.returncode == 0 else None
+        return _any_in(output) if status == 0 else None
     return None
+
+
+async def _run(command: tuple[str, ...]) -> tuple[int, bytes]:
+    """Run a command to its end; if it is cut off, so is all that it started."""
+    quiet = subprocess.DEVNULL
+    async with await anyio.open_process(
+        command, stdin=quiet, stderr=quiet, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            output = b"".join([data async for data in process.stdout])
+            return await process.wait(), output
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def _any_in(output: bytes) -> bool | None:

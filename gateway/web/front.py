@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import chain
 from typing import Any
 
 from gateway.dialects import DIALECTS
@@ -87,7 +88,7 @@ class Front:
         hosts = [value for name, value in listed if name == b"host"]
         if len(hosts) != 1:
             raise BadRequest("Send exactly one Host header.")
-        if sum(len(name) + len(value) for name, value in listed) > self._admission.header_bytes:
+        if sum(map(len, chain.from_iterable(listed))) > self._admission.header_bytes:
             raise BadRequest(f"The headers are larger than {self._admission.header_bytes} bytes.")
         self._check_host(hosts[0])
         origin = note.headers.get(b"origin")

@@ -16,6 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 KEEP_ALIVE = 75
 LINGER = 1.0
 CONTINUE = b"HTTP/1.1 100"
+# The name under which a request's scope says how to hear of its client leaving.
+LEAVING = "holdgate.leaving"
 
 
 def _refusal(status: str, code: str, message: str) -> bytes:
@@ -101,11 +103,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._answered: RequestResponseCycle | None = None
         self._ahead = b""
+        self._left: Callable[[], None] | None = None
         self._look_again = self.loop.call_later(self.receive_idle, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._look_again.cancel()
         super().connection_lost(exc)
+        if self._left is not None:
+            self._left()
         if (answering := self._answering()) is not None:
             # uvicorn tells only the request that came last, which may wait behind this one.
             answering.disconnected = True
@@ -131,6 +136,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._corked.expect_head()
+        self.scope["extensions"] = {LEAVING: self._tell_when_gone}  # type: ignore[dict-item]
         super().on_headers_complete()
         if not self.pipeline:
             self._answered = self.cycle
@@ -141,6 +147,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        self._left = None
         if self.pipeline:
             self._answered = self.pipeline[-1][0]
         super().on_response_complete()
@@ -151,6 +158,14 @@ class LimitedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self.transport.write(UNREADABLE)
         self.transport.close()
+
+    def _tell_when_gone(self, left: Callable[[], None]) -> None:
+        """Have this called when the client of the answer under way is gone."""
+        if self._is_closing():
+            self.loop.call_soon(left)
+        self._left = left
+        # After a large body reading may still be paused, and nobody would notice.
+        self.flow.resume_reading()
 
     def _keep(self, data: bytes) -> None:
         """Keep what is sent ahead of an answer still under way, within the bounds of a head."""

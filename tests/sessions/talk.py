@@ -117,9 +117,7 @@ async def stop_message(gate: Running, session: str = "s") -> Any:
 
 async def forget(gate: Running, session: str = "s", *headers: str) -> Answer:
     """Have a session forgotten."""
-    return await gate.fetch(
-        request("DELETE", f"/api/sessions/{quote(session, safe='')}", *headers)
-    )
+    return await gate.fetch(request("DELETE", f"/api/sessions/{quote(session, safe='')}", *headers))
 
 
 def told(answer: Answer) -> str:

@@ -16,7 +16,8 @@ from tests.clients.reading import Ask, Form
 __all__ = ["no_proxy"]
 
 PROMPT = (
-    r'<**stopMessage:"demo: say=\"And on.\" delay_ms=1",3**>' + '\ndemo: say="It begins." delay_ms=1'
+    r'<**stopMessage:"demo: say=\"And on.\" delay_ms=1",3**>'
+    + '\ndemo: say="It begins." delay_ms=1'
 )
 ALL = "It begins.\n\nAnd on.\n\nAnd on.\n\nAnd on."
 FORMS = (*openai_python.CLIENT.forms, *openai_node.CLIENT.forms)

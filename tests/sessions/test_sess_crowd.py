@@ -49,7 +49,9 @@ async def crowd(gate: Running, size: int) -> list[str]:
 @pytest.mark.parametrize("store", ["memory", "files"])
 async def test_a_crowd_shares_what_is_left(tmp_path: Path, store: str) -> None:
     settings = kept(tmp_path) if store == "files" else {}
-    async with running(model(("cut", "length"), *[f"t {n}" for n in range(99)]), **settings) as gate:
+    async with running(
+        model(("cut", "length"), *[f"t {n}" for n in range(99)]), **settings
+    ) as gate:
         await gate.ask(talk(GO_ON + "hi"), SESSION)
         texts = await crowd(gate, CROWD)
         assert len(follow_ups(gate.requests)) == REPEATS

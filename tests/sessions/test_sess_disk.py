@@ -172,7 +172,7 @@ async def test_a_session_without_state_costs_no_write(tmp_path: Path) -> None:
     ]
     async with running(model("a"), model("b"), **kept(tmp_path)) as gate:
         store = gate.gateway.sessions.store
-        gate.gateway.sessions.store = counting = Counting(store)  # type: ignore[assignment]
+        gate.gateway.sessions.store = counting = Counting(store)
         await gate.fetch(get("/api/sessions"))
         before = snapshot(tmp_path)
 

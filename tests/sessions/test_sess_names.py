@@ -70,7 +70,9 @@ async def test_every_id_has_a_file_of_its_own_inside_the_directory(tmp_path: Pat
     directory = tmp_path / "deep" / "kept"
     async with running(CUT, **kept(directory)) as gate:
         for name in NAMES:
-            answer = await gate.ask(talk(text(name)), f"x-session-id: {name}".encode().decode("latin-1"))
+            answer = await gate.ask(
+                talk(text(name)), f"x-session-id: {name}".encode().decode("latin-1")
+            )
             assert told(answer) == "set"
     async with running(CUT, **kept(directory)) as gate:
         for name in NAMES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,9 +65,6 @@ async def test_switched_off_what_is_set_stays_and_does_nothing(tmp_path: Path) -
         assert (await look(gate)).json["stopMessage"] is None
 
 
-LONGEST = {"plain": 4096, "é": 4096, "set": 10}
-
-
 async def test_a_text_over_the_limit_is_ignored() -> None:
     async with running(model(("cut", "length")), limits__stop_message_bytes=10) as gate:
         for text in ("x" * 11, "é" * 6):
@@ -107,6 +104,7 @@ def texts(tmp_path: Path) -> Path:
     place.joinpath("latin.md").write_bytes(b"\xff\xfe")
     place.joinpath("within").symlink_to("go.md")
     place.joinpath("round").symlink_to("round")
+    os.mkfifo(place / "pipe")
     tmp_path.joinpath("secret.md").write_text("secret")
     place.joinpath("out.md").symlink_to(tmp_path / "secret.md")
     place.joinpath("away").symlink_to(tmp_path)
@@ -132,7 +130,8 @@ async def test_a_text_from_a_file(texts: Path, name: str) -> None:
 
 async def test_the_file_is_read_when_it_is_set(texts: Path) -> None:
     said = "<**stopMessage:<file://go.md>,2**>hi"
-    async with running(model("one", ("two", "length"), "three"), stop_message__files_dir=str(texts)) as gate:
+    story = model("one", ("two", "length"), "three")
+    async with running(story, stop_message__files_dir=str(texts)) as gate:
         await gate.ask(talk(said), SESSION)
         texts.joinpath("go.md").write_text("changed")
         assert told(await gate.ask(talk(said), SESSION)) == "unchanged"
@@ -141,6 +140,7 @@ async def test_the_file_is_read_when_it_is_set(texts: Path) -> None:
 
 OUTSIDE = "the file is not inside stop_message.files_dir"
 UNREADABLE = "the file cannot be read"
+NO_FILE = "it is not a file of at most 4096 bytes"
 REFUSED = {
     "../secret.md": OUTSIDE,
     "deep/../../secret.md": OUTSIDE,
@@ -149,12 +149,13 @@ REFUSED = {
     "out.md": OUTSIDE,
     "away/secret.md": OUTSIDE,
     "missing.md": UNREADABLE,
-    "deep": UNREADABLE,
+    "deep": NO_FILE,
+    "pipe": NO_FILE,
     "round": UNREADABLE,
     "latin.md": UNREADABLE,
     "nul\0.md": UNREADABLE,
     "x" * 300: UNREADABLE,
-    "large.md": "longer than 4096 bytes",
+    "large.md": NO_FILE,
     "blank.md": "the text is empty",
 }
 
@@ -168,7 +169,6 @@ async def test_what_is_no_text_of_the_operators_is_ignored(texts: Path, name: st
         assert told(answer).startswith('ignored; reason="stopMessage: ')
         assert REFUSED.get(name, OUTSIDE) in told(answer)
         assert [newest(request) for request in gate.requests] == ["hi"]
-        assert not any(b"secret" in json.dumps(note).encode() for note in notes_of(gate, "x"))
 
 
 async def test_without_a_directory_files_are_off() -> None:

@@ -1,0 +1,75 @@
+"""The answer on any ASGI server: a small peer instead of sockets."""
+
+import asyncio
+from typing import Any
+
+from gateway.web.stream import Answer
+
+
+class Peer:
+    """An ASGI server that does not tell when a client leaves, but has to be asked."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.left = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        self.asked.set()
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+async def test_a_leaving_client_is_noticed_by_asking() -> None:
+    peer = Peer()
+    gone = asyncio.Event()
+    unwatch = Answer(peer.receive, peer.send).watch(gone.set)
+    await peer.asked.wait()
+    assert not gone.is_set()
+    peer.left.set()
+    await asyncio.wait_for(gone.wait(), 5)
+    unwatch()
+
+
+async def test_who_stops_watching_hears_nothing() -> None:
+    peer = Peer()
+    gone = asyncio.Event()
+    unwatch = Answer(peer.receive, peer.send).watch(gone.set)
+    await peer.asked.wait()
+    unwatch()
+    peer.left.set()
+    await asyncio.sleep(0.01)
+    assert not gone.is_set()
+
+
+async def test_the_start_line_waits_for_the_first_frame() -> None:
+    peer = Peer()
+    answer = Answer(peer.receive, peer.send, ((b"x-request-id", b"r"),))
+    answer.also(((b"x-more", b"1"),))
+    answer.ready(((b"content-type", b"text/event-stream"),), lambda: b": wait\n")
+    assert peer.sent == []
+    await answer.frames(b"data: 1\n\n")
+    await answer.end(b"data: [DONE]\n\n")
+    start, first, last = peer.sent
+    assert start["headers"] == [
+        (b"content-type", b"text/event-stream"),
+        (b"x-request-id", b"r"),
+        (b"x-more", b"1"),
+    ]
+    assert (first["body"], first["more_body"]) == (b"data: 1\n\n", True)
+    assert (last["body"], last["more_body"]) == (b"data: [DONE]\n\n", False)
+
+
+async def test_a_heartbeat_may_bring_the_start_line() -> None:
+    peer = Peer()
+    answer = Answer(peer.receive, peer.send)
+    await answer.beat()
+    answer.ready((), lambda: b": wait\n")
+    await answer.beat()
+    assert [m["type"] for m in peer.sent] == ["http.response.start", "http.response.body"]
+    await answer.end(b"")
+    await answer.beat()
+    assert len(peer.sent) == 3
