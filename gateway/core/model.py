@@ -69,6 +69,8 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     forces_tool: bool = False
     tools: frozenset[str] = frozenset()
     wants_usage: bool = False
+    stream_implied: bool = False
+    """Whether the body does not say that it wants the stream."""
     has_tools: bool = False
     directives: bool = False
     """Whether a user's text may hold a directive."""

@@ -47,7 +47,7 @@ class _StreamOptions(msgspec.Struct):
 
 
 _text: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
-_flag = msgspec.json.Decoder(bool | None)
+_flag: msgspec.json.Decoder[bool | None] = msgspec.json.Decoder(bool | None)
 _count = msgspec.json.Decoder(int | None)
 _options = msgspec.json.Decoder(_StreamOptions | None)
 _tools = msgspec.json.Decoder(list[_Tool] | None)
@@ -69,10 +69,12 @@ class OpenAIChat:
         refuse_duplicates(body, fields, READ)
         if bytes(fields.get("messages", b"")).strip()[:1] != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
+        said = decoded(fields, "stream", _flag, None)
         return Asked(
             model=_model(fields),
             body=body,
-            stream=bool(decoded(fields, "stream", _flag, prefers_stream)),
+            stream=prefers_stream if said is None else said,
+            stream_implied=prefers_stream and said is None,
             choices=_choices(fields),
             forces_tool=_forces_tool(fields),
             tools=_tool_names(fields),

@@ -227,7 +227,9 @@ class Drive:
         """Send the turn's request and wait for its first frame."""
         request = self._request
         body = self._built(effect.number, effect.additions)
-        body = request.dialect.rewrite(body, effect.route.model, request.asked.stream)
+        asked = request.asked
+        if effect.route.model != asked.model or asked.stream_implied:
+            body = request.dialect.rewrite(body, effect.route.model, asked.stream)
         name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
         turn = await upstream.open(body, (*request.headers, (b"x-request-id", name.encode())))
         self._turn = turn

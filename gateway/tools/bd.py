@@ -63,9 +63,12 @@ async def _listed(command: tuple[str, ...]) -> bool | None:
 async def _run(command: tuple[str, ...]) -> tuple[int, bytes]:
     """Run a command to its end; if it is cut off, so is all that it started."""
     quiet = subprocess.DEVNULL
-    async with await anyio.open_process(
-        command, stdin=quiet, stderr=quiet, start_new_session=True
-    ) as process:
+    # While it starts there is nothing yet that could be ended.
+    with anyio.CancelScope(shield=True):
+        process = await anyio.open_process(
+            command, stdin=quiet, stderr=quiet, start_new_session=True
+        )
+    async with process:
         assert process.stdout is not None
         try:
             output = b"".join([data async for data in process.stdout])
