@@ -26,6 +26,7 @@ from gateway.core.directives import (
 from gateway.core.model import Asked, Route
 from gateway.core.session import (
     SessionState,
+    StopMessage,
     StopRules,
     Told,
     decoded,
@@ -207,6 +208,8 @@ class Session:
         self._visit = visit
         # Without an id the state lives and dies with the exchange.
         self._own = own
+        self._offered: StopMessage | None = None
+        self._claimed: StopMessage | None = None
         self._compacts: bool | None = None
 
     async def repeat(self) -> str | None:
@@ -214,20 +217,25 @@ class Session:
         state = self._own or await self._sessions._state(self._visit.key)
         if not self._sessions.settings.rules.enabled or state.stop is None or not state.stop.armed:
             return None
+        self._offered = state.stop
         return None if self._is_compaction() else state.stop.text
 
     async def claim(self, said: str) -> bool:
-        """Count one use, durably; False when none is left, or no work is."""
+        """Count one use of what was offered, durably; False when none is left, or no work is."""
         if await self._no_work_left(said):
             self._log("stop_message_rests", why="no work is left")
             return False
-        now = self._sessions.store.now_ms()
-        return await self._change(lambda state: use_one(state, now), failed=False)
+        stop, now = self._offered, self._sessions.store.now_ms()
+        assert stop is not None
+        self._claimed = stop
+        return await self._change(lambda state: use_one(state, stop, now), failed=False)
 
     async def disarm(self, reason: str) -> None:
-        """Take the stop message as spent."""
+        """Take the stop message that was claimed last as spent."""
+        stop = self._claimed
+        assert stop is not None
         self._log("stop_message_disarmed", why=reason)
-        await self._change(lambda state: (disarm(state), None), failed=None)
+        await self._change(lambda state: (disarm(state, stop), None), failed=None)
 
     async def _change(self, change: Change[R], failed: R) -> R:
         if self._visit.key is None:

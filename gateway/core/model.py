@@ -66,8 +66,6 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     stream: bool = False
     choices: int = 1
-    forces_tool: bool = False
-    tools: frozenset[str] = frozenset()
     wants_usage: bool = False
     stream_implied: bool = False
     """Whether the body does not say that it wants the stream."""

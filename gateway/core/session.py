@@ -163,19 +163,27 @@ def needs_session(found: Found) -> bool:
     )
 
 
-def use_one(state: SessionState, now_ms: int) -> tuple[SessionState, bool]:
-    """Count one more use of the stop message; tell whether one was left."""
-    if state.stop is None or not state.stop.armed:
+def use_one(state: SessionState, meant: StopMessage, now_ms: int) -> tuple[SessionState, bool]:
+    """Count one more use of a stop message; tell whether it is still there and one was left."""
+    stop = _armed(state, meant)
+    if stop is None:
         return state, False
-    stop = replace(state.stop, used=state.stop.used + 1, last_used_at_ms=now_ms)
-    return replace(state, stop=stop), True
+    used = replace(stop, used=stop.used + 1, last_used_at_ms=now_ms)
+    return replace(state, stop=used), True
 
 
-def disarm(state: SessionState) -> SessionState:
-    """Take the stop message as spent: it stays to be seen, and does nothing until set again."""
-    if state.stop is None or not state.stop.armed:
-        return state
-    return replace(state, stop=replace(state.stop, used=state.stop.max_repeats))
+def disarm(state: SessionState, meant: StopMessage) -> SessionState:
+    """Take a stop message as spent: it stays to be seen, and does nothing until set again."""
+    stop = _armed(state, meant)
+    return state if stop is None else replace(state, stop=replace(stop, used=stop.max_repeats))
+
+
+def _armed(state: SessionState, meant: StopMessage) -> StopMessage | None:
+    """Return the session's stop message if it may be sent, and no other was set meanwhile."""
+    stop = state.stop
+    if stop is None or (stop.text, stop.updated_at_ms) != (meant.text, meant.updated_at_ms):
+        return None
+    return stop if stop.armed else None
 
 
 def clear_stop(state: SessionState) -> SessionState:

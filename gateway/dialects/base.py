@@ -29,6 +29,10 @@ class Tap(Protocol):
     def ended(self) -> bool:
         """Whether the terminal frame is in."""
 
+    @property
+    def failure(self) -> UpstreamError | None:
+        """What the upstream said went wrong after the turn had begun; it ends the turn."""
+
     def feed(self, data: bytes) -> bytes:
         """Take what came; return what the client may see now. Raises `UpstreamError`."""
 

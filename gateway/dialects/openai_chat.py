@@ -23,7 +23,7 @@ from gateway.dialects.body import (
     decoded,
     fields_of,
     raw,
-    refuse_duplicates,
+    without_duplicates,
     written,
 )
 from gateway.dialects.openai_chat_stream import ChatStream
@@ -34,14 +34,6 @@ from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, Upstream
 from gateway.sse import encode
 
 
-class _Function(msgspec.Struct):
-    name: str = ""
-
-
-class _Tool(msgspec.Struct):
-    function: _Function | None = None
-
-
 class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
@@ -50,7 +42,6 @@ _text: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
 _flag: msgspec.json.Decoder[bool | None] = msgspec.json.Decoder(bool | None)
 _count = msgspec.json.Decoder(int | None)
 _options = msgspec.json.Decoder(_StreamOptions | None)
-_tools = msgspec.json.Decoder(list[_Tool] | None)
 _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
@@ -66,7 +57,7 @@ class OpenAIChat:
     def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         fields = fields_of(body, depth)
-        refuse_duplicates(body, fields, READ)
+        body = without_duplicates(body, fields, READ)
         if bytes(fields.get("messages", b"")).strip()[:1] != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         said = decoded(fields, "stream", _flag, None)
@@ -76,8 +67,6 @@ class OpenAIChat:
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,
             choices=_choices(fields),
-            forces_tool=_forces_tool(fields),
-            tools=_tool_names(fields),
             wants_usage=_wants_usage(fields),
             has_tools=bytes(fields.get("tools", b"null")).strip() not in (b"null", b"[]"),
             directives=may_contain(bytes(fields["messages"])),
@@ -159,15 +148,6 @@ def _choices(fields: Fields) -> int:
 def _forces_tool(fields: Fields) -> bool:
     choice = bytes(fields.get("tool_choice", b"null")).strip()
     return choice == b'"required"' or choice.startswith(b"{")
-
-
-def _tool_names(fields: Fields) -> frozenset[str]:
-    try:
-        tools = decoded(fields, "tools", _tools, None) or []
-    except BadRequest:
-        # Tools of a shape we do not know are the upstream's to judge.
-        return frozenset()
-    return frozenset(tool.function.name for tool in tools if tool.function)
 
 
 def _wants_usage(fields: Fields) -> bool:

@@ -16,6 +16,7 @@ from gateway.dialects.openai_chat_turn import (
     calls_of,
     first_choice,
     function_of,
+    index_of,
     is_error,
     part_of,
     read_object,
@@ -26,7 +27,7 @@ from gateway.dialects.openai_chat_turn import (
     usage_of,
 )
 from gateway.dialects.tape import Tape
-from gateway.errors import UpstreamBroke
+from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.sse import Framer, data_of, encode, split
 
 DONE = b"[DONE]"
@@ -36,6 +37,7 @@ SMALL = 1024
 OPEN = b'"finish_reason":null'
 LONGEST_END = 40
 DELTA = b'"delta"'
+ERROR = b'"error"'
 # A finish reason in the two spacings that JSON writers use. Any other is still relayed rightly;
 # it just cannot be withheld any more, so nothing is joined on after it.
 FINISHES = b'"finish_reason":"'
@@ -135,6 +137,7 @@ class ChatTap:
         "_tape",
         "_usual_end",
         "ended",
+        "failure",
         "finish",
         "seen",
         "tail",
@@ -157,6 +160,7 @@ class ChatTap:
         self.tail: list[bytes] = []
         self.finish: str | None = None
         self.usage: Json | None = None
+        self.failure: UpstreamError | None = None
         self.seen = False
         self.ended = False
 
@@ -243,12 +247,12 @@ class ChatTap:
         return self._tape.contains(TOOL_CALLS) and bool(self.recorded().calls)
 
     def _ended_otherwise(self) -> bool:
-        """Whether the last thing said was an error, or a finish that could not be withheld."""
+        """Whether the last thing said was a finish that could not be withheld."""
         last = None
         for data in self._datas():
             last = data
         chunk = read_object(last) if last else None
-        return bool(chunk and (is_error(chunk) or first_choice(chunk).get("finish_reason")))
+        return bool(chunk and first_choice(chunk).get("finish_reason"))
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
@@ -265,7 +269,9 @@ class ChatTap:
             looked_at = batch[batch.rfind(b"\n\n", 0, -2) + 2 :]
             if DELTA not in looked_at:
                 return self._judge(batch)
-        if FINISHES in looked_at or FINISHES_SPACED in looked_at or DONE in looked_at:
+        if FINISHES in looked_at or FINISHES_SPACED in looked_at:
+            return self._judge(batch)
+        if DONE in looked_at or ERROR in looked_at:
             return self._judge(batch)
         self._tape.record(batch)
         return batch
@@ -284,16 +290,24 @@ class ChatTap:
             return self._keep_place(frame)
         if data is None or chunk is None:
             return self._keep_place(frame)
-        if self._joined or not self._looked:
+        if is_error(chunk):
+            return self._fail(data)
+        if not self._looked:
             self._look(chunk, data)
         if self._splice.choices != 1:
             return frame
         return self._chunk(chunk, frame)
 
-    def _look(self, chunk: Json, data: bytes) -> None:
-        """Take the envelope, or the error: inside a later turn it is no chunk to fit on."""
-        if is_error(chunk):
+    def _fail(self, data: bytes) -> bytes:
+        """Take an error; what came before it in the same read is still to be shown."""
+        if not self._looked:
             raise said(data)
+        self.failure = said(data)
+        self.ended = True
+        return b""
+
+    def _look(self, chunk: Json, data: bytes) -> None:
+        """Take the envelope of the first chunk, and how it ends."""
         self._looked = True
         self._splice.adopt(chunk)
         at = data.rfind(OPEN)
@@ -384,7 +398,7 @@ class ChatTap:
 
     def _call(self, fragment: Json) -> tuple[Call, bool]:
         """Find or begin a fragment's call; number and name the fragment as the client sees it."""
-        index = fragment.get("index", len(self._calls))
+        index = index_of(fragment, len(self._calls))
         function = function_of(fragment)
         call = self._calls.get(index)
         changed = False

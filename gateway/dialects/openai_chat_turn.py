@@ -69,9 +69,26 @@ def calls_of(part: Json) -> list[Json]:
 
 
 def function_of(call: Json) -> Json:
-    """Return what a call calls, or an empty function."""
+    """Return what a call calls: its name and arguments, both as text whatever they were."""
     function = call.get("function")
-    return function if isinstance(function, dict) else {}
+    if not isinstance(function, dict):
+        return {}
+    name, arguments = function.get("name"), function.get("arguments")
+    if isinstance(name, str | None) and isinstance(arguments, str | None):
+        return function
+    return {**function, "name": _as_text(name), "arguments": _as_text(arguments)}
+
+
+def index_of(fragment: Json, default: int) -> int:
+    """Return which call a fragment belongs to."""
+    index = fragment.get("index")
+    return index if isinstance(index, int) else default
+
+
+def _as_text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
 
 
 def stop_of(reason: object) -> Stop:
@@ -162,12 +179,12 @@ def record_deltas(deltas: Iterable[Json]) -> Recorded:
 
 
 def _gather(calls: dict[object, Json], fragment: Json) -> None:
-    index = fragment.get("index", len(calls))
+    index = index_of(fragment, len(calls))
     function = function_of(fragment)
     call = calls.setdefault(
         index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
     )
-    call["id"] = fragment.get("id") or call["id"]
+    call["id"] = _as_text(fragment.get("id")) or call["id"]
     call["function"]["name"] += function.get("name") or ""
     call["function"]["arguments"] += function.get("arguments") or ""
 

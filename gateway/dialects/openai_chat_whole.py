@@ -94,6 +94,8 @@ class WholeTap:
         "seen",
     )
 
+    failure = None
+
     def __init__(self, splice: ChatWhole, limit: int) -> None:
         self._splice = splice
         self._limit = limit

@@ -299,6 +299,8 @@ class Drive:
                         await checkpoint_if_cancelled()
                 else:
                     await client.frames(tap.close())
+            if tap.failure is not None:
+                raise tap.failure
         except UpstreamError as error:
             self._noted(self._services.upstreams[self.exchange.route.upstream], error)
             await self.let_go()

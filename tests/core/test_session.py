@@ -215,20 +215,28 @@ def test_what_needs_a_session(text: str, needs: bool) -> None:
 def test_using_it_up() -> None:
     state, uses = ARMED, []
     for moment in range(4):
-        state, used = use_one(state, NOW + moment)
+        state, used = use_one(state, STOP, NOW + moment)
         uses.append(used)
     assert uses == [True, True, True, False]
     assert state.stop == replace(STOP, used=3, last_used_at_ms=NOW + 2)
-    assert use_one(EMPTY, NOW) == (EMPTY, False)
+    assert use_one(EMPTY, STOP, NOW) == (EMPTY, False)
 
 
 def test_disarmed_it_stays_to_be_seen() -> None:
-    state = disarm(ARMED)
+    state = disarm(ARMED, STOP)
     assert state.stop == replace(STOP, used=3)
-    assert disarm(state) is state
-    assert disarm(EMPTY) is EMPTY
-    assert use_one(state, NOW)[1] is False
+    assert disarm(state, STOP) is state
+    assert disarm(EMPTY, STOP) is EMPTY
+    assert use_one(state, STOP, NOW)[1] is False
     assert clear_stop(state) == EMPTY
+
+
+@pytest.mark.parametrize("other", [replace(STOP, text="x"), replace(STOP, updated_at_ms=NOW + 1)])
+def test_one_that_was_set_meanwhile_is_another_one(other: StopMessage) -> None:
+    """It is neither counted for what was sent before it, nor spent for what failed before it."""
+    state = SessionState(other)
+    assert use_one(state, STOP, NOW) == (state, False)
+    assert disarm(state, STOP) is state
 
 
 STOPS = st.builds(
@@ -267,7 +275,7 @@ def test_nothing_is_written_of_nothing() -> None:
 
 
 def test_the_fields_have_their_names() -> None:
-    used, _ = use_one(ARMED, NOW + 1)
+    used, _ = use_one(ARMED, STOP, NOW + 1)
     assert encoded(used) == {
         "stopMessageText": "go on",
         "stopMessageMaxRepeats": 3,

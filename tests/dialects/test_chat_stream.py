@@ -317,12 +317,44 @@ def test_an_error_instead_of_a_first_chunk_is_the_upstreams_answer() -> None:
     assert (caught.value.status, caught.value.body) == (429, error)
 
 
-def test_an_error_later_passes_and_ends_the_stream_without_another() -> None:
-    stream = chunk({"content": "x"}) + b'data: {"error":{"message":"overloaded"}}\n\n'
+@pytest.mark.parametrize("together", [True, False])
+def test_an_error_later_ends_the_turn_after_what_was_said(together: bool) -> None:
+    error = b'{"error":{"message":"overloaded"}}'
+    pieces = [chunk({"content": "x"}), chunk({"content": "y"}), b"data: " + error + b"\n\n" + DONE]
+    tap = splice().tap()
+    shown = [tap.feed(piece) for piece in ([b"".join(pieces)] if together else pieces)]
+    assert b"".join(shown) == pieces[0] + pieces[1]
+    assert tap.ended
+    assert isinstance(tap.failure, UpstreamAnswered)
+    assert tap.failure.body == error
+
+
+def test_the_word_error_in_a_text_is_no_error() -> None:
+    stream = turn("error").replace(b'"finish_reason":null', b'"finish_reason":null,"x":1')
     answer = splice()
-    shown, tap = run(answer, stream)
+    shown, tap = run(answer, *(frame for frame in split(stream)))
     assert shown + answer.tail(plainly=False) == stream
-    assert not tap.end().continuable
+    assert tap.failure is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"index": 0, "id": "c", "function": {"name": "f", "arguments": {"a": 1}}},
+        {"index": [], "id": 7, "function": {"name": ["f"], "arguments": None}},
+        {"function": "f"},
+        {"index": None},
+    ],
+)
+def test_odd_tool_calls_pass_and_crash_nothing(call: dict[str, Any]) -> None:
+    stream = chunk({"tool_calls": [call, "x"]}) + chunk({}, "stop") + DONE
+    for tools in (frozenset[str](), frozenset({"clock"})):
+        answer = splice(tools)
+        shown, tap = run(answer, stream)
+        assert answer.tail(plainly=False).endswith(DONE)
+        assert tap.end().client_calls
+        assert tap.answered()
+        assert tools or shown + answer.tail(plainly=False) == stream
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,14 @@ def test_calls_to_server_tools_are_taken_out() -> None:
     assert tap.answered().message == {"role": "assistant", "content": None, "tool_calls": calls}
 
 
+def test_odd_tool_calls_crash_nothing() -> None:
+    calls = [{"id": 1, "function": {"name": ["f"], "arguments": {}}}, {"function": None}]
+    answer = splice(frozenset({"clock"}))
+    tap = run(answer, body(None, "tool_calls", tool_calls=calls))
+    assert tap.end().client_calls
+    assert answer.tail(plainly=False) == body(None, "tool_calls", tool_calls=calls)
+
+
 def test_only_server_tools_and_no_more_turns() -> None:
     answer = splice(frozenset({"clock"}))
     run(answer, body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")]))

@@ -161,6 +161,6 @@ async def test_a_gateway_that_is_killed_never_sends_one_too_many(tmp_path: Path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 async def test_a_gateway_that_is_killed_many_times(tmp_path: Path, seed: int) -> None:
     await killed_again_and_again(tmp_path, kills=40, new=20, seed=seed)

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import anyio
 import pytest
@@ -74,6 +75,8 @@ async def test_every_id_has_a_file_of_its_own_inside_the_directory(tmp_path: Pat
                 talk(text(name)), f"x-session-id: {name}".encode().decode("latin-1")
             )
             assert told(answer) == "set"
+            shown = answer.headers["x-holdgate-session"]
+            assert name in (shown, unquote(shown))
     async with running(CUT, **kept(directory)) as gate:
         for name in NAMES:
             assert (await stop_message(gate, name))["text"] == name.encode().hex()

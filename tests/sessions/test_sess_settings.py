@@ -162,13 +162,17 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_no_text_of_the_operators_is_ignored(texts: Path, name: str) -> None:
-    if name == "/etc/passwd":
-        name = str(texts / "go.md")
     async with running(model(), stop_message__files_dir=str(texts)) as gate:
         answer = await gate.ask(talk(f"<**stopMessage:<file://{name}>,2**>hi"), SESSION)
         assert told(answer).startswith('ignored; reason="stopMessage: ')
-        assert REFUSED.get(name, OUTSIDE) in told(answer)
+        assert REFUSED[name] in told(answer)
         assert [newest(request) for request in gate.requests] == ["hi"]
+
+
+async def test_an_absolute_name_is_ignored_even_of_a_text_inside(texts: Path) -> None:
+    async with running(model(), stop_message__files_dir=str(texts)) as gate:
+        answer = await gate.ask(talk(f"<**stopMessage:<file://{texts}/go.md>**>hi"), SESSION)
+        assert OUTSIDE in told(answer)
 
 
 async def test_without_a_directory_files_are_off() -> None:

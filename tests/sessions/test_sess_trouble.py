@@ -257,11 +257,30 @@ async def test_set_anew_meanwhile_it_goes_on_with_the_new_text() -> None:
         assert (await stop_message(gate))["used"] == 1
 
 
+@pytest.mark.parametrize("end", ["failed", "was empty"])
+async def test_set_anew_meanwhile_it_is_not_spent_for_the_old_one(end: str) -> None:
+    """What was set while a follow-up ran has nothing to do with how that follow-up ended."""
+    cue = Cue()
+
+    async def second(peer: Peer) -> None:
+        await peer.request()
+        await cue.wait()
+        await peer.send(*(reply("", stream=True) if end == "was empty" else ()))
+
+    async with running(in_turn(says("one"), second, says("aside"), LOST["closed"])) as gate:
+        client = await gate.start(talk(GO_ON + "hi"), SESSION)
+        await until(lambda: len(gate.requests) == 2)
+        await change(gate, '<**stopMessage:"other",2**>')
+        cue.give()
+        assert text_of(await client.answer()) == "one"
+        shown = await stop_message(gate)
+        assert (shown["text"], shown["used"], shown["armed"]) == ("other", 0, True)
+
+
 async def test_a_gateway_that_leaves_disarms_nothing(tmp_path: Path) -> None:
     """The follow-up did not fail: the gateway had to go, and the next one goes on."""
-    async with running(model("one"), server__drain_ms=50, **kept(tmp_path)) as gate:
-        left = anyio.Event()
-        gate.fakes[0]._story = in_turn(says("one"), hanging())
+    story, left = in_turn(says("one"), hanging()), anyio.Event()
+    async with running(story, server__drain_ms=50, **kept(tmp_path)) as gate:
         client = await gate.start(talk(GO_ON), SESSION)
         await until(lambda: len(gate.requests) == 2)
         gate.gateway.leave(left.set)
