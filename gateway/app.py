@@ -164,6 +164,7 @@ class Gateway:
             keys=keys,
             metrics=self.metrics,
             draining=lambda: self.draining,
+            check_store=lambda: self.sessions.store.check(),
             started_at=time.time(),
             wall=time.time,
         )
@@ -260,10 +261,13 @@ def _constant_headers(section: UpstreamSection) -> Headers:
 
 
 def _models(config: Config) -> Models:
-    if config.models:
-        return Models([_public(m.name, m.routes, m.clock) for m in config.models])
     offers = {section.id: section.models for section in _served(config)}
-    return every_model({DEMO: (DEMO,), **offers} if config.demo else offers)
+    if config.demo:
+        offers = {DEMO: (DEMO,), **offers}
+    if config.models:
+        public = [_public(m.name, m.routes, m.clock) for m in config.models]
+        return Models(public, offers=offers)
+    return every_model(offers)
 
 
 def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from gateway.core.model import Route
 from gateway.errors import ModelNotFound
@@ -13,6 +14,7 @@ ANY = "*"
 FIRST_COOL_DOWN = 5.0
 LONGEST_COOL_DOWN = 120.0
 LONGEST_RETRY_AFTER = 3600.0
+NO_OFFERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,25 @@ class PublicModel:
 class Models:
     """The public names. An upstream that serves any name is asked for names nobody lists."""
 
-    def __init__(self, listed: Iterable[PublicModel], any_name: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        listed: Iterable[PublicModel],
+        any_name: Iterable[str] = (),
+        offers: Mapping[str, tuple[str, ...]] = NO_OFFERS,
+    ) -> None:
         self._listed = {model.name: model for model in listed}
         self._any_name = tuple(any_name)
+        self._offers = offers
 
     @property
     def listed(self) -> tuple[PublicModel, ...]:
         """All names that can be listed."""
         return tuple(self._listed.values())
+
+    def offers(self, route: Route) -> bool:
+        """Whether a route may be asked for by name: its upstream is there and lists the model."""
+        offered = self._offers.get(route.upstream, ())
+        return route.model in offered or ANY in offered
 
     def find(self, name: str) -> PublicModel:
         """Return the model of this name, or raise `ModelNotFound`."""
@@ -67,7 +80,8 @@ def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:
                 routes.setdefault(name, []).append(Route(upstream, name))
                 routes.setdefault(f"{upstream}/{name}", []).append(Route(upstream, name))
     listed = [PublicModel(name, tuple(found)) for name, found in routes.items()]
-    return Models(listed, [upstream for upstream, names in offers.items() if ANY in names])
+    any_name = [upstream for upstream, names in offers.items() if ANY in names]
+    return Models(listed, any_name, offers)
 
 
 @dataclass(slots=True)

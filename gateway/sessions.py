@@ -150,12 +150,14 @@ class Sessions:
         try:
             return await amend(self.store, key, change, SHAPE)
         except StoreUnavailable as error:
+            self.note("directive_not_stored", session=key.session, why=error.message)
             return await self._state(key), Told((f"not stored: {_plain(error.message)}",))
 
     def _log(self, visit: Visit, told: Told) -> None:
         who = {"owner": visit.owner, "session": visit.name}
-        for reason in told.reasons:
-            self.note("directive_ignored", **who, why=reason)
+        if told.reasons:
+            # The reasons may repeat what the user wrote; they are told to the user alone.
+            self.note("directive_ignored", **who, count=len(told.reasons))
         if told.lowered_to is not None:
             self.note("stop_message_lowered", **who, repeats=told.lowered_to)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+from gateway.sse import Framer, data_of
+
 Message = dict[str, str]
 
 
@@ -46,8 +48,17 @@ def _talk(client: httpx.Client, model: str) -> None:
             print()
             return
         if text.strip():
-            history.append({"role": "user", "content": text})
-            history.append({"role": "assistant", "content": _show(client, model, history)})
+            _turn(client, model, history, text)
+
+
+def _turn(client: httpx.Client, model: str, history: list[Message], text: str) -> None:
+    """Ask and show; what was not answered is not part of the conversation."""
+    history.append({"role": "user", "content": text})
+    try:
+        history.append({"role": "assistant", "content": _show(client, model, history)})
+    except Refused as refused:
+        history.pop()
+        print(f"\nholdgate: {refused}", file=sys.stderr)
 
 
 def _show(client: httpx.Client, model: str, history: list[Message]) -> str:
@@ -69,14 +80,16 @@ def _pieces(client: httpx.Client, model: str, history: list[Message]) -> Iterato
         if answer.status_code != 200:
             answer.read()
             raise Refused(_reason(answer))
-        for line in answer.iter_lines():
-            yield from _text(line)
+        framer = Framer()
+        for data in answer.iter_bytes():
+            for frame in framer.feed(data):
+                yield from _text(data_of(frame))
 
 
-def _text(line: str) -> Iterator[str]:
-    if not line.startswith("data: ") or line == "data: [DONE]":
+def _text(data: bytes | None) -> Iterator[str]:
+    if data is None or data == b"[DONE]":
         return
-    chunk: dict[str, Any] = json.loads(line[6:])
+    chunk: dict[str, Any] = json.loads(data)
     if "error" in chunk:
         raise Refused(chunk["error"].get("message", "the answer broke off"))
     for choice in chunk.get("choices", []):

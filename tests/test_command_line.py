@@ -136,13 +136,17 @@ def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_chat_streams_and_ends_with_the_input(tmp_path: Path) -> None:
+def test_chat_streams_and_survives_a_refusal(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, url):
-        said = 'demo: say="Nice to meet you."\n\ndemo: status=500\n'
+        said = (
+            'demo: say="Nice to\\u2028meet you."\n\ndemo: status=500\n'
+            'demo: tokens=9 drop_after=3\ndemo: say="Still here."\n'
+        )
         result = holdgate("chat", "--url", url, cwd=tmp_path, text=said)
-    assert "Nice to meet you." in result.stdout
-    assert result.returncode == 1
-    assert "holdgate:" in result.stderr
+    assert "Nice to\u2028meet you." in result.stdout
+    assert "Still here." in result.stdout
+    assert result.returncode == 0
+    assert result.stderr.count("holdgate:") == 2
     assert "Traceback" not in result.stderr
 
 

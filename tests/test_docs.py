@@ -33,3 +33,8 @@ def test_the_version_is_in_the_changelog() -> None:
     version = re.search(r"__version__ = \"(.+)\"", ROOT.joinpath("gateway/version.py").read_text())
     assert version
     assert f"## {version[1]}" in ROOT.joinpath("docs/changelog.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_placeholder_is_left(page: Path) -> None:
+    assert not re.search(r"@[A-Z]+@|TODO|FIXME", page.read_text())

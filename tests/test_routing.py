@@ -65,3 +65,11 @@ def test_an_answer_forgives() -> None:
     health.answered("a")
     health.answered("b")
     assert health.cooling("a", 0) == 0
+
+
+def test_what_an_upstream_offers() -> None:
+    models = Models([PublicModel("p", (A,))], offers={"a": ("m",), "x": ("*",)})
+    assert models.offers(A)
+    assert models.offers(Route("x", "anything"))
+    assert not models.offers(Route("a", "other"))
+    assert not models.offers(B)

@@ -72,6 +72,8 @@ class StopRules:
         return self.repeats(asked) if asked and self.repeats(asked) < asked else None
 
 
+LONGEST_REASON = 200
+MOST_TOLD = 5
 RENEW_MS = 5 * 60 * 1000
 UNCHANGED, DONE = "unchanged", "set"
 
@@ -90,12 +92,14 @@ class Told:
         return tuple(e for e in dict.fromkeys(self.effects) if e not in (DONE, UNCHANGED))
 
     def header(self) -> str:
-        """Write it for the answer header: each outcome once, in order."""
+        """Write it for the answer header: each outcome once, in order, and not too many."""
         reasons = self.reasons
-        return ", ".join(
-            f'ignored; reason="{effect}"' if effect in reasons else effect
+        told = [
+            f'ignored; reason="{effect[:LONGEST_REASON]}"' if effect in reasons else effect
             for effect in dict.fromkeys(self.effects)
-        )
+        ]
+        more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
+        return ", ".join(told[:MOST_TOLD] + more)
 
 
 def directed(

@@ -44,7 +44,7 @@ def fields_of(body: bytes, depth: int = 0) -> Fields:
 
 
 def too_deep(body: bytes, depth: int) -> bool:
-    """Whether valid JSON is nested deeper than this; one pass, and next to none for small bodies."""
+    """Whether valid JSON is nested deeper than this; one pass, and none for small bodies."""
     if body.count(b"[") + body.count(b"{") <= depth:
         return False
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")

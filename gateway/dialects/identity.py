@@ -83,9 +83,7 @@ def _conversation(named: dict[str, str], members: Members) -> str:
 
 
 def _conversation_member(members: Members) -> str:
-    if "conversation" not in members:
-        return ""
-    value = msgspec.json.decode(members["conversation"])
+    value = _value(members.get("conversation", b"null"))
     return _text(value.get("id")) if isinstance(value, dict) else _text(value)
 
 
@@ -94,11 +92,15 @@ def _object(members: Members, name: str) -> dict[str, Any]:
 
 
 def _decoded(data: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
+    value = _value(data)
     return value if isinstance(value, dict) else {}
+
+
+def _value(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _text(value: object) -> str:

@@ -43,6 +43,7 @@ ERROR = b'"error"'
 FINISHES = b'"finish_reason":"'
 FINISHES_SPACED = b'"finish_reason": "'
 TOOL_CALLS = b'"tool_calls"'
+REFUSAL = b'"refusal":"'
 
 
 class ChatStream:
@@ -206,6 +207,8 @@ class ChatTap:
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         stop = stop_of(self.finish)
+        if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.recorded().refusal:
+            stop = Stop.FILTER
         server = tuple(call.whole() for call in self._calls.values() if call.server)
         return TurnEnd(
             stop=stop,

@@ -160,6 +160,8 @@ class WholeTap:
         choice = first_choice(self.answer)
         stop = stop_of(choice.get("finish_reason"))
         recorded = self.recorded()
+        if stop is Stop.STOP and recorded.refusal:
+            stop = Stop.FILTER
         calls = bool(recorded.calls)
         legacy = bool(part_of(choice, "message").get("function_call"))
         return TurnEnd(

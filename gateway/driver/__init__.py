@@ -32,6 +32,9 @@ class Driver:
         self.live.add(drive)
         try:
             await drive.run()
+        except Exception:
+            drive.crashed()
+            raise
         finally:
             self.services.beats.remove(client)
             await drive.let_go()

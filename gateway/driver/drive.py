@@ -39,7 +39,13 @@ from gateway.driver.values import (
     Session,
     error_headers,
 )
-from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
+from gateway.errors import (
+    Headers,
+    HoldgateError,
+    Unavailable,
+    UpstreamAnswered,
+    UpstreamError,
+)
 from gateway.sse import comment
 from gateway.upstream.base import Turn, Upstream
 from gateway.upstream.blot import blotted
@@ -155,6 +161,12 @@ class Drive:
         if turn is not None:
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await turn.aclose()
+
+    def crashed(self) -> None:
+        """Note that a fault of ours ended it."""
+        self.exchange.state = State.FAILED
+        self._error = Unavailable("Something went wrong inside the gateway.")
+        self._status = self._status if self._client.started else self._error.status
 
     def report(self) -> Report:
         """Say how it went."""
@@ -328,8 +340,11 @@ class Drive:
         offered = TurnEnded(end, text, " ".join(said.casefold().split()))
         if not self.exchange.would_repeat(offered):
             return offered
-        self._built(self.exchange.number + 1, (UserText(text),))
-        return offered if await session.claim(said) else TurnEnded(end)
+        body = self._request.dialect.add(self._body, (tap.answered(), UserText(text)))
+        if not await session.claim(said):
+            return TurnEnded(end)
+        self._body, self._body_turn = body, self.exchange.number + 1
+        return offered
 
     async def _close(self, effect: Close) -> Outcome:
         if effect.disarm and self._request.session is not None:

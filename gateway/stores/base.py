@@ -150,6 +150,9 @@ class Documents(Protocol):
     def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each committed change of this key."""
 
+    async def check(self) -> None:
+        """Raise `StoreUnavailable` if the place where documents are kept cannot be reached."""
+
     async def aclose(self) -> None:
         """Finish what was begun, and let go of everything."""
 
@@ -268,7 +271,14 @@ def sight(stored: Stored, shape: Shape[T]) -> Sighting:
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-UNREADABLE = (msgspec.MsgspecError, LookupError, TypeError, ValueError, ArithmeticError)
+UNREADABLE = (
+    msgspec.MsgspecError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+)
 
 
 def _parsed(document: bytes) -> dict[str, Any]:

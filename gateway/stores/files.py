@@ -178,6 +178,11 @@ class Files:
         """Have the callback called after each committed change of this key."""
         return self._watchers.watch(key, callback)
 
+    async def check(self) -> None:
+        """See whether the session directory is there."""
+        if peek(self._root) is None:
+            raise StoreUnavailable("The session directory is gone.")
+
     async def aclose(self) -> None:
         """Write what was submitted, end the threads, and leave the directory to others."""
         with anyio.move_on_after(CLOSING_SECONDS, shield=True):

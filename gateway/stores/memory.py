@@ -68,6 +68,9 @@ class Memory:
         """Have the callback called after each change of this key."""
         return self._watchers.watch(key, callback)
 
+    async def check(self) -> None:
+        """Memory is always there."""
+
     async def aclose(self) -> None:
         """Forget everything."""
         self._documents.clear()

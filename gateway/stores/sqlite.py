@@ -10,7 +10,16 @@ from typing import TypeVar, cast
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.base import Conflict, Draft, InUse, Key, Listed, Stored, StoreUnavailable
+from gateway.stores.base import (
+    LOCAL_OWNER,
+    Conflict,
+    Draft,
+    InUse,
+    Key,
+    Listed,
+    Stored,
+    StoreUnavailable,
+)
 from gateway.stores.database import SHARED_SINCE, Database, rollback, unavailable
 from gateway.stores.disk import make_directory
 from gateway.stores.lock import Lock, lost
@@ -115,6 +124,10 @@ class Sqlite:
     def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each change of this key by this process."""
         return self._watchers.watch(key, callback)
+
+    async def check(self) -> None:
+        """See whether the database answers."""
+        await self.read(Key("session", LOCAL_OWNER, "check"))
 
     async def aclose(self) -> None:
         """Write what was submitted, end the threads, and close the file."""

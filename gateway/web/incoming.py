@@ -94,8 +94,8 @@ def _decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
         raise BadRequest("The body is not valid gzip.") from None
     if len(plain) > limit:
         raise _too_large(limit)
-    if not unzip.eof:
-        raise BadRequest("The body's gzip data is cut short.")
+    if not unzip.eof or unzip.unused_data:
+        raise BadRequest("The body's gzip data is cut short, or something follows it.")
     return plain
 
 

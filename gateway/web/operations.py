@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ class Operations:
     keys: Keys
     metrics: Metrics
     draining: Callable[[], bool]
+    check_store: Callable[[], Awaitable[None]]
     started_at: float
     wall: Callable[[], float]
 
@@ -63,6 +64,8 @@ class Operations:
         """Say whether new requests are welcome."""
         if self.draining():
             return JSONResponse({"status": "draining"}, 503, {"retry-after": "1"})
+        # Raises what is wrong with the store, and that is the answer then.
+        await self.check_store()
         return JSONResponse({"status": "ready"})
 
     async def show_metrics(self, request: WebRequest) -> Response:

@@ -110,9 +110,15 @@ class Relay:
 
     def _routes(self, entry: Entry) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
-        routes = candidates(
-            self._models.find(entry.asked.model).routes, entry.routing, entry.forced
+        public = self._models.find(entry.asked.model).routes
+        # What a session prefers may be gone from the configuration since, or was never offered.
+        routes = tuple(
+            route
+            for route in candidates(public, entry.routing, entry.forced)
+            if route in public or self._models.offers(route)
         )
+        if not routes and entry.forced is not None:
+            raise NoRoute(f"No upstream offers {entry.forced}; GET /v1/models lists what there is.")
         if not routes:
             raise NoRoute(no_route(entry.asked.model, entry.routing))
         return routes
@@ -130,7 +136,7 @@ def _told(session: str | None, directives: str) -> Headers:
     headers: Headers = ()
     if session is not None:
         # An id is any text; a header takes only some of it as it is.
-        shown = quote(session, safe="!#$%&'()*+,-./:;<=>?@[]^_`{|}~")
+        shown = quote(session, safe="!#$&'()*+,-./:;<=>?@[]^_`{|}~")
         headers += ((b"x-holdgate-session", shown.encode()),)
     if directives:
         headers += ((b"x-holdgate-directive", directives.encode("ascii", "replace")),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 KEEP_ALIVE = 75
 LINGER = 1.0
 CONTINUE = b"HTTP/1.1 100"
+_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 # The name under which a request's scope says how to hear of its client leaving.
 LEAVING = "holdgate.leaving"
 
@@ -125,6 +127,8 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
+            if b"h2c" in data:
+                data = _without_upgrade(data)
         super().data_received(data)
         if self.pipeline:
             # A connection that is not read from does not show that its client left.
@@ -203,6 +207,12 @@ class LimitedProtocol(HttpToolsProtocol):
         in_head = self._in_head and self._head_bytes > 0
         in_body = not self._in_head and self.cycle is not None and self.cycle.more_body
         return in_head or in_body
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + body
 
 
 def limited_protocol(header_bytes: int, receive_idle: float) -> type[LimitedProtocol]:

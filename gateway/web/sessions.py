@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -112,6 +113,6 @@ def _cursor(text: str) -> Listed | None:
     if not text:
         return None
     updated, _, session = text.partition(":")
-    if not (updated.isascii() and updated.isdigit() and int(updated[:20]) <= LATEST):
+    if not (re.fullmatch(r"[0-9]{1,19}", updated) and int(updated) <= LATEST):
         raise BadRequest("`after` must be the `next` of an earlier page.", param="after")
     return Listed(int(updated), session)

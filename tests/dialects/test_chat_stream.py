@@ -247,6 +247,13 @@ def test_the_answered_turn_holds_everything_the_model_said() -> None:
     }
 
 
+def test_a_refusal_is_no_plain_stop() -> None:
+    _, tap = run(splice(), chunk({"refusal": "No."}) + chunk({}, "stop") + DONE)
+    assert tap.end().stop is Stop.FILTER
+    _, empty = run(splice(), chunk({"refusal": "", "content": "x"}) + chunk({}, "stop") + DONE)
+    assert empty.end().stop is Stop.STOP
+
+
 def test_what_was_said_is_read_from_the_tape() -> None:
     _, tap = run(splice(), b": note\n\n" + turn("one two"))
     assert tap.text() == "one two"

@@ -51,6 +51,10 @@ def test_one_turn_passes_byte_for_byte() -> None:
     assert answer.heartbeat() == b""
 
 
+def test_a_refusal_is_no_plain_stop() -> None:
+    assert run(splice(), body(None, refusal="No.")).end().stop is Stop.FILTER
+
+
 def test_two_turns_are_one_body() -> None:
     answer = splice()
     run(answer, body("one", ident="first"))

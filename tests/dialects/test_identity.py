@@ -67,6 +67,10 @@ def test_bodies(body: dict[str, Any], expected: str | None) -> None:
     assert session(**body) == expected
 
 
+def test_a_number_beyond_all_numbers_names_nothing() -> None:
+    assert session_of([], {"conversation": b"1e400", "metadata": b'{"session_id":1e400}'}) is None
+
+
 def test_the_order() -> None:
     headers = [
         ("openai-conversation-id", "5"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.gateway.harness import running
@@ -244,14 +246,11 @@ BAD: list[tuple[bytes, str | None]] = [
     (b'{"model": null, "messages": []}', "model"),
     (b'{"model": "", "messages": []}', "model"),
     (b'{"model": 5, "messages": []}', "model"),
-    (b'{"model": "m", "model": "n", "messages": []}', "model"),
     (b'{"model": "m"}', "messages"),
     (b'{"model": "m", "messages": "hi"}', "messages"),
     (b'{"model": "m", "messages": {}}', "messages"),
-    (b'{"model": "m", "messages": [], "messages": []}', "messages"),
     (b'{"model": "m", "messages": [], "stream": "yes"}', "stream"),
     (b'{"model": "m", "messages": [], "stream": 1}', "stream"),
-    (b'{"model": "m", "messages": [], "stream": true, "stream": false}', "stream"),
     (b'{"model": "m", "messages": [], "n": 0}', "n"),
     (b'{"model": "m", "messages": [], "n": "2"}', "n"),
     (b'{"model": "m", "messages": [], "stream_options": 1}', "stream_options"),
@@ -303,3 +302,22 @@ async def test_a_wrong_method_is_told_the_right_ones() -> None:
             answer = await gate.fetch(request("DELETE", path))
             assert answer.status == 405
             assert allowed in answer.headers["allow"]
+
+
+async def test_an_offer_of_http2_is_ignored_and_the_body_read() -> None:
+    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    async with running(ONE) as gate:
+        answer = await gate.ask(chat(), *offer)
+        assert answer.status == 200
+
+
+async def test_it_is_not_ready_when_its_store_is_gone(tmp_path: Path) -> None:
+    place = tmp_path / "sessions"
+    settings = {"store__url": "", "server__session_dir": str(place)}
+    async with running(ONE, settings=settings) as gate:
+        assert (await gate.fetch(get("/readyz"))).status == 200
+        place.rename(tmp_path / "elsewhere")
+        answer = await gate.fetch(get("/readyz"))
+        assert answer.status == 503
+        assert answer.error["code"] == "store_unavailable"
+        assert (await gate.ask(chat())).status == 200
