@@ -26,7 +26,7 @@ from gateway.sessions import Entry, Sessions, Visit
 from gateway.upstream.headers import towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
-from gateway.web.server import LEAVING
+from gateway.web.server import LEAVING, WRITING
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
@@ -64,8 +64,8 @@ class Relay:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         note = incoming_of(scope)
-        leaving = scope.get("extensions", {}).get(LEAVING)
-        answer = Answer(receive, send, note.answer_headers, leaving)
+        ours = scope.get("extensions", {})
+        answer = Answer(receive, send, note.answer_headers, ours.get(LEAVING), ours.get(WRITING))
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")

@@ -20,6 +20,8 @@ CONTINUE = b"HTTP/1.1 100"
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 # The name under which a request's scope says how to hear of its client leaving.
 LEAVING = "holdgate.leaving"
+# And the one for writing frames without passing the server's general way of sending.
+WRITING = "holdgate.writing"
 
 
 def _refusal(status: str, code: str, message: str) -> bytes:
@@ -140,7 +142,10 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._corked.expect_head()
-        self.scope["extensions"] = {LEAVING: self._tell_when_gone}  # type: ignore[dict-item]
+        self.scope["extensions"] = {
+            LEAVING: self._tell_when_gone,  # type: ignore[dict-item]
+            WRITING: self._write_frames,  # type: ignore[dict-item]
+        }
         super().on_headers_complete()
         if not self.pipeline:
             self._answered = self.cycle
@@ -170,6 +175,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._left = left
         # After a large body reading may still be paused, and nobody would notice.
         self.flow.resume_reading()
+
+    def _write_frames(self, frames: bytes) -> bool:
+        """Write a chunk of a stream that has begun; False when the client must be waited for."""
+        if self.flow.write_paused or self._is_closing():
+            return False
+        self._corked.write(b"%x\r\n%b\r\n" % (len(frames), frames))
+        return True
 
     def _keep(self, data: bytes) -> None:
         """Keep what is sent ahead of an answer still under way, within the bounds of a head."""

@@ -13,6 +13,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Leaving = Callable[[Callable[[], None]], None]
+Write = Callable[[bytes], bool]
 
 
 class Answer:
@@ -30,6 +31,7 @@ class Answer:
         "_receive",
         "_send",
         "_start",
+        "_write",
         "blocked_since",
         "ended",
         "give_up",
@@ -38,10 +40,16 @@ class Answer:
     )
 
     def __init__(
-        self, receive: Receive, send: Send, headers: Headers = (), leaving: Leaving | None = None
+        self,
+        receive: Receive,
+        send: Send,
+        headers: Headers = (),
+        leaving: Leaving | None = None,
+        write: Write | None = None,
     ) -> None:
         self._receive = receive
         self._leaving = leaving
+        self._write = write
         self._send = send
         self._fixed = headers
         self._heartbeat: Callable[[], bytes] | None = None
@@ -84,7 +92,12 @@ class Answer:
         """Show whole frames at once."""
         if not self.started:
             await self._begin()
-        if frames:
+        if frames and self._write is not None and self._write(frames):
+            # Our own server takes frames at once, unless the client does not read.
+            self.last = time.monotonic()
+            self.blocked_since = None
+            self._beat_blocked = False
+        elif frames:
             self._beat_blocked = False
             self.blocked_since = self.last = time.monotonic()
             await self._send({"type": "http.response.body", "body": frames, "more_body": True})

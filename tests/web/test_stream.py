@@ -73,3 +73,23 @@ async def test_a_heartbeat_may_bring_the_start_line() -> None:
     await answer.end(b"")
     await answer.beat()
     assert len(peer.sent) == 3
+
+
+async def test_frames_that_the_server_takes_at_once_end_a_blocked_heartbeat() -> None:
+    peer = Peer()
+    written: list[bytes] = []
+    takes = [False, True]
+
+    def write(frames: bytes) -> bool:
+        written.append(frames)
+        return takes.pop(0)
+
+    answer = Answer(peer.receive, peer.send, write=write)
+    answer.ready((), lambda: b": wait\n")
+    await answer.frames(b"data: 1\n\n")
+    assert peer.sent[-1]["body"] == b"data: 1\n\n"
+    answer.blocked_since = 1.0
+    await answer.frames(b"data: 2\n\n")
+    assert answer.blocked_since is None
+    assert written == [b"data: 1\n\n", b"data: 2\n\n"]
+    assert len(peer.sent) == 2
