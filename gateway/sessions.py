@@ -94,12 +94,14 @@ class Sessions:
         self.settings = settings
         self.tracker = tracker
         self.note = note
+        # Counts what this process changes, so that an exchange need not read again what it read.
+        self.changes = 0
         self._tooled: OrderedDict[Key, bytes] = OrderedDict()
 
     async def enter(self, visit: Visit, upstreams: Collection[str]) -> Entry:
         """Take directives out of a request, let them act, and say what is in force."""
-        if visit.name is None and not visit.asked.directives:
-            return Entry(visit.asked)
+        if not visit.asked.directives:
+            return await self._pass_by(visit)
         ordinal, found, visit = self._read(visit, upstreams)
         forced = forced_route(item.directive for item in found)
         if self._is_auxiliary(visit):
@@ -108,8 +110,29 @@ class Sessions:
             return Entry(visit.asked, None, state.routing, None, told.header())
         state, told = await self._act(visit, await self._with_files(found), ordinal)
         self._log(visit, told)
-        session = Session(self, visit, state if visit.name is None else None)
+        session = Session(self, visit, state)
         return Entry(visit.asked, session, state.routing, forced, told.header())
+
+    async def _pass_by(self, visit: Visit) -> Entry:
+        """Say what is in force for a request that asks for no change of it, as nearly all do."""
+        key = visit.key
+        if key is None:
+            return Entry(visit.asked)
+        state = await self._state(key)
+        session = None if self._is_auxiliary(visit) else Session(self, visit, state)
+        return Entry(visit.asked, session, state.routing)
+
+    async def change(self, key: Key, change: Change[R]) -> R:
+        """Change a session's state, durably; raises if that cannot be."""
+        try:
+            return await amend(self.store, key, change, SHAPE)
+        finally:
+            self.changes += 1
+
+    async def forget(self, owner: str, name: str) -> None:
+        """Remove all that is kept of a session."""
+        await self.store.delete(Key(KIND, owner, name))
+        self.changes += 1
 
     async def state(self, owner: str, name: str) -> SessionState:
         """Return what is kept of a session; raises if the store is down."""
@@ -118,8 +141,6 @@ class Sessions:
     def _read(
         self, visit: Visit, upstreams: Collection[str]
     ) -> tuple[int, tuple[Found, ...], Visit]:
-        if not visit.asked.directives:
-            return 0, (), visit
         body = visit.asked.body
         ordinal, texts = visit.dialect.newest_user(body)
         found = tuple(item for text in texts for item in read(text, upstreams).directives)
@@ -148,7 +169,7 @@ class Sessions:
             return after[0], after
 
         try:
-            return await amend(self.store, key, change, SHAPE)
+            return await self.change(key, change)
         except StoreUnavailable as error:
             self.note("directive_not_stored", session=key.session, why=error.message)
             return await self._state(key), Told((f"not stored: {_plain(error.message)}",))
@@ -205,18 +226,25 @@ class Sessions:
 class Session:
     """A session, for the length of one exchange: what it says when a turn has ended."""
 
-    def __init__(self, sessions: Sessions, visit: Visit, own: SessionState | None) -> None:
+    def __init__(self, sessions: Sessions, visit: Visit, state: SessionState) -> None:
         self._sessions = sessions
         self._visit = visit
-        # Without an id the state lives and dies with the exchange.
-        self._own = own
+        self._read = state
+        self._read_at = sessions.changes
         self._offered: StopMessage | None = None
         self._claimed: StopMessage | None = None
         self._compacts: bool | None = None
 
+    async def _state(self) -> SessionState:
+        """Return what is in force now. Without an id it lives and dies with the exchange."""
+        if self._visit.key is not None and self._read_at != self._sessions.changes:
+            self._read_at = self._sessions.changes
+            self._read = await self._sessions._state(self._visit.key)
+        return self._read
+
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""
-        state = self._own or await self._sessions._state(self._visit.key)
+        state = await self._state()
         if not self._sessions.settings.rules.enabled or state.stop is None or not state.stop.armed:
             return None
         self._offered = state.stop
@@ -241,10 +269,10 @@ class Session:
 
     async def _change(self, change: Change[R], failed: R) -> R:
         if self._visit.key is None:
-            self._own, answer = change(self._own or SessionState())
+            self._read, answer = change(self._read)
             return answer
         try:
-            return await amend(self._sessions.store, self._visit.key, change, SHAPE)
+            return await self._sessions.change(self._visit.key, change)
         except StoreUnavailable as error:
             self._log("session_not_stored", why=error.message)
             return failed

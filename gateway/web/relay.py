@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ from gateway.web.server import LEAVING, WRITING
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
+SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
+_is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,9 @@ def _told(session: str | None, directives: str) -> Headers:
     headers: Headers = ()
     if session is not None:
         # An id is any text; a header takes only some of it as it is.
-        shown = quote(session, safe="!#$&'()*+,-./:;<=>?@[]^_`{|}~")
+        shown = (
+            session if _is_plain(session) else quote(session, safe="!#$&'()*+,-./:;<=>?@[]^_`{|}~")
+        )
         headers += ((b"x-holdgate-session", shown.encode()),)
     if directives:
         headers += ((b"x-holdgate-directive", directives.encode("ascii", "replace")),)

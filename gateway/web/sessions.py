@@ -16,7 +16,7 @@ from gateway.core.directives import in_force
 from gateway.core.session import SessionState, StopMessage
 from gateway.errors import BadRequest, NotFound
 from gateway.sessions import KIND, Sessions
-from gateway.stores.base import LATEST, Key, Listed
+from gateway.stores.base import LATEST, Listed
 from gateway.web.auth import Keys
 from gateway.web.incoming import incoming_of
 
@@ -73,7 +73,7 @@ class SessionsArea:
         owner = self._owner(request)
         if await self.sessions.state(owner, name) == SessionState():
             raise _unknown(name)
-        await self.sessions.store.delete(Key(KIND, owner, name))
+        await self.sessions.forget(owner, name)
         return JSONResponse({"sessionId": name, "deleted": True})
 
     def _owner(self, request: WebRequest) -> str:
