@@ -114,6 +114,18 @@ def test_line_ends_may_change_within_a_stream() -> None:
     assert b"".join(framer.batch(piece) for piece in pieces) == b"".join(pieces)
 
 
+def test_an_empty_line_across_two_reads() -> None:
+    framer = Framer()
+    assert framer.batch(b"data: 1\n") == b""
+    assert framer.batch(b"\ndata: 2") == b"data: 1\n\n"
+    assert framer.batch(b"\n") == b""
+    assert framer.batch(b"\n") == b"data: 2\n\n"
+
+
+def test_a_line_feed_after_two_carriage_returns_belongs_to_them() -> None:
+    assert Framer().batch(b"data: 1\r\r\ndata: 2\r\r") == b"data: 1\r\rdata: 2\r\r"
+
+
 def test_u2028_is_text_not_a_line_end() -> None:
     frame = 'data: {"t":"a\u2028b\u0085c"}\n\n'.encode()
     assert split(frame) == [frame]
