@@ -22,14 +22,13 @@ from .fake import CHUNKED, LAST, chunk, fake_upstream, sized
 from .reading import BODY, ask, read, read_until, until
 from .test_cancel import SIZE, visit, works
 
-pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
-
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a key and a certificate for 127.0.0.1, in one file."""
+    assert shutil.which("openssl"), "This test needs the openssl command; install openssl."
     made = tmp_path_factory.mktemp("tls")
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
