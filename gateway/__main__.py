@@ -17,7 +17,7 @@ from gateway.terminal import chat
 from gateway.version import __version__
 
 TRY = """
-Holdgate {version} answers with its demo model; no key is needed. Try:
+Holdgate {version} answers with its demo model; {keys}. Try:
 
   curl -N {url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model":"demo","stream":true,"messages":[{{"role":"user","content":"Hello!"}}]}}'
@@ -99,7 +99,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     def listening(url: str) -> None:
         print(f"listening on {url}", flush=True)
         if config.demo:
-            print(TRY.format(version=__version__, url=url), flush=True)
+            keys = "send one of your keys with each request" if config.keys else "no key is needed"
+            print(TRY.format(version=__version__, url=url, keys=keys), flush=True)
 
     try:
         serve(config, listening)

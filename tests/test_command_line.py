@@ -119,12 +119,27 @@ def test_without_configuration_the_demo_answers_and_says_what_to_try(tmp_path: P
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert json.load(answer)["choices"][0]["message"]["content"]
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        assert process.stdout
+        assert process.stderr
+        out, err = process.stdout.read(), process.stderr.read()
+        process.wait(timeout=20)
     assert process.returncode == 0
     assert "curl -N" in out
     lines = [json.loads(line) for line in err.splitlines()]
     assert [line["event"] for line in lines] == ["exchange", "draining"]
     assert "canary" not in err
+
+
+def test_what_to_try_does_not_promise_that_no_key_is_needed(tmp_path: Path) -> None:
+    keys = '[{"owner":"alice","key":"canary-key"}]'
+    for environ, promised in (({}, True), ({"HOLDGATE_KEYS": keys}, False)):
+        with serving(tmp_path, **environ) as (process, _):
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout
+            # Not `communicate`: what came with the first line is in this stream's own buffer.
+            out = process.stdout.read()
+        assert ("no key is needed" in out) is promised
+        assert "canary" not in out
 
 
 def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
