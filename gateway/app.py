@@ -36,10 +36,11 @@ from gateway.stores.opening import system_ms, unreported
 from gateway.tools.bd import Tracker
 from gateway.upstream import Endpoint, Timeouts, Upstream, connect
 from gateway.web.auth import Keys, Owner
+from gateway.web.connection import limited_connection
 from gateway.web.front import Admission, Front
 from gateway.web.operations import Operations
 from gateway.web.relay import Relay, RelayLimits
-from gateway.web.server import Server, limited_protocol, listen, server_config
+from gateway.web.server import Server, listen, server_config
 from gateway.web.sessions import SessionsArea
 from gateway.web.site import Site
 
@@ -194,7 +195,7 @@ def serve(config: Config, listening: Callable[[str], None]) -> None:
     """Run the gateway until a signal ends it."""
     gateway = Gateway(config)
     limits, server = config.limits, config.server
-    protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
+    protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
     sock = listen(server.host, server.port)
     # By then all have had their time; only who does not read can still be there.
     runner = Server(server_config(gateway.asgi, protocol, FAREWELL, "off"), gateway.leave)

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 
@@ -21,19 +21,31 @@ FLUSH_SECONDS = 0.1
 _is_bare = re.compile(r"[\w.,:/@*+-]+").fullmatch
 
 Fields = dict[str, Any]
-Writer = Callable[[str, str, str, Fields], str]
+Line = tuple[float, str, Callable[[Any], str], Any]
+T = TypeVar("T")
 
 
-def text_line(when: str, level: str, event: str, fields: Fields) -> str:
+def text_line(when: str, level: str, event: str, said: str) -> str:
     """Write a line for people: `time LEVEL event name=value …`."""
-    said = [f"{name}={_text(value)}" for name, value in fields.items() if value is not None]
-    return " ".join((when, level, event, *said)) + "\n"
+    return f"{when} {level} {event} {said}".rstrip() + "\n"
 
 
-def json_line(when: str, level: str, event: str, fields: Fields) -> str:
+def json_line(when: str, level: str, event: str, said: str) -> str:
     """Write a line for machines: one JSON object."""
-    line = {"time": when, "level": level.lower(), "event": event, **fields}
-    return msgspec.json.encode(line).decode() + "\n"
+    rest = f",{said}" if said else ""
+    return f'{{"time":"{when}","level":"{level.lower()}","event":"{event}"{rest}}}\n'
+
+
+def pairs(fields: Fields) -> str:
+    """Write particulars for people."""
+    return " ".join(
+        [f"{name}={_text(value)}" for name, value in fields.items() if value is not None]
+    )
+
+
+def members(fields: Fields) -> str:
+    """Write particulars for machines: the members of an object, without its braces."""
+    return msgspec.json.encode(fields).decode()[1:-1]
 
 
 def _text(value: object) -> str:
@@ -48,7 +60,8 @@ def quoted(value: str) -> str:
     return value if _is_bare(value) else json.dumps(value)
 
 
-WRITERS: dict[str, Writer] = {"text": text_line, "json": json_line}
+FRAMES: dict[str, Callable[[str, str, str, str], str]] = {"text": text_line, "json": json_line}
+WRITERS: dict[str, Callable[[Fields], str]] = {"text": pairs, "json": members}
 
 
 class Stamp:
@@ -72,21 +85,24 @@ class Journal:
 
     def __init__(self, form: str, stream: TextIO, now: Callable[[], float] = time.time) -> None:
         self.form = form
-        self._line = WRITERS[form]
         self._stream = stream
         self._now = now
         self._stamp = Stamp()
-        self._lines: list[str] = []
+        self._lines: list[Line] = []
 
     def note(self, event: str, **fields: Any) -> None:
         """Note what happened, with its particulars."""
-        self._add(self._line(self._stamp(self._now()), "INFO", event, fields))
+        self._add((self._now(), event, WRITERS[self.form], fields))
 
-    def line(self, event: str, said: str) -> None:
-        """Note what happened in words that are ready, in the form for people."""
-        self._add(f"{self._stamp(self._now())} INFO {event} {said}\n")
+    def defer(self, event: str, write: Callable[[T], str], what: T) -> None:
+        """Note what happened; how it is said is asked when the line is written.
 
-    def _add(self, line: str) -> None:
+        Said one by one, each line finds the processor's caches full of other things, which
+        doubled its cost.
+        """
+        self._add((self._now(), event, write, what))
+
+    def _add(self, line: Line) -> None:
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         self._lines.append(line)
@@ -95,14 +111,18 @@ class Journal:
         """Write what was noted."""
         lines, self._lines = self._lines, []
         if lines:
-            self._stream.write("".join(lines))
+            frame, stamp = FRAMES[self.form], self._stamp
+            said = [
+                frame(stamp(at), "INFO", event, write(what)) for at, event, write, what in lines
+            ]
+            self._stream.write("".join(said))
             self._stream.flush()
 
 
 class _Lines(logging.Formatter):
     def __init__(self, form: str) -> None:
         super().__init__()
-        self._line = WRITERS[form]
+        self._form = form
         self._stamp = Stamp()
 
     def format(self, record: logging.LogRecord) -> str:
@@ -110,7 +130,8 @@ class _Lines(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         when = self._stamp(record.created)
-        return self._line(when, record.levelname, "log", fields).removesuffix("\n")
+        said = WRITERS[self._form](fields)
+        return FRAMES[self._form](when, record.levelname, "log", said).removesuffix("\n")
 
 
 def set_up(form: str, stream: TextIO) -> None:

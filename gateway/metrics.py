@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from gateway.driver import Report
 
+AT_ONCE = 256
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FIRST_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 WHOLE_BUCKETS = (0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -73,11 +74,22 @@ class Metrics(Collector):
         self._first: dict[str, Spread] = {}
         self._whole: dict[str, Spread] = {}
         self.quarantined = 0
+        self._waiting: list[Report] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def count(self, report: Report) -> None:
-        """Count an exchange that ended."""
+        """Count an exchange that ended, with many others a moment later."""
+        self._waiting.append(report)
+        if len(self._waiting) >= AT_ONCE:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for report in waiting:
+            self._count(report)
+
+    def _count(self, report: Report) -> None:
         upstream = report.upstream
         self._ended[(report.state, upstream, report.status)] += 1
         self._turns[upstream] += report.turns
@@ -90,6 +102,7 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """Write all of it in Prometheus' text format."""
+        self._work_off()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from gateway.driver import Report
-from gateway.logs import Journal, quoted
+from gateway.logs import Journal, members, quoted
 
 LONGEST_NAME = 100
 
 
 def log_report(journal: Journal, report: Report) -> None:
-    """Write one line about an exchange that ended."""
-    if journal.form == "text":
-        journal.line("exchange", text_of(report))
-    else:
-        journal.note("exchange", **fields_of(report))
+    """Have one line written about an exchange that ended."""
+    journal.defer("exchange", FORMS[journal.form], report)
 
 
 def text_of(report: Report) -> str:
@@ -25,11 +24,16 @@ def text_of(report: Report) -> str:
     usage = report.usage
     tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
     return (
-        f"id={report.request_id} owner={quoted(report.owner)} "
-        f"model={quoted(report.model[:LONGEST_NAME])} upstream={report.upstream} "
+        f"id={report.request_id} owner={_quoted(report.owner)} "
+        f"model={_quoted(report.model)} upstream={report.upstream} "
         f"state={report.state} status={report.status}{code} stream={report.stream} "
         f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}"
     )
+
+
+@lru_cache(maxsize=1024)
+def _quoted(name: str) -> str:
+    return quoted(name[:LONGEST_NAME])
 
 
 def fields_of(report: Report) -> dict[str, Any]:
@@ -50,3 +54,9 @@ def fields_of(report: Report) -> dict[str, Any]:
         "tokens_in": usage.input if usage else None,
         "tokens_out": usage.output if usage else None,
     }
+
+
+FORMS: Mapping[str, Callable[[Report], str]] = {
+    "text": text_of,
+    "json": lambda report: members(fields_of(report)),
+}

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.core.directive_forms import BLANKS
 from gateway.core.directives import (
+    NOTHING,
     Found,
     Routing,
     SetStopMessage,
@@ -67,7 +68,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     asked: Asked
     session: Session | None = None
-    routing: Routing = msgspec.field(default_factory=Routing)
+    routing: Routing = NOTHING
     forced: Route | None = None
     told: str = ""
 
@@ -235,20 +236,17 @@ class Session:
         self._claimed: StopMessage | None = None
         self._compacts: bool | None = None
 
-    async def _state(self) -> SessionState:
-        """Return what is in force now. Without an id it lives and dies with the exchange."""
-        if self._visit.key is not None and self._read_at != self._sessions.changes:
-            self._read_at = self._sessions.changes
-            self._read = await self._sessions._state(self._visit.key)
-        return self._read
-
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""
-        state = await self._state()
-        if not self._sessions.settings.rules.enabled or state.stop is None or not state.stop.armed:
+        # Without an id what is in force lives and dies with the exchange.
+        if self._read_at != self._sessions.changes and self._visit.key is not None:
+            self._read_at = self._sessions.changes
+            self._read = await self._sessions._state(self._visit.key)
+        stop = self._read.stop
+        if stop is None or not stop.armed or not self._sessions.settings.rules.enabled:
             return None
-        self._offered = state.stop
-        return None if self._is_compaction() else state.stop.text
+        self._offered = stop
+        return None if self._is_compaction() else stop.text
 
     async def claim(self, said: str) -> bool:
         """Count one use of what was offered, durably; False when none is left, or no work is."""

@@ -21,6 +21,7 @@ from gateway.core.directive_forms import (
     spellings,
 )
 from gateway.core.directive_routing import (
+    NOTHING,
     Routing,
     candidates,
     forced_route,
@@ -46,6 +47,7 @@ from gateway.core.directive_values import (
 )
 
 __all__ = [
+    "NOTHING",
     "AllowOnly",
     "Clear",
     "ClearReminders",

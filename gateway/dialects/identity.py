@@ -27,6 +27,7 @@ CONVERSATION_HEADERS = (
     "anthropicconversationid",
     "openaiconversationid",
 )
+_ENDINGS = (b"id", b"ID", b"Id")
 _interesting = frozenset(SESSION_HEADERS + CONVERSATION_HEADERS)
 _old_claude_code = re.compile(
     r"session_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$", re.IGNORECASE
@@ -36,6 +37,8 @@ _old_claude_code = re.compile(
 def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str | None:
     """Return the session's id, or None when the request names none."""
     named = _named(headers)
+    if not named and not members:
+        return None
     found = (
         _first(named, SESSION_HEADERS) or _from_metadata(members) or _conversation(named, members)
     )
@@ -47,7 +50,7 @@ def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str 
 def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers:
-        if not name.endswith((b"id", b"ID", b"Id")):
+        if not name.endswith(_ENDINGS):
             continue
         plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
         text = value.decode("utf-8", "replace").strip()

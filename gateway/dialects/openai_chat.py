@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,11 +18,12 @@ from gateway.core.directives import may_contain
 from gateway.core.model import Asked
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
+    ABSENT,
     Fields,
     appended,
-    decoded,
     fields_of,
     raw,
+    read_as,
     without_duplicates,
     written,
 )
@@ -34,18 +35,31 @@ from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, Upstream
 from gateway.sse import encode
 
 
-class _StreamOptions(msgspec.Struct):
+class _StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
 
 
-_text: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
-_flag: msgspec.json.Decoder[bool | None] = msgspec.json.Decoder(bool | None)
-_count = msgspec.json.Decoder(int | None)
-_options = msgspec.json.Decoder(_StreamOptions | None)
+class _Request(msgspec.Struct, gc=False):
+    """The members the gateway looks at; what is long stays a raw slice."""
+
+    model: str | None = None
+    messages: msgspec.Raw = ABSENT
+    stream: bool | None = None
+    n: int | None = None
+    stream_options: _StreamOptions | None = None
+    tools: msgspec.Raw = ABSENT
+    tool_choice: msgspec.Raw = ABSENT
+    metadata: msgspec.Raw = ABSENT
+    client_metadata: msgspec.Raw = ABSENT
+    conversation: msgspec.Raw = ABSENT
+
+
+_request = msgspec.json.Decoder(_Request)
 _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
 READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
+NO_TOOLS = (b"", b"null", b"[]")
 
 
 class OpenAIChat:
@@ -56,31 +70,31 @@ class OpenAIChat:
 
     def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
-        fields = fields_of(body, depth)
-        body = without_duplicates(body, fields, READ)
-        if bytes(fields.get("messages", b"")).strip()[:1] != b"[":
+        request = read_as(_request, body, depth)
+        body = without_duplicates(body, READ)
+        if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
-        said = decoded(fields, "stream", _flag, None)
+        said = request.stream
         return Asked(
-            model=_model(fields),
+            model=_named(request.model),
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,
-            choices=_choices(fields),
-            wants_usage=_wants_usage(fields),
-            has_tools=bytes(fields.get("tools", b"null")).strip() not in (b"null", b"[]"),
-            directives=may_contain(bytes(fields["messages"])),
-            identity={name: bytes(fields[name]) for name in IDENTITY if name in fields},
+            choices=_choices(request.n),
+            wants_usage=bool(request.stream_options and request.stream_options.include_usage),
+            has_tools=bytes(request.tools) not in NO_TOOLS,
+            directives=may_contain(body),
+            identity=_identity(request),
         )
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        fields = fields_of(body)
-        streams = bool(decoded(fields, "stream", _flag, None))
-        if _model(fields) == model and streams == stream:
+        request = _request.decode(body)
+        if request.model == model and bool(request.stream) == stream:
             return body
+        fields = fields_of(body)
         fields["model"] = raw(model)
-        if streams != stream:
+        if bool(request.stream) != stream:
             fields["stream"] = raw(stream)
         return written(fields)
 
@@ -131,28 +145,28 @@ class OpenAIChat:
         return encode(self.error_body(error).replace(b"\n", b" ").replace(b"\r", b" "))
 
 
-def _model(fields: Fields) -> str:
-    model = decoded(fields, "model", _text, None)
+def _named(model: str | None) -> str:
     if not model:
         raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
     return model
 
 
-def _choices(fields: Fields) -> int:
-    choices = decoded(fields, "n", _count, None)
+def _choices(choices: int | None) -> int:
     if choices is not None and choices < 1:
         raise BadRequest("`n` must be at least 1.", param="n")
     return choices or 1
 
 
+def _identity(request: _Request) -> Mapping[str, bytes]:
+    if request.metadata is request.client_metadata is request.conversation:
+        return {}
+    members = {name: bytes(getattr(request, name)) for name in IDENTITY}
+    return {name: value for name, value in members.items() if value}
+
+
 def _forces_tool(fields: Fields) -> bool:
     choice = bytes(fields.get("tool_choice", b"null")).strip()
     return choice == b'"required"' or choice.startswith(b"{")
-
-
-def _wants_usage(fields: Fields) -> bool:
-    options = decoded(fields, "stream_options", _options, None)
-    return bool(options and options.include_usage)
 
 
 def _append(fields: Fields, name: str, items: list[bytes]) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.core.directives import may_contain
-from gateway.dialects.body import Fields, decoded, fields_of, raw, written
+from gateway.dialects.body import Fields, fields_of, raw, written
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def edit_user_texts(body: bytes, edit: Callable[[str], str]) -> bytes:
 
 
 def _slices(fields: Fields) -> list[msgspec.Raw]:
-    return decoded(fields, "messages", _items, [])
+    return _read(_items, fields.get("messages", NULL)) or []
 
 
 def _messages(body: bytes) -> list[_Message]:

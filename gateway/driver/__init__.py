@@ -37,7 +37,8 @@ class Driver:
             raise
         finally:
             self.services.beats.remove(client)
-            await drive.let_go()
+            if drive.holds_turn:
+                await drive.let_go()
             self.live.discard(drive)
             self._left.set()
             self.reported(drive.report())

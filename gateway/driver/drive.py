@@ -52,6 +52,8 @@ from gateway.upstream.blot import blotted
 from gateway.upstream.headers import towards_client
 
 CLEAN_UP = 2.0
+OPENED = TurnOpened()
+SAVED = Saved()
 STREAM_HEADERS: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
@@ -111,30 +113,22 @@ class Drive:
         return f"<Drive {self._request.id} {self.exchange!r}>"
 
     async def run(self) -> None:
-        """Answer, while somebody watches for the client to leave."""
+        """Do one thing after the other until there is nothing more, or the client leaves."""
         self._client.give_up = self._leave
         unwatch = self._client.watch(self._leave)
+        effect: Effect | None = self.exchange.begin()
         try:
-            await self._run()
+            while effect is not None:
+                with anyio.CancelScope() as self._scope:
+                    while effect is not None and not (self._gone or self._cut):
+                        outcome = await WORK[type(effect)](self, effect)
+                        effect = self.exchange.handle(outcome) if outcome is not None else None
+                        if self._request.notes:
+                            await self._note(effect)
+                if effect is not None:
+                    effect = await self._give_in(effect)
         finally:
             unwatch()
-
-    async def _run(self) -> None:
-        """Do one thing after the other until the machine has nothing more to do."""
-        effect: Effect | None = self.exchange.begin()
-        while effect is not None:
-            with anyio.CancelScope() as self._scope:
-                while effect is not None and not (self._gone or self._cut):
-                    effect = await self._perform(effect)
-            if effect is not None:
-                effect = await self._give_in(effect)
-
-    async def _perform(self, effect: Effect) -> Effect | None:
-        outcome = await WORK[type(effect)](self, effect)
-        after = self.exchange.handle(outcome) if outcome is not None else None
-        if self._request.notes:
-            await self._note(after)
-        return after
 
     async def _give_in(self, effect: Effect) -> Effect | None:
         """Tell the machine that its worker was stopped, and do what is left to do."""
@@ -154,6 +148,11 @@ class Drive:
         """End what is under way: the gateway has to go."""
         self._cut = error
         self._stop()
+
+    @property
+    def holds_turn(self) -> bool:
+        """Whether an upstream is still connected."""
+        return self._turn is not None
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
@@ -218,11 +217,11 @@ class Drive:
             self._failed(upstream, error)
             await self.let_go()
             return OpeningFailed(error)
-        self._services.health.answered(upstream.endpoint.id)
+        self._services.health.answered(effect.route.upstream)
         self._error = None
         if self._first_at is None:
             self._first_at = self._services.now()
-        return TurnOpened()
+        return OPENED
 
     def _noted(self, upstream: Upstream, error: HoldgateError) -> None:
         self._error = error
@@ -245,9 +244,11 @@ class Drive:
         name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
         turn = await upstream.open(body, (*request.headers, (b"x-request-id", name.encode())))
         self._turn = turn
-        await self._check_type(turn)
-        self._greet(upstream, turn)
-        tap = self._tap_next()
+        if not self._splice.accepts(_content_type(turn.headers)):
+            raise await self._refusal(turn)
+        if not self._client.started:
+            self._greet(effect.route.upstream, turn)
+        tap = self._tap = self._splice.tap()
         async for data in turn:
             self._first = tap.feed(data)
             if tap.seen:
@@ -265,31 +266,23 @@ class Drive:
             self._body_turn = number
         return self._body
 
-    async def _check_type(self, turn: Turn) -> None:
-        kind = next((value for name, value in turn.headers if name == b"content-type"), b"")
-        if self._splice.accepts(kind.lower()):
-            return
+    async def _refusal(self, turn: Turn) -> UpstreamError:
+        """Read what was answered instead of what was asked for."""
         body = b""
         async for data in turn:
             body += data
             if len(body) > 65536:
                 break
-        raise self._request.dialect.refusal(body)
+        return self._request.dialect.refusal(body)
 
-    def _greet(self, upstream: Upstream, turn: Turn) -> None:
+    def _greet(self, upstream: str, turn: Turn) -> None:
         """Prepare the start line: from here on a quiet upstream means heartbeats."""
-        if self._client.started:
-            return
-        name = (b"x-holdgate-upstream", upstream.endpoint.id.encode())
+        name = (b"x-holdgate-upstream", upstream.encode())
         kind = (b"content-type", self._splice.content_type)
         self._headers = (kind, name, *towards_client(turn.headers))
         if self._request.asked.stream:
             self._client.ready(self._headers + STREAM_HEADERS, self._splice.heartbeat)
             self._services.beats.add(self._client)
-
-    def _tap_next(self) -> Tap:
-        self._tap = self._splice.tap()
-        return self._tap
 
     async def _relay(self, effect: RelayTurn) -> Outcome:
         """Pass frames on; this loop is the data plane."""
@@ -355,7 +348,7 @@ class Drive:
             await self._client.end(tail)
         else:
             await self._client.whole(200, self._headers, tail)
-        return Saved()
+        return SAVED
 
     async def _show_error(self, effect: ShowError) -> None:
         error, dialect = effect.error, self._request.dialect
@@ -386,6 +379,13 @@ WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
     ShowError: Drive._show_error,
     LetGo: Drive._let_go,
 }
+
+
+def _content_type(headers: Headers) -> bytes:
+    for name, value in headers:
+        if name == b"content-type":
+            return value.lower()
+    return b""
 
 
 def _retry_after(error: HoldgateError) -> float | None:

@@ -8,6 +8,7 @@ document that is being written is not read until it is durable.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -123,6 +124,8 @@ class Files:
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
         path = self._path(key)
+        if self._is_nowhere(key, path):
+            return None
         stored = None
         for _ in range(LOOKS):
             if path in self._busy:
@@ -138,6 +141,16 @@ class Files:
             stored = await self._load(key, path)
         # A file system that never says the same of a file twice is believed in the end.
         return stored
+
+    def _is_nowhere(self, key: Key, path: str) -> bool:
+        """Tell at little cost what is true of most sessions: that there is nothing of them."""
+        return (
+            self._scanned.is_set()
+            and key not in self._index
+            and path not in self._busy
+            and key not in self._cache
+            and not os.access(path, os.F_OK, follow_symlinks=False)
+        )
 
     async def write(self, key: Key, draft: Draft, revision: int) -> int:
         """Replace the file of this revision; return the new one."""

@@ -15,7 +15,11 @@ Names are in lower case, as ASGI and the upstream side give them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.errors import Headers
+
+Pairs = Sequence[tuple[bytes, bytes]]
 
 _UP = frozenset({b"accept", b"anthropic-beta", b"anthropic-version"})
 _UP_PREFIX = b"openai-"
@@ -33,7 +37,7 @@ _DOWN = frozenset(
 _DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 
 
-def towards_upstream(headers: Headers) -> Headers:
+def towards_upstream(headers: Pairs) -> Headers:
     """Keep what a client may tell an upstream."""
     passed = [
         pair
@@ -49,7 +53,7 @@ def towards_client(headers: Headers) -> Headers:
     return _without_named(passed, headers)
 
 
-def _without_named(passed: list[tuple[bytes, bytes]], headers: Headers) -> Headers:
+def _without_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
     """Drop what `Connection` names: it was meant for the next hop only."""
     if not passed:
         return ()

@@ -6,7 +6,7 @@ anything else is looked at. What passes gets its id.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import chain
@@ -67,11 +67,11 @@ class Front:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        note = Incoming(request_id(headers), headers)
+        note = Incoming(request_id(headers), headers, scope["headers"])
         note.answer_headers = ((b"x-request-id", note.request_id.encode()),)
         scope[KEY] = note
         try:
-            self._admit(scope["headers"], note)
+            self._admit(note)
         except HoldgateError as error:
             await refuse(error, receive, send, note.answer_headers)
             return
@@ -84,24 +84,29 @@ class Front:
         else:
             await self._app(scope, receive, _with_headers(send, note.answer_headers))
 
-    def _admit(self, listed: list[tuple[bytes, bytes]], note: Incoming) -> None:
-        hosts = [value for name, value in listed if name == b"host"]
-        if len(hosts) != 1:
+    def _admit(self, note: Incoming) -> None:
+        headers, listed = note.headers, note.listed
+        host = headers.get(b"host")
+        if host is None or (len(headers) != len(listed) and _hosts(listed) != 1):
             raise BadRequest("Send exactly one Host header.")
         if sum(map(len, chain.from_iterable(listed))) > self._admission.header_bytes:
             raise BadRequest(f"The headers are larger than {self._admission.header_bytes} bytes.")
-        self._check_host(hosts[0])
-        origin = note.headers.get(b"origin")
-        if origin is not None:
-            host = hosts[0].decode("latin-1")
-            if self._admission.check_origin(origin.decode("latin-1"), host):
-                note.answer_headers += _cors(origin)
-
-    def _check_host(self, host: bytes) -> None:
         # Nearly every request names the same Host; an accepted one need not be parsed again.
         if host != self._known_host:
-            self._admission.check_host(host.decode("latin-1"))
-            self._known_host = host
+            self._check_host(host)
+        origin = headers.get(b"origin")
+        if origin is not None and self._admission.check_origin(
+            origin.decode("latin-1"), host.decode("latin-1")
+        ):
+            note.answer_headers += _cors(origin)
+
+    def _check_host(self, host: bytes) -> None:
+        self._admission.check_host(host.decode("latin-1"))
+        self._known_host = host
+
+
+def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
+    return sum(name == b"host" for name, _ in listed)
 
 
 async def refuse(error: HoldgateError, receive: Receive, send: Send, headers: Headers) -> None:

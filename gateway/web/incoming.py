@@ -6,7 +6,7 @@ import itertools
 import re
 import secrets
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 _PROCESS = secrets.token_hex(8)
 _numbers = itertools.count(1)
 KEY = "holdgate"
+JSON = b"application/json"
 
 
 class ClientLeft(Exception):
@@ -32,6 +33,8 @@ class Incoming:
 
     request_id: str
     headers: dict[bytes, bytes]
+    listed: Sequence[tuple[bytes, bytes]]
+    """The headers as they came: one may come twice."""
     answer_headers: Headers = ()
     """What every answer to it carries: its id, and who may read it across origins."""
 
@@ -44,20 +47,38 @@ def incoming_of(scope: Scope) -> Incoming:
 
 def request_id(headers: Mapping[bytes, bytes]) -> str:
     """Return the client's request id if it is sane, else a new one."""
-    given = headers.get(b"x-request-id", b"")
-    return given.decode() if _SANE_ID(given) else f"req_{_PROCESS}{next(_numbers):08x}"
+    given = headers.get(b"x-request-id")
+    if given is not None and _SANE_ID(given):
+        return given.decode()
+    return f"req_{_PROCESS}{next(_numbers):08x}"
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
     """Read a JSON body of at most `limit` bytes, decoded."""
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"application/json" and not kind.endswith(b"+json"):
-        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
+    check_type(headers)
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
     body = await _received(receive, limit)
     return _decoded(body, headers.get(b"content-encoding", b"").strip().lower(), limit)
+
+
+def check_type(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a body that is not said to be JSON."""
+    said = headers.get(b"content-type", b"")
+    if said == JSON:
+        return
+    kind = said.partition(b";")[0].strip().lower()
+    if kind != JSON and not kind.endswith(b"+json"):
+        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
+
+
+def plain_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
+    """Return a JSON body that came in one piece, decoded."""
+    check_type(headers)
+    if b"content-encoding" in headers:
+        return _decoded(body, headers[b"content-encoding"].strip().lower(), limit)
+    return _within(body, limit)
 
 
 async def _received(receive: Receive, limit: int) -> bytes:

