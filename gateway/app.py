@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import socket
 import sys
@@ -12,27 +13,40 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from gateway.beats import Beats
+from gateway.clock.alarms import Alarms
+from gateway.clock.base import Clock
+from gateway.clock.ntp import NtpClock, NtpSettings
+from gateway.clock.system import SystemClock
+from gateway.clock.zone import zone_of
 from gateway.config import Config, ConfigError, Problem, UpstreamSection
+from gateway.core.additions import ToolDeclaration
 from gateway.core.decide import RULES, Rule
 from gateway.core.model import Route
+from gateway.core.reminders import Rules as ReminderRules
 from gateway.core.session import StopRules
 from gateway.demo.journal import Journal as DemoJournal
 from gateway.demo.server import DemoServer
 from gateway.dialects import DIALECTS
 from gateway.driver import Driver, Limits, Report, Services
 from gateway.errors import Draining, Headers
+from gateway.holds import Holds
 from gateway.logs import Journal
 from gateway.metrics import Metrics
+from gateway.reminders import SHAPE as REMINDERS
+from gateway.reminders import Reminders
 from gateway.reports import log_report
 from gateway.routing import Models, PublicModel, every_model
-from gateway.sessions import SHAPE, Sessions, Settings
+from gateway.sessions import SHAPE, Sessions, Settings, States
 from gateway.stores import Memory, open_documents
+from gateway.stores.base import Shape
 from gateway.stores.opening import system_ms, unreported
+from gateway.timepiece import Timepieces, TimeSettings
 from gateway.tools.bd import Tracker
 from gateway.upstream import Endpoint, Timeouts, Upstream, connect
 from gateway.web.auth import Keys, Owner
@@ -40,6 +54,7 @@ from gateway.web.connection import limited_connection
 from gateway.web.front import Admission, Front
 from gateway.web.operations import Operations
 from gateway.web.relay import Relay, RelayLimits
+from gateway.web.reminders import BodyLimits, RemindersArea
 from gateway.web.server import Server, listen, server_config
 from gateway.web.sessions import SessionsArea
 from gateway.web.site import Site
@@ -54,7 +69,11 @@ class Gateway:
     """One gateway: its parts, put together, and its life from start to drain."""
 
     def __init__(
-        self, config: Config, journal: Journal | None = None, rules: tuple[Rule, ...] = RULES
+        self,
+        config: Config,
+        journal: Journal | None = None,
+        rules: tuple[Rule, ...] = RULES,
+        clock: Clock | None = None,
     ) -> None:
         _check_dialects(config)
         self.config = config
@@ -70,6 +89,17 @@ class Gateway:
             lambda name: self.upstreams[name].busy,
         )
         self.driver.reported = self._report
+        self.clock = clock or _clock(config)
+        self.alarms = Alarms(self.clock)
+        limits = config.limits
+        most_of_one = limits.holds_per_owner if limits.holds_per_session else 0
+        self.holds = Holds(self.alarms, time.monotonic, limits.holds, most_of_one)
+        self.reminders = Reminders(
+            Memory(system_ms, unreported), self.clock, _reminder_rules(config), self.journal.note
+        )
+        self.metrics.reminders, self.metrics.holds = self.reminders.counts, self.holds
+        self.zone = zone_of(config.clock.timezone)
+        self.states = States(Memory(system_ms, unreported), self.journal.note)
         self.sessions = self._sessions()
         self.asgi = self._site()
         self._stack = AsyncExitStack()
@@ -87,8 +117,15 @@ class Gateway:
             endpoint = Endpoint(DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")
             self.upstreams[DEMO] = connect(endpoint)
         self._stack.push_async_callback(self._close_upstreams)
+        if isinstance(self.clock, NtpClock):
+            await self.clock.restore()
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self.driver.services.beats.run)
+        if self.config.clock.enabled:
+            self._tasks.start_soon(self.alarms.run)
+            self._tasks.start_soon(self.reminders.run, self.config.clock.tick_ms)
+            if isinstance(self.clock, NtpClock):
+                self._tasks.start_soon(self.clock.run)
         self._tasks.start_soon(self._drain)
 
     async def __aexit__(
@@ -114,6 +151,7 @@ class Gateway:
 
     async def _drain(self) -> None:
         await self._leaving.wait()
+        self.holds.drain()
         limit = self.config.server.drain_ms / 1000
         # The rest of the time is for the farewells, so that the process leaves within the limit.
         rest = min(FAREWELL, limit / 5)
@@ -126,8 +164,9 @@ class Gateway:
 
     async def _open_store(self) -> None:
         url, place = self.config.store.url, Path(self.config.server.session_dir)
-        store = await open_documents(url, place, [SHAPE], on_quarantine=self._quarantined)
-        self.sessions.store = store
+        shapes: list[Shape[Any]] = [SHAPE, REMINDERS]
+        store = await open_documents(url, place, shapes, on_quarantine=self._quarantined)
+        self.states.store = self.reminders.store = store
         self._stack.push_async_callback(store.aclose)
 
     def _quarantined(self, name: str, reason: str) -> None:
@@ -145,7 +184,8 @@ class Gateway:
         files = Path(section.files_dir) if section.files_dir else None
         settings = Settings(rules, files, section.bd_mode, section.compaction_sentinels)
         tracker = Tracker(time.monotonic, os.environ.get("PATH"))
-        return Sessions(Memory(system_ms, unreported), settings, tracker, self.journal.note)
+        reminders = self.reminders if self.config.clock.enabled else None
+        return Sessions(self.states, settings, tracker, reminders)
 
     async def _close_upstreams(self) -> None:
         for upstream in self.upstreams.values():
@@ -165,13 +205,30 @@ class Gateway:
             keys=keys,
             metrics=self.metrics,
             draining=lambda: self.draining,
-            check_store=lambda: self.sessions.store.check(),
+            check_store=lambda: self.states.store.check(),
             started_at=time.time(),
             wall=time.time,
         )
-        sessions = SessionsArea(self.sessions, keys)
-        site = Site([*operations.routes(), *sessions.routes()], lifespan=lambda app: self)
+        limits = BodyLimits(config.limits.body_bytes, config.limits.json_depth)
+        reminders = RemindersArea(self.reminders, self.clock, keys, self.zone, limits)
+        sessions = SessionsArea(self.states, keys)
+        # Names of sessions may hold anything, so what is about parts of one comes first.
+        routes = [*operations.routes(), *reminders.routes(), *sessions.routes()]
+        site = Site(routes, lifespan=lambda app: self)
         return Front(site, _admission(config, bool(keys)), relays)
+
+    def _timepieces(self) -> Timepieces | None:
+        section = self.config.clock
+        if not section.enabled:
+            return None
+        settings = TimeSettings(
+            section.time_tag,
+            section.hold_max_ms,
+            section.hold_total_ms,
+            section.hold_non_streaming,
+            tuple(map(_declaration, section.standard_tools)),
+        )
+        return Timepieces(self.clock, self.zone, self.reminders, self.holds, settings)
 
     def _relay(self, dialect: str, models: Models, keys: Keys) -> Relay:
         limits = RelayLimits(self.config.limits.body_bytes, self.config.limits.json_depth)
@@ -181,6 +238,7 @@ class Gateway:
             models,
             keys,
             self.sessions,
+            self._timepieces(),
             limits,
             lambda: self.draining,
         )
@@ -218,7 +276,45 @@ def _driver(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, .
     limits = config.limits
     beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
-    return Driver(Services(upstreams, beats, time.monotonic, bounds, rules))
+    places = anyio.Semaphore(limits.due_followups)
+    return Driver(Services(upstreams, beats, time.monotonic, bounds, rules, places=places))
+
+
+def _clock(config: Config) -> Clock:
+    section = config.clock.ntp
+    if not (config.clock.enabled and section.enabled):
+        return SystemClock()
+    settings = NtpSettings(
+        section.servers,
+        section.timeout_ms,
+        section.stale_after_ms,
+        section.resync_ms,
+        section.max_offset_ms,
+    )
+    # The offset is the host's, whatever store its sessions are kept in.
+    in_memory = config.store.url == "memory:"
+    place = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
+    return NtpClock(settings, place)
+
+
+def _declaration(text: str) -> ToolDeclaration:
+    """Read a tool declaration as any of the dialects would write it."""
+    tool = json.loads(text)
+    inner = tool.get("function", tool)
+    schema = inner.get("parameters") or inner.get("input_schema") or {"type": "object"}
+    description = str(inner.get("description", ""))
+    return ToolDeclaration(str(inner["name"]), description, json.dumps(schema), strict=False)
+
+
+def _reminder_rules(config: Config) -> ReminderRules:
+    clock, limits = config.clock, config.limits
+    return ReminderRules(
+        clock.due_window_ms,
+        clock.retention_ms,
+        limits.reminders_per_session,
+        limits.task_bytes,
+        limits.arguments_bytes,
+    )
 
 
 def _check_dialects(config: Config) -> None:

@@ -20,6 +20,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from gateway.driver import Report
+from gateway.holds import Holds
+from gateway.reminders import Counts
 
 AT_ONCE = 256
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -74,6 +76,8 @@ class Metrics(Collector):
         self._first: dict[str, Spread] = {}
         self._whole: dict[str, Spread] = {}
         self.quarantined = 0
+        self.reminders = Counts()
+        self.holds: Holds | None = None
         self._waiting: list[Report] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -114,6 +118,9 @@ class Metrics(Collector):
         yield _histogram("first_frame", "From the request to the first frame.", self._first)
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
         yield self._connections()
+        yield self._reminders()
+        if self.holds is not None:
+            yield from _holds(self.holds)
         yield CounterMetricFamily(
             "holdgate_quarantined", "Documents that could not be read.", self.quarantined
         )
@@ -138,6 +145,14 @@ class Metrics(Collector):
             family.add_metric(pair, count)
         return family
 
+    def _reminders(self) -> Metric:
+        family = CounterMetricFamily(
+            "holdgate_reminders", "Reminders, by what became of them.", labels=("event",)
+        )
+        for name in ("scheduled", "reserved", "committed", "released", "expired", "cancelled"):
+            family.add_metric((name,), getattr(self.reminders, name))
+        return family
+
     def _connections(self) -> Metric:
         family = GaugeMetricFamily(
             "holdgate_upstream_connections_busy",
@@ -147,6 +162,17 @@ class Metrics(Collector):
         for upstream in self._upstreams():
             family.add_metric((upstream,), self._busy(upstream))
         return family
+
+
+def _holds(holds: Holds) -> Iterator[Metric]:
+    counts = holds.counts
+    yield GaugeMetricFamily("holdgate_holds_active", "Answers held open.", len(holds))
+    yield CounterMetricFamily("holdgate_holds_started", "Holds begun.", counts.started)
+    yield CounterMetricFamily("holdgate_hold_seconds", "Time held.", counts.seconds)
+    ended = CounterMetricFamily("holdgate_holds_ended", "Holds that ended.", labels=("outcome",))
+    for outcome, count in counts.outcomes.items():
+        ended.add_metric((outcome,), count)
+    yield ended
 
 
 def _spread(spreads: dict[str, Spread], upstream: str, bounds: tuple[float, ...]) -> Spread:

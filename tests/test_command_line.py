@@ -46,7 +46,9 @@ def holdgate(
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     root = str(Path(__file__).parents[1])
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": root, **more}
+    # No test asks a time server of the world.
+    fixed = {"PATH": os.environ["PATH"], "PYTHONPATH": root, "ROUTECODEX_CLOCK_NTP": "off"}
+    return {**fixed, "HOME": str(home), **more}
 
 
 @contextmanager

@@ -58,20 +58,12 @@ LATER = frozenset(
     {
         "server.workers",
         "upstreams.profile",
-        "models.clock",
-        "clock",
+        "clock.hold_for_jobs",
         "cron",
         "agents",
         "webhooks",
-        "limits.holds_per_session",
-        "limits.holds_per_owner",
-        "limits.holds",
-        "limits.reminders_per_session",
-        "limits.task_bytes",
-        "limits.arguments_bytes",
         "limits.jobs_per_owner",
         "limits.subscriptions_per_owner",
-        "limits.due_followups",
     }
 )
 

@@ -35,6 +35,7 @@ class ToolDeclaration:
     description: str
     schema: str
     """The parameters' JSON schema, as JSON text."""
+    strict: bool = True
 
 
 Addition = AnsweredTurn | UserText | ToolResult | ToolDeclaration

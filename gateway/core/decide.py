@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.core.additions import UserText
-from gateway.core.events import CallTools, Continue, Finish, Verdict
+from gateway.core.events import CallTools, Continue, Finish, Verdict, Wait, WaitUntil
 from gateway.core.model import Stop, TurnEnd
 
 STOP_FOLLOW_UP = "stop_followup"
@@ -26,6 +26,8 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """Whether this turn answered a stop message."""
     same_answers: int = 1
     """How many answers in a row, this one included, said the same."""
+    wait: Wait | None = None
+    """For which reminder the answer could be held open."""
 
 
 Rule = Callable[[Facts], Verdict | None]
@@ -66,13 +68,22 @@ def stop_message(facts: Facts) -> Verdict | None:
     return Continue((UserText(facts.repeat),), STOP_FOLLOW_UP)
 
 
-# The order is the specification; the clock's hold comes after the stop message.
+def clock_hold(facts: Facts) -> Verdict | None:
+    """A reminder that is ready soon enough keeps the answer open; else it is not even begun."""
+    wait = facts.wait
+    if wait is None or facts.turn.stop not in (Stop.STOP, Stop.LENGTH):
+        return None
+    return WaitUntil(wait.at_ms) if wait.in_ms <= wait.most_ms else None
+
+
+# The order is the specification.
 RULES: tuple[Rule, ...] = (
     nothing_can_follow,
     out_of_turns,
     server_tools,
     client_tools,
     stop_message,
+    clock_hold,
 )
 
 

@@ -16,6 +16,8 @@ class OpenTurn(msgspec.Struct, frozen=True, gc=False):
     route: Route
     additions: tuple[Addition, ...] = ()
     suffix: str = ""
+    waits_its_turn: bool = False
+    """Whether many others may be opened in the same instant: all that was due then."""
 
 
 class RelayTurn(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +42,8 @@ class Close(msgspec.Struct, frozen=True, gc=False):
 
     plainly: bool
     disarm: str = ""
+    why: str = ""
+    """What cut the answer short, for people."""
 
 
 class ShowError(msgspec.Struct, frozen=True, gc=False):

@@ -41,12 +41,21 @@ class FollowUpLost(msgspec.Struct, frozen=True, gc=False):
     error: HoldgateError
 
 
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """When a reminder of the session is ready, in how long that is, and how long may be held."""
+
+    at_ms: int
+    in_ms: int
+    most_ms: int
+
+
 class TurnEnded(msgspec.Struct, frozen=True, gc=False):
     """The terminal frame of a turn is in; `repeat` is the text the session would go on with."""
 
     turn: TurnEnd
     repeat: str | None = None
     said: str = ""
+    wait: Wait | None = None
 
 
 class StreamBroke(msgspec.Struct, frozen=True, gc=False):
@@ -63,14 +72,22 @@ class ToolsReturned(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolsKept(msgspec.Struct, frozen=True, gc=False):
-    """Server tools have run, and the results wait for the client's own tools."""
+    """Server tools have run, and the results wait for the client's own tools.
+
+    Cut short, they may have been all that was called: then nobody saw a call to wait for.
+    """
+
+    plainly: bool = False
+
+
+HOLD_FOLLOW_UP = "clock_hold_followup"
 
 
 class ReminderDue(msgspec.Struct, frozen=True, gc=False):
     """What was held for is here."""
 
     additions: tuple[Addition, ...]
-    suffix: str = "clock_hold_followup"
+    suffix: str = HOLD_FOLLOW_UP
 
 
 class HoldEnded(msgspec.Struct, frozen=True, gc=False):

@@ -22,6 +22,7 @@ from gateway.core.effects import (
     ShowError,
 )
 from gateway.core.events import (
+    HOLD_FOLLOW_UP,
     CallTools,
     ClientGone,
     Continue,
@@ -103,6 +104,7 @@ class Exchange:
 
     __slots__ = (
         "_all_routes",
+        "_follows_tools",
         "_rules",
         "_said",
         "_said_times",
@@ -112,6 +114,7 @@ class Exchange:
         "_tool_turns_left",
         "_tried_again",
         "_untried",
+        "_waits_its_turn",
         "additions",
         "number",
         "state",
@@ -129,6 +132,8 @@ class Exchange:
         self._said = ""
         self._said_times = 0
         self._tried_again = False
+        self._follows_tools = False
+        self._waits_its_turn = False
         self.state = State.OPENING
         self.number = 1
         self.additions: tuple[Addition, ...] = ()
@@ -169,6 +174,7 @@ class Exchange:
             repeat=ended.repeat,
             repeated=self.repeats,
             same_answers=self._times_said(ended.said),
+            wait=ended.wait,
         )
         return verdict(facts, self._rules)
 
@@ -181,6 +187,11 @@ class Exchange:
     def repeats(self) -> bool:
         """Whether the turn at hand answers a stop message."""
         return self._suffix.startswith(STOP_FOLLOW_UP)
+
+    @property
+    def follows_tools(self) -> bool:
+        """Whether the turn at hand was opened to tell the model what its tools returned."""
+        return self._follows_tools
 
     def _times_said(self, said: str) -> int:
         return self._said_times + 1 if said == self._said else 1
@@ -198,14 +209,18 @@ class Exchange:
 
     def open_turn(self) -> OpenTurn:
         """Ask the next route for the turn at hand."""
-        return OpenTurn(self.number, self.route, self.additions, self._suffix)
+        return OpenTurn(self.number, self.route, self.additions, self._suffix, self._waits_its_turn)
 
     def drop_route(self) -> None:
         """Leave the route that failed; after the last one, begin with the first again."""
         self._untried = self._untried[1:] or self._all_routes
 
-    def follow_up(self, additions: tuple[Addition, ...], suffix: str) -> None:
+    def follow_up(
+        self, additions: tuple[Addition, ...], suffix: str, after_tools: bool = False
+    ) -> None:
         """Go on to another turn; whoever answered last is asked first."""
+        self._follows_tools = after_tools
+        self._waits_its_turn = suffix == HOLD_FOLLOW_UP
         answered = self.route
         self._untried = (answered, *(r for r in self._all_routes if r != answered))
         self._tried_again = False
@@ -228,7 +243,7 @@ def _enter_opening(exchange: Exchange, event: Event) -> Effect:
         exchange.drop_route()
     elif isinstance(event, ToolsReturned):
         exchange.count_tool_turn()
-        exchange.follow_up(event.results, event.suffix)
+        exchange.follow_up(event.results, event.suffix, after_tools=True)
     else:
         assert isinstance(event, Continue | ReminderDue)
         exchange.reset_tool_turns()
@@ -253,8 +268,11 @@ def _enter_closing(exchange: Exchange, event: Event) -> Effect:
         # That the gateway has to go is no failure of the follow-up.
         failed = exchange.repeats and isinstance(event.error, UpstreamError)
         # Lost after tools, it leaves a turn whose reason names a call nobody saw.
-        return Close(plainly=True, disarm="the follow-up failed" if failed else "")
-    return Close(plainly=False)
+        plainly = exchange.follows_tools
+        why = "the follow-up failed"
+        return Close(plainly, disarm=why) if failed else Close(plainly, why=why)
+    why = event.reason if isinstance(event, HoldEnded) else ""
+    return Close(plainly=isinstance(event, ToolsKept) and event.plainly, why=why)
 
 
 def _enter_failed(exchange: Exchange, event: Event) -> Effect:

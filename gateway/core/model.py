@@ -69,7 +69,12 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     wants_usage: bool = False
     stream_implied: bool = False
     """Whether the body does not say that it wants the stream."""
-    has_tools: bool = False
+    tools: bytes = b""
+    """The tools the client offers, as JSON; empty when it offers none."""
+    takes_tools: bool = True
+    """Whether a tool of ours may be added: one answer is wanted, and no tool is forced."""
+    last_role: str = "user"
+    """Who speaks in the last message: `user`, `tool`, `assistant`, or a name of the dialect's."""
     directives: bool = False
     """Whether a user's text may hold a directive."""
     identity: Mapping[str, bytes] = msgspec.field(default_factory=dict)

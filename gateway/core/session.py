@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gateway.core.additions import ToolResult
 from gateway.core.directives import (
     Clear,
     ClearReminders,
@@ -43,6 +44,29 @@ class StopMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A turn that called server tools beside the client's own, and what ours returned.
+
+    The client was shown its own calls alone. When it comes back with their results, the turn is
+    put together again.
+    """
+
+    message: bytes
+    """The assistant's message with all its calls, as JSON in the words of its dialect."""
+    dialect: str
+    calls: tuple[str, ...]
+    """The ids of the calls that the client was shown."""
+    results: tuple[ToolResult, ...]
+    at_ms: int
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        told = [text for r in self.results for text in (r.call_id, r.text)]
+        return len(self.message) + sum(len(text.encode()) for text in (*self.calls, *told))
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
     """All that is kept of one session."""
 
@@ -50,6 +74,8 @@ class SessionState:
     routing: Routing = field(default_factory=Routing)
     seen: Mapping[str, int] = field(default_factory=dict)
     """When each directive was last seen, by fingerprint: one that is resent does not act again."""
+    kept: tuple[Kept, ...] = ()
+    """Turns to be put together again, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +101,12 @@ class StopRules:
 LONGEST_REASON = 200
 MOST_TOLD = 5
 RENEW_MS = 5 * 60 * 1000
+KEPT_MS = 24 * 60 * 60 * 1000
+MOST_KEPT = 64
+# Written as JSON it may take six times as much, and has to fit into a document.
+MOST_KEPT_BYTES = 512 * 1024
 UNCHANGED, DONE = "unchanged", "set"
+ASK_AGAIN = "clock: another request changed this session; send it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +133,27 @@ class Told:
         return ", ".join(told[:MOST_TOLD] + more)
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where and when directives were found, and what came of those about reminders."""
+
+    ordinal: int
+    now_ms: int
+    reminded: Mapping[str, str] = field(default_factory=dict)
+    """By how each was written: `set`, or the reason why not."""
+
+
 def directed(
-    state: SessionState, found: tuple[Found, ...], ordinal: int, rules: StopRules, now_ms: int
+    state: SessionState, found: tuple[Found, ...], rules: StopRules, context: Context
 ) -> tuple[SessionState, Told]:
     """Let the directives of a message act on a session, once."""
+    ordinal, now_ms = context.ordinal, context.now_ms
     told = news(found, ordinal, state.seen, now_ms)
     effects: list[str] = []
     for item in told.new:
+        if isinstance(item.directive, SetReminder | ClearReminders):
+            effects.append(context.reminded.get(item.source, ASK_AGAIN))
+            continue
         state, effect = _acted(state, item.directive, rules, now_ms)
         effects.append(effect)
     if any(isinstance(item.directive, ClearStopMessage) for item in told.new):
@@ -142,8 +187,6 @@ def _acted(
             return replace(state, stop=StopMessage(text, rules.repeats(repeats), now_ms)), DONE
         case SetStopMessageFile():
             return state, "stopMessage: files are switched off (stop_message.files_dir)"
-        case SetReminder() | ClearReminders():
-            return state, "clock: reminders come in a later version"
         case Clear():
             state = clear_stop(state)
     return replace(state, routing=routing_after(state.routing, directive)), DONE
@@ -195,6 +238,26 @@ def clear_stop(state: SessionState) -> SessionState:
     return replace(state, stop=None)
 
 
+def keep(state: SessionState, kept: Kept, now_ms: int) -> SessionState:
+    """Keep one more turn to be put together again; where there is no room, the oldest go."""
+    if not kept.calls or kept.size > MOST_KEPT_BYTES:
+        # Nothing could be told by the client's ids, or all others would have to go for it.
+        return state
+    room = MOST_KEPT_BYTES
+    left: list[Kept] = []
+    for item in reversed((*living(state, now_ms), kept)):
+        room -= item.size
+        if room < 0 or len(left) == MOST_KEPT:
+            break
+        left.append(item)
+    return replace(state, kept=tuple(reversed(left)))
+
+
+def living(state: SessionState, now_ms: int) -> tuple[Kept, ...]:
+    """Return what is kept and not yet too old, the oldest first."""
+    return tuple(item for item in state.kept if now_ms - item.at_ms < KEPT_MS)
+
+
 def encoded(state: SessionState) -> dict[str, object]:
     """Write a session's state as the members of its document."""
     document: dict[str, object] = {}
@@ -211,12 +274,19 @@ def encoded(state: SessionState) -> dict[str, object]:
         document["routing"] = _written_routing(state.routing)
     if state.seen:
         document["directives"] = dict(state.seen)
+    if state.kept:
+        document["pendingTools"] = [_written_kept(kept) for kept in state.kept]
     return document
 
 
 def decoded(document: Mapping[str, Any]) -> SessionState:
     """Read a session's state from its document; a lookup, type or value error if it is none."""
-    return SessionState(_read_stop(document), _read_routing(document), _read_seen(document))
+    return SessionState(
+        stop=_read_stop(document),
+        routing=_read_routing(document),
+        seen=_read_seen(document),
+        kept=tuple(map(_read_kept, _array(document.get("pendingTools", [])))),
+    )
 
 
 def _written_routing(routing: Routing) -> dict[str, object]:
@@ -225,6 +295,17 @@ def _written_routing(routing: Routing) -> dict[str, object]:
         "allow": list(routing.allow),
         "prefer": [prefer.upstream, prefer.model] if prefer else None,
         "exclude": [list(target) for target in routing.exclude],
+    }
+
+
+def _written_kept(kept: Kept) -> dict[str, object]:
+    return {
+        # As text it comes back byte for byte, whatever numbers are in it.
+        "message": kept.message.decode(),
+        "dialect": kept.dialect,
+        "calls": list(kept.calls),
+        "results": [{"callId": r.call_id, "text": r.text} for r in kept.results],
+        "keptAtMs": kept.at_ms,
     }
 
 
@@ -262,6 +343,25 @@ def _read_seen(document: Mapping[str, Any]) -> dict[str, int]:
     if not isinstance(seen, dict):
         raise TypeError("an object was expected")
     return {_text(name): _count(at) for name, at in seen.items()}
+
+
+def _read_kept(kept: Mapping[str, Any]) -> Kept:
+    return Kept(
+        message=_text(kept["message"]).encode(),
+        dialect=_text(kept["dialect"]),
+        calls=tuple(map(_text, _array(kept["calls"]))),
+        results=tuple(
+            ToolResult(_text(result["callId"]), _text(result["text"]))
+            for result in _array(kept["results"])
+        ),
+        at_ms=_count(kept["keptAtMs"]),
+    )
+
+
+def _array(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("an array was expected")
+    return value
 
 
 def _text(value: object) -> str:

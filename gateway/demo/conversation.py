@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 TIME_TAG = "[Time/Date]:"
 REMINDER = "[Clock Reminder]"
 ORDER = "demo:"
 
-TASK = re.compile(r'\[scheduled task:"((?:[^"\\]|\\.)*)"')
-ESCAPE = re.compile(r'\\(["\\\]])')
+TASK = re.compile(r'^\[scheduled task:("(?:[^"\\\n]++|\\.)*+")', re.MULTILINE)
+JSON_TEXT = msgspec.json.Decoder(str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,52 +54,68 @@ class Conversation:
     @property
     def prompt(self) -> str:
         """What the person said last; additions of the gateway are not theirs."""
-        at = self._newest(reminders=False)
-        return "" if at is None else "\n".join(own_texts(self.messages[at]))
+        at = self._newest(is_persons)
+        return "" if at < 0 else "\n".join(own_texts(self.messages[at]))
 
     @property
     def turn(self) -> int:
         """How many turns have answered the prompt already."""
-        at = self._newest(reminders=False)
-        later = self.messages if at is None else self.messages[at + 1 :]
-        return sum(message.role == "assistant" for message in later)
+        return sum(map(is_turn, self._since_prompt()))
+
+    @property
+    def asked(self) -> bool:
+        """Whether a person or a tool has said something since the last turn."""
+        return any(
+            message.answers is not None or is_persons(message) for message in self._waiting()
+        )
 
     @property
     def due(self) -> tuple[str, ...]:
-        """The tasks of the newest user text, if that is a reminder."""
-        at = self._newest(reminders=True)
-        if at is None:
-            return ()
-        text = next(t for t in reversed(self.messages[at].texts) if not is_time_tag(t))
-        if not is_reminder(text):
-            return ()
-        return tuple(ESCAPE.sub(r"\1", task) for task in TASK.findall(text)) or (text,)
+        """The tasks of the reminders that came since the last turn."""
+        texts = (t for m in self._waiting() if m.role == "user" for t in m.texts)
+        return tuple(task for text in texts if is_reminder(text) for task in tasks_in(text))
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The calls made since the newest user text."""
-        return tuple(call for message in self._since() for call in message.calls)
+        """The calls made since the prompt."""
+        return tuple(call for message in self._since_prompt() for call in message.calls)
 
     @property
     def results(self) -> tuple[Result, ...]:
         """The tool results that wait for an answer."""
+        return self._results(self._waiting())
+
+    @property
+    def learned(self) -> tuple[Result, ...]:
+        """All tool results since the prompt."""
+        return self._results(self._since_prompt())
+
+    def _results(self, messages: Sequence[Message]) -> tuple[Result, ...]:
         names = {call.id: call.name for call in self.calls}
         return tuple(
             Result(names.get(message.answers, "tool"), "\n".join(message.texts))
-            for message in self._since()
+            for message in messages
             if message.answers is not None
         )
 
-    def _since(self) -> tuple[Message, ...]:
-        at = self._newest(reminders=True)
-        return self.messages if at is None else self.messages[at + 1 :]
+    def _since_prompt(self) -> tuple[Message, ...]:
+        return self.messages[self._newest(is_persons) + 1 :]
 
-    def _newest(self, *, reminders: bool) -> int | None:
-        for at in range(len(self.messages) - 1, -1, -1):
-            message = self.messages[at]
-            if message.role == "user" and (own_texts(message) or (reminders and reminds(message))):
-                return at
-        return None
+    def _waiting(self) -> tuple[Message, ...]:
+        return self.messages[self._newest(is_turn) + 1 :]
+
+    def _newest(self, wanted: Callable[[Message], bool]) -> int:
+        backwards = range(len(self.messages) - 1, -1, -1)
+        return next((at for at in backwards if wanted(self.messages[at])), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model does next: say something, call one tool, or first the one, then the other."""
+
+    text: str = ""
+    tool: str = ""
+    arguments: str = ""
 
 
 def is_time_tag(text: str) -> bool:
@@ -109,9 +128,27 @@ def is_reminder(text: str) -> bool:
     return text.startswith(REMINDER)
 
 
-def reminds(message: Message) -> bool:
-    """Whether a message says that reminders are due."""
-    return any(is_reminder(text) for text in message.texts)
+def tasks_in(reminder: str) -> tuple[str, ...]:
+    """Return the tasks that a reminder brings; of one in another form, all it says."""
+    return tuple(map(unquoted, TASK.findall(reminder))) or (reminder,)
+
+
+def unquoted(text: str) -> str:
+    """Read a JSON string, or take it as it stands."""
+    try:
+        return JSON_TEXT.decode(text)
+    except msgspec.DecodeError:
+        return text[1:-1]
+
+
+def is_turn(message: Message) -> bool:
+    """Whether the model said this."""
+    return message.role == "assistant"
+
+
+def is_persons(message: Message) -> bool:
+    """Whether a person said this."""
+    return message.role == "user" and bool(own_texts(message))
 
 
 def own_texts(message: Message) -> tuple[str, ...]:

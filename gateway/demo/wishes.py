@@ -1,117 +1,198 @@
-"""What a person wants of the clock, and what time it is in the conversation."""
+"""What a person wants of the clock, read from their words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
 
-import msgspec
-
-from gateway.demo.conversation import Message, is_time_tag
-
-COUNT = r"(?P<count>[0-9]{1,6}|an?|one|two|five|ten)"
-UNIT = r"(?P<unit>s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
-HAN_AFTER = r"(?P<count>[0-9]{1,6}|一|两|五|十)\s*个?(?P<unit>秒|分|小时)钟?\s*(?:之后|以后|后)?"
-WISHES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"\bremind me (?:in|after) {COUNT} ?{UNIT}[\s,:]*(?:(?:to|about|that|of)\b)?(?P<task>.*)",
-        rf"\bremind me (?:to|about|that|of)? ?(?P<task>.+?) (?:in|after) {COUNT} ?{UNIT}",
-        rf"{HAN_AFTER}\s*提醒我(?P<task>.*)",
-        rf"提醒我\s*{HAN_AFTER}\s*(?P<task>.*)",
-    )
-)
-WORDS = {"a": 1, "an": 1, "one": 1, "two": 2, "five": 5, "ten": 10}
-SIGNS = {"一": 1, "两": 2, "五": 5, "十": 10}
-NUMBERS = WORDS | SIGNS
-UNITS = {"s": 1, "m": 60, "h": 3600, "秒": 1, "分": 60, "小时": 3600}
-
-ASKS_REMINDER = re.compile(r"\bremind me\b|提醒我", re.IGNORECASE)
-ASKS_TIME = re.compile(r"\bwhat(?:'s| is)? (?:the )?time\b|几点|什么时间|什么时候了", re.IGNORECASE)
-TAG_NOW = re.compile(r"nowMs=`(\d{1,15})`")
-TAG_OFFSET = re.compile(r"local=`[^`]* ([+-])(\d\d):(\d\d)`")
-RESULT_NOW = re.compile(r'"nowMs":\s*(\d{1,15})')
-LATEST_MS = 4_102_444_800_000
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST = 2000
+"""How much of a prompt is read; what is wished for stands at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Somebody wants to be reminded."""
+class Reminder:
+    """Something to be reminded of, so many seconds from now."""
 
     seconds: int
     task: str
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
-    """The time a conversation tells, and the person's distance from UTC."""
+class SetReminders:
+    """Somebody wants to be reminded."""
 
-    ms: int
-    offset: timedelta = timedelta()
-
-
-def wish_of(text: str) -> Wish | None:
-    """Read "remind me in 20 seconds to stretch" and its like."""
-    match = next((m for pattern in WISHES if (m := pattern.search(text))), None)
-    if match is None:
-        return None
-    count, unit = match["count"].lower(), match["unit"].lower()
-    number = NUMBERS[count] if count in NUMBERS else int(count)
-    seconds = number * UNITS[unit if unit in UNITS else unit[0]]
-    return Wish(seconds, match["task"].strip().rstrip(".!?。！？"))
+    reminders: tuple[Reminder, ...]
 
 
-def told_time(messages: Sequence[Message]) -> Now | None:
-    """Find the newest time tag, or the newest time a tool told."""
-    for message in reversed(messages):
-        for text in reversed(message.texts):
-            now = time_in(message, text)
-            if now is not None and now.ms < LATEST_MS:
-                return now
-    return None
+@dataclass(frozen=True, slots=True)
+class RemindSometime:
+    """Somebody wants to be reminded, but does not say when."""
 
 
-def time_in(message: Message, text: str) -> Now | None:
-    """Read the time out of one text, if it is one that tells it."""
-    if message.role == "user" and is_time_tag(text) and (tag := TAG_NOW.search(text)):
-        return Now(int(tag[1]), offset_in(text))
-    if message.answers is not None and (result := RESULT_NOW.search(text)):
-        return Now(int(result[1]))
-    return None
+@dataclass(frozen=True, slots=True)
+class ListReminders:
+    """Somebody wants to know their reminders."""
 
 
-def offset_in(tag: str) -> timedelta:
-    """Read the distance from UTC out of a time tag."""
-    match = TAG_OFFSET.search(tag)
-    if match is None:
-        return timedelta()
-    distance = timedelta(hours=int(match[2]), minutes=int(match[3]))
-    return -distance if match[1] == "-" else distance
+@dataclass(frozen=True, slots=True)
+class CancelReminder:
+    """Somebody wants one reminder cancelled; the words tell which."""
+
+    words: tuple[str, ...] = ()
 
 
-def schedule_arguments(wish: Wish, now: Now, task: str) -> str:
-    """Write the arguments of a `clock` call that sets one reminder."""
-    due = EPOCH + timedelta(milliseconds=now.ms, seconds=wish.seconds)
-    stamp = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return clock_arguments(
-        "schedule", {"dueAt": stamp, "task": task, "tool": "", "arguments": "{}"}
+@dataclass(frozen=True, slots=True)
+class ClearReminders:
+    """Somebody wants all their reminders cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class TellTime:
+    """Somebody wants to know the time."""
+
+
+Wish = SetReminders | RemindSometime | ListReminders | CancelReminder | ClearReminders | TellTime
+
+
+def wish_of(prompt: str) -> Wish | None:
+    """Read "remind me in 20 seconds to drink tea" and its like."""
+    text = prompt[:LONGEST]
+    return next((wish for reader in READERS if (wish := reader(text))), None)
+
+
+NUMBERS = {
+    word: number
+    for number, words in {
+        1: "a an one 一",
+        2: "two 两 二",
+        3: "three 三",
+        4: "four 四",
+        5: "five 五",
+        6: "six 六",
+        7: "seven 七",
+        8: "eight 八",
+        9: "nine 九",
+        10: "ten 十",
+        15: "fifteen 十五",
+        20: "twenty 二十",
+        30: "thirty 三十",
+        60: "sixty 六十",
+    }.items()
+    for word in words.split()
+}
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "秒": 1, "分": 60, "小时": 3600, "天": 86400}
+
+# Longer words first, and never the end of one: half a number would be a wrong one.
+NUMBER = "|".join(sorted(NUMBERS, key=len, reverse=True))
+COUNT = rf"(?<![0-9一二两三四五六七八九十百])(?P<count>[0-9]{{1,6}}|{NUMBER})"
+SPAN = rf"{COUNT} ?(?P<unit>s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b"
+TIME = rf"\b(?:in|after) {SPAN}"
+LEAD = r"\b(?:(?:remind|wake|ping) me|set (?:me )?an? (?:reminder|timer|alarm))\b"
+AND = r"(?:[\s,;]*\b(?:and|then)(?: then| again)?|[,;]) "
+HAN_TIME = rf"{COUNT}\s*个?(?P<unit>秒|分|小时|天)钟?\s*(?:之后|以后|后)?\s*"
+HAN_LEAD = r"(?:请|再|要)?(?:提醒我|叫我)"
+
+# How a first reminder begins, and how another may follow it on the same line.
+FORMS = tuple(
+    (re.compile(first, re.IGNORECASE), re.compile(further, re.IGNORECASE))
+    for first, further in (
+        (rf"{LEAD} (?:in|after|for) {SPAN}", rf"{AND}{TIME}"),
+        (rf"{TIME},? (?:please )?{LEAD}", rf"{AND}{TIME}(?:,? (?:please )?{LEAD})?"),
+        (rf"{HAN_TIME}{HAN_LEAD}", rf"{HAN_TIME}{HAN_LEAD}"),
+        (rf"{HAN_LEAD}\s*{HAN_TIME}", rf"{HAN_LEAD}\s*{HAN_TIME}"),
+    )
+)
+TASK_FIRST = re.compile(rf"{LEAD} (?P<task>.+?) {TIME}", re.IGNORECASE)
+JOINING = re.compile(r"[\s,:]*(?:(?:to|about|that|of|for)\b)?", re.IGNORECASE)
+EDGES = " \t.,:;!?。，：；！？、"
+
+
+def set_reminders(text: str) -> SetReminders | None:
+    """Read one reminder, or several on one line."""
+    for first, further in FORMS:
+        if start := first.search(text):
+            line = text[: start.end()] + text[start.end() :].partition("\n")[0]
+            return SetReminders(reminders_in(line, [start, *further.finditer(line, start.end())]))
+    match = TASK_FIRST.search(text)
+    return SetReminders((reminder(match, match["task"]),)) if match else None
+
+
+def reminders_in(line: str, times: list[re.Match[str]]) -> tuple[Reminder, ...]:
+    """Make reminders of the times found on a line; what stands after each is its task."""
+    ends = [*(time.start() for time in times[1:]), len(line)]
+    return tuple(
+        reminder(time, line[time.end() : end]) for time, end in zip(times, ends, strict=True)
     )
 
 
-def clock_arguments(action: str, *items: dict[str, str]) -> str:
-    """Write the arguments of a `clock` call; its strict schema wants every key."""
-    arguments = {"action": action, "items": items, "taskId": ""}
-    return msgspec.json.encode(arguments).decode()
+def reminder(time: re.Match[str], task: str) -> Reminder:
+    """Make a reminder of a time that was found, and of the words for its task."""
+    count, unit = time["count"].lower(), time["unit"].lower()
+    number = NUMBERS[count] if count in NUMBERS else int(count)
+    seconds = number * UNITS[unit if unit in UNITS else unit[0]]
+    return Reminder(seconds, JOINING.sub("", task, count=1).strip(EDGES))
 
 
-def clock_time(due_at: str, offset: timedelta) -> str:
-    """Write an instant as the time of day at that distance from UTC."""
-    try:
-        due = datetime.fromisoformat(due_at)
-        local = due.astimezone(timezone(offset))
-    except (ValueError, OverflowError):
-        return due_at
-    return f"{local:%H:%M:%S}" if offset else f"{local:%H:%M:%S} UTC"
+REMOVES = re.compile(r"\b(?:cancel|clear|delete|remove|forget)\b(?P<rest>.*)", re.IGNORECASE)
+CANCELS_FIRST = re.compile(r"\s*(?:please )?cancel\b|\s*取消", re.IGNORECASE)
+OF_REMINDERS = re.compile(r"\breminders?\b|提醒", re.IGNORECASE)
+EVERY = frozenset({"all", "every", "everything"})
+SMALL = re.compile(r"an?|about|for|it|me|my|of|one|please|reminders?|that|the|this|to")
+HAN_REMOVES = re.compile(r"(?:取消|删除|删掉|清除|清空)(?P<rest>.*)")
+HAN_EVERY = re.compile(r"清空|所有|全部")
+HAN_SMALL = re.compile(r"我|的|提醒|那个|这个|关于|一下|吧|了|[\s。！]")
+
+
+def remove_reminders(text: str) -> CancelReminder | ClearReminders | None:
+    """Read that one reminder is to go, or all of them."""
+    if not OF_REMINDERS.search(text) and not CANCELS_FIRST.match(text):
+        return None
+    if match := HAN_REMOVES.search(text):
+        about = HAN_SMALL.sub("", match["rest"])
+        return ClearReminders() if HAN_EVERY.search(text) else CancelReminder(tuple(about.split()))
+    if match := REMOVES.search(text):
+        words = re.findall(r"[\w'’-]+", match["rest"].lower())
+        named = tuple(word for word in words if not SMALL.fullmatch(word))
+        every = not EVERY.isdisjoint(words) or ("reminders" in words and not named)
+        return ClearReminders() if every else CancelReminder(named)
+    return None
+
+
+LISTS = re.compile(
+    r"\b(?:list|show|tell|what|which|have)\b[^\n]*\breminders\b"
+    r"|(?:列出|查看|看看|看一下|显示|哪些|什么).{0,10}提醒|提醒.{0,6}(?:哪些|什么|列表)",
+    re.IGNORECASE,
+)
+REMINDS = re.compile(r"\bremind me\b|\bset (?:me )?an? reminder\b|提醒我", re.IGNORECASE)
+ASKS_TIME = re.compile(
+    r"\bwhat time (?:is it|it is)\b|\bwhat day is it\b|\btell me the time\b"
+    r"|\bwhat(?:['’]s| is) the (?:current |exact )?(?:time|date)(?: (?:right )?now| today)?"
+    r"\s*(?:[?.!,]|$)|几点|什么时间|什么时候了|几号|星期几",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def list_reminders(text: str) -> ListReminders | None:
+    """Read that the reminders are to be told."""
+    return ListReminders() if LISTS.search(text) else None
+
+
+def remind_sometime(text: str) -> RemindSometime | None:
+    """Read that somebody wants to be reminded, though not when."""
+    return RemindSometime() if REMINDS.search(text) else None
+
+
+def tell_time(text: str) -> TellTime | None:
+    """Read that somebody wants to know the time."""
+    return TellTime() if ASKS_TIME.search(text) else None
+
+
+# A reminder may be about anything, even about reminders; so that form is read first.
+READERS: tuple[Callable[[str], Wish | None], ...] = (
+    set_reminders,
+    remove_reminders,
+    list_reminders,
+    remind_sometime,
+    tell_time,
+)

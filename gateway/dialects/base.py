@@ -15,6 +15,7 @@ from typing import Protocol
 
 from gateway.core.additions import Addition, AnsweredTurn
 from gateway.core.model import Asked, TurnEnd
+from gateway.core.session import Kept
 from gateway.errors import HoldgateError, UpstreamError
 
 
@@ -44,6 +45,9 @@ class Tap(Protocol):
 
     def answered(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape, for a follow-up."""
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees, in their order."""
 
     def text(self) -> str:
         """Return the text the turn said."""
@@ -94,6 +98,18 @@ class Dialect(Protocol):
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
+
+    def declares(self, tools: bytes, name: str) -> bool:
+        """Whether the client's tools, as `Asked` has them, include one of this name."""
+
+    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+        """Put kept calls and results back into the turns they were taken from.
+
+        A body without such a turn is returned as it is.
+        """
+
+    def called(self, body: bytes) -> tuple[str, ...]:
+        """Return the first call's id of each turn in the history that called tools."""
 
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""

@@ -40,7 +40,7 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
     except UnicodeDecodeError as error:
         raise BadRequest(f"The body is not valid UTF-8 (byte {error.start}).") from None
     except msgspec.ValidationError as error:
-        raise _misfit(str(error)) from None
+        raise misfit(str(error)) from None
     except msgspec.DecodeError as error:
         raise BadRequest(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
@@ -50,7 +50,7 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
     return found
 
 
-def _misfit(problem: str) -> BadRequest:
+def misfit(problem: str) -> BadRequest:
     """Name the member that is not what it should be."""
     says, _, place = problem.partition(" - at `$.")
     if not place:

@@ -16,6 +16,7 @@ from gateway.core.additions import (
 )
 from gateway.core.directives import may_contain
 from gateway.core.model import Asked
+from gateway.core.session import Kept
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
@@ -27,10 +28,11 @@ from gateway.dialects.body import (
     without_duplicates,
     written,
 )
+from gateway.dialects.openai_chat_rebuild import called, rebuilt
 from gateway.dialects.openai_chat_stream import ChatStream
 from gateway.dialects.openai_chat_turn import said
 from gateway.dialects.openai_chat_whole import ChatWhole
-from gateway.dialects.openai_chat_words import edit_user_texts, newest_user, system_texts
+from gateway.dialects.openai_chat_words import edit_user_texts, last_role, newest_user, system_texts
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.sse import encode
 
@@ -49,12 +51,14 @@ class _Request(msgspec.Struct, gc=False):
     stream_options: _StreamOptions | None = None
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
+    functions: msgspec.Raw = ABSENT
     metadata: msgspec.Raw = ABSENT
     client_metadata: msgspec.Raw = ABSENT
     conversation: msgspec.Raw = ABSENT
 
 
 _request = msgspec.json.Decoder(_Request)
+_tools = msgspec.json.Decoder(list[Any])
 _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
@@ -74,7 +78,7 @@ class OpenAIChat:
         body = without_duplicates(body, READ)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
-        said = request.stream
+        said, tools = request.stream, bytes(request.tools)
         return Asked(
             model=_named(request.model),
             body=body,
@@ -82,7 +86,9 @@ class OpenAIChat:
             stream_implied=prefers_stream and said is None,
             choices=_choices(request.n),
             wants_usage=bool(request.stream_options and request.stream_options.include_usage),
-            has_tools=bytes(request.tools) not in NO_TOOLS,
+            tools=b"" if tools in NO_TOOLS else tools,
+            takes_tools=_takes_tools(request),
+            last_role=last_role(request.messages),
             directives=may_contain(body),
             identity=_identity(request),
         )
@@ -111,6 +117,20 @@ class OpenAIChat:
             # It has been obeyed; kept, it would be obeyed again in every follow-up.
             del fields["tool_choice"]
         return written(fields)
+
+    def declares(self, tools: bytes, name: str) -> bool:
+        """Whether the client offers a tool of this name."""
+        if not tools or name.encode() not in tools:
+            return False
+        return name in map(_tool_name, _decoded_tools(tools))
+
+    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+        """Put kept calls and results back into the turns they were taken from."""
+        return rebuilt(body, tuple(item for item in kept if item.dialect == self.name))
+
+    def called(self, body: bytes) -> tuple[str, ...]:
+        """Return the first call's id of each turn in the history that called tools."""
+        return called(body)
 
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
@@ -164,8 +184,34 @@ def _identity(request: _Request) -> Mapping[str, bytes]:
     return {name: value for name, value in members.items() if value}
 
 
+def _decoded_tools(tools: bytes) -> list[Any]:
+    try:
+        return _tools.decode(tools)
+    except msgspec.DecodeError:
+        # It is the upstream's to say what is wrong with them.
+        return []
+
+
+def _tool_name(tool: object) -> object:
+    inner = (tool.get("function") or tool.get("custom")) if isinstance(tool, dict) else None
+    return inner.get("name") if isinstance(inner, dict) else None
+
+
+def _takes_tools(request: _Request) -> bool:
+    """Whether a tool can be added: not beside the older form, nor where a tool is forced."""
+    if request.n is not None and request.n > 1:
+        return False
+    if request.tool_choice is ABSENT and request.functions is ABSENT:
+        return True
+    return bytes(request.functions) in NO_TOOLS and not _forces(request.tool_choice)
+
+
 def _forces_tool(fields: Fields) -> bool:
-    choice = bytes(fields.get("tool_choice", b"null")).strip()
+    return "tool_choice" in fields and _forces(fields["tool_choice"])
+
+
+def _forces(tool_choice: msgspec.Raw) -> bool:
+    choice = bytes(tool_choice).strip()
     return choice == b'"required"' or choice.startswith(b"{")
 
 
@@ -190,7 +236,7 @@ def _declaration(tool: ToolDeclaration) -> bytes:
         "name": tool.name,
         "description": tool.description,
         "parameters": msgspec.Raw(tool.schema.encode()),
-        "strict": True,
+        "strict": tool.strict,
     }
     return msgspec.json.encode({"type": "function", "function": function})
 

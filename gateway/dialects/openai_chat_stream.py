@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
 from gateway.core.additions import AnsweredTurn
 from gateway.core.model import Asked, Stop, TurnEnd
 from gateway.dialects.base import Tap
+from gateway.dialects.openai_chat_calls import CallIds, Calls, Json, Sifter
 from gateway.dialects.openai_chat_turn import (
-    Call,
-    Json,
     Recorded,
-    calls_of,
     first_choice,
-    function_of,
-    index_of,
     is_error,
     part_of,
     read_object,
     record_deltas,
     said,
+    speaks,
     stop_of,
     summed,
     usage_of,
@@ -54,21 +52,23 @@ class ChatStream:
     __slots__ = (
         "_beat",
         "_event_bytes",
+        "_ids",
         "_taken",
         "_wants_usage",
         "choices",
         "envelope",
-        "next_call",
         "server_tools",
+        "shown_calls",
         "text_shown",
     )
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
         self.choices = asked.choices
-        self.server_tools = server_tools
+        self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self.envelope: Json | None = None
         self.text_shown = False
-        self.next_call = 0
+        self.shown_calls = 0
+        self._ids = CallIds(asked.body)
         self._wants_usage = asked.wants_usage
         self._event_bytes = event_bytes
         self._taken: list[ChatTap] = []
@@ -83,12 +83,17 @@ class ChatStream:
         if self._taken:
             # Only now is it worth reading the tape of a turn that passed unread.
             self.text_shown = any(tap.recorded().text for tap in self._taken)
-        return ChatTap(self, joined=bool(self._taken), event_bytes=self._event_bytes)
+        return ChatTap(self, len(self._taken), self._event_bytes)
 
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, ChatTap)
         self._taken.append(tap)
+        self.shown_calls += tap.shown_calls
+
+    def call_id(self, turn: int, ordinal: int) -> str:
+        """Make up an id for a call that came without one."""
+        return self._ids.make((self.envelope or {}).get("id"), turn, ordinal)
 
     def adopt(self, chunk: Json) -> None:
         """Take the envelope of the first chunk; it stays the answer's."""
@@ -111,6 +116,7 @@ class ChatStream:
     def tail(self, plainly: bool) -> bytes:
         """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
         last = self._taken[-1]
+        plainly = plainly or last.hides_its_reason
         if len(self._taken) == 1 and not plainly:
             return b"".join(last.tail)
         end = self.chunk({}, "stop" if plainly else last.finish or "stop")
@@ -125,17 +131,20 @@ class ChatTap:
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
-        "_calls",
         "_framer",
         "_joined",
+        "_limit",
         "_looked",
+        "_reads_all",
         "_recorded",
         "_said_more",
         "_said_text",
+        "_sifter",
+        "_sifts",
         "_splice",
         "_spoke",
-        "_tail_limit",
         "_tape",
+        "_turn",
         "_usual_end",
         "ended",
         "failure",
@@ -145,13 +154,16 @@ class ChatTap:
         "usage",
     )
 
-    def __init__(self, splice: ChatStream, joined: bool, event_bytes: int) -> None:
+    def __init__(self, splice: ChatStream, turn: int, event_bytes: int) -> None:
         self._splice = splice
-        self._joined = joined
+        self._turn = turn
+        self._joined = self._reads_all = turn > 0
+        # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
+        self._sifts = self._joined or bool(splice.server_tools)
+        self._sifter: Sifter | None = None
         self._framer = Framer(event_bytes)
         self._tape = Tape(event_bytes)
-        self._tail_limit = event_bytes
-        self._calls: dict[object, Call] = {}
+        self._limit = event_bytes
         self._recorded: Recorded | None = None
         self._looked = False
         self._usual_end = b""
@@ -174,6 +186,16 @@ class ChatTap:
             and not self._said_more
             and self._splice.choices == 1
         )
+
+    @property
+    def shown_calls(self) -> int:
+        """How many calls the client sees of a turn whose calls were sifted."""
+        return self._sifter.shown if self._sifter else 0
+
+    @property
+    def hides_its_reason(self) -> bool:
+        """Whether it ended for calls that nobody sees."""
+        return self._sifter is not None and self._sifter.hides_all and self.finish == "tool_calls"
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; return what the client may see now."""
@@ -202,18 +224,18 @@ class ChatTap:
         if not self.ended and self.finish is None and not self._ended_otherwise():
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
         self.ended = self.seen = True
-        return shown
+        return shown + self._settle_late()
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         stop = stop_of(self.finish)
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.recorded().refusal:
             stop = Stop.FILTER
-        server = tuple(call.whole() for call in self._calls.values() if call.server)
+        recorded = self.recorded() if self._called() else Recorded()
         return TurnEnd(
             stop=stop,
-            server_calls=server if self.continuable else (),
-            client_calls=self._has_client_calls(stop, bool(server)),
+            server_calls=recorded.server_calls(self._tools) if self.continuable else (),
+            client_calls=self._has_client_calls(stop, recorded),
             usage=usage_of(self.usage),
             spoke=self._spoke or not self._joined,
             continuable=self.continuable,
@@ -222,6 +244,10 @@ class ChatTap:
     def answered(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape."""
         return AnsweredTurn(self.recorded().message())
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return self.recorded().client_call_ids(self._tools)
 
     def text(self) -> str:
         """Return the text the turn said."""
@@ -232,8 +258,15 @@ class ChatTap:
         if self._recorded is None:
             chunks = (read_object(data) for data in self._datas())
             deltas = (part_of(first_choice(chunk), "delta") for chunk in chunks if chunk)
-            self._recorded = record_deltas(deltas)
+            self._recorded = record_deltas(deltas, self._new_calls())
         return self._recorded
+
+    @property
+    def _tools(self) -> frozenset[str]:
+        return self._splice.server_tools
+
+    def _new_calls(self) -> Calls:
+        return Calls(self._tools, partial(self._splice.call_id, self._turn))
 
     def _datas(self) -> Iterator[bytes]:
         for batch in self._tape.batches:
@@ -242,12 +275,14 @@ class ChatTap:
                 if data is not None:
                     yield data
 
-    def _has_client_calls(self, stop: Stop, server: bool) -> bool:
-        if self._calls:
-            return any(not call.server for call in self._calls.values())
-        if stop is Stop.TOOL_CALLS and not server:
-            return True
-        return self._tape.contains(TOOL_CALLS) and bool(self.recorded().calls)
+    def _called(self) -> bool:
+        """Whether the tape may tell of calls."""
+        return self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
+
+    def _has_client_calls(self, stop: Stop, recorded: Recorded) -> bool:
+        if not recorded.calls:
+            return stop is Stop.TOOL_CALLS
+        return bool(recorded.client_calls(self._tools)) or recorded.legacy
 
     def _ended_otherwise(self) -> bool:
         """Whether the last thing said was a finish that could not be withheld."""
@@ -259,9 +294,7 @@ class ChatTap:
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
-        if self._joined or self.finish is not None:
-            return self._judge(batch)
-        if self._splice.server_tools and TOOL_CALLS in batch:
+        if self._reads_all or (self._sifts and TOOL_CALLS in batch):
             return self._judge(batch)
         if self._usual_end and batch.endswith(self._usual_end):
             self._tape.record(batch)
@@ -290,7 +323,7 @@ class ChatTap:
         chunk = read_object(data) if data is not None else None
         if data == DONE:
             self.ended = True
-            return self._keep_place(frame)
+            return self._settle_late() + self._keep_place(frame)
         if data is None or chunk is None:
             return self._keep_place(frame)
         if is_error(chunk):
@@ -326,7 +359,7 @@ class ChatTap:
 
     def _withhold(self, frame: bytes) -> bytes:
         self.tail.append(frame)
-        if len(self.tail) > 64 and sum(map(len, self.tail)) > self._tail_limit:
+        if len(self.tail) > 64 and sum(map(len, self.tail)) > self._limit:
             raise UpstreamBroke("The upstream did not come to an end after its finish.")
         return b""
 
@@ -335,97 +368,73 @@ class ChatTap:
         delta = part_of(choice, "delta")
         in_tail = self.finish is not None
         self._note_end(chunk, choice)
+        self._spoke = self._spoke or (self._joined and speaks(delta))
+        before, changed = self._sift(delta, len(frame))
+        if self.finish is not None and not in_tail:
+            before += self._settle()
         if self._joined:
-            return self._fit(choice, delta)
-        sifted = self._sift(delta)
+            return before + self._fit(delta)
+        if changed:
+            if not delta and self.finish is None:
+                return before
+            frame = encode(msgspec.json.encode(chunk))
         if in_tail:
-            self._said_more = self._said_more or _speaks(delta)
-            return self._withhold(frame)
+            self._said_more = self._said_more or bool(before) or speaks(delta)
+            return self._withhold(before + frame)
         if self.finish is not None:
-            return self._part(chunk, choice, delta, frame)
-        if not sifted:
-            return frame
-        return encode(msgspec.json.encode(chunk)) if delta else b""
+            rides = bool(delta) if changed else speaks(delta)
+            return before + (self._part(chunk, choice) if rides else self._withhold(frame))
+        return before + frame
 
     def _note_end(self, chunk: Json, choice: Json) -> None:
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage
         if isinstance(finish := choice.get("finish_reason"), str) and self.finish is None:
             self.finish = finish
+            self._reads_all = True
 
-    def _part(self, chunk: Json, choice: Json, delta: Json, frame: bytes) -> bytes:
+    def _part(self, chunk: Json, choice: Json) -> bytes:
         """Show the content that rides on a finish, and withhold the finish."""
-        if not _speaks(delta):
-            return self._withhold(frame)
         shown = {name: value for name, value in chunk.items() if name != "usage"}
         shown["choices"] = [{**choice, "finish_reason": None}]
         rest = {**chunk, "choices": [{**choice, "delta": {}}]}
         self._withhold(encode(msgspec.json.encode(rest)))
         return encode(msgspec.json.encode(shown))
 
-    def _fit(self, choice: Json, delta: Json) -> bytes:
+    def _fit(self, delta: Json) -> bytes:
         """Write a later turn's delta as part of the answer."""
-        self._spoke = self._spoke or _speaks(delta)
-        self._sift(delta)
         said = {name: value for name, value in delta.items() if name != "role"}
-        if not _speaks(said):
+        if not speaks(said):
             return b""
-        before = b""
+        apart = b""
         if delta.get("content"):
-            if self._splice.text_shown and not self._spoke_text():
-                before = self._splice.chunk({"content": "\n\n"})
-            self._splice.text_shown = True
-        return before + self._splice.chunk(said)
+            if self._splice.text_shown and not self._said_text:
+                apart = self._splice.chunk({"content": "\n\n"})
+            self._said_text = True
+        return apart + self._splice.chunk(said)
 
-    def _spoke_text(self) -> bool:
-        spoke, self._said_text = self._said_text, True
-        return spoke
+    def _sift(self, delta: Json, size: int) -> tuple[bytes, bool]:
+        """Take calls to server tools out of a delta; return what is shown before it instead."""
+        if not self._sifts or not delta.get("tool_calls"):
+            return b"", False
+        if self._sifter is None:
+            self._sifter = Sifter(self._new_calls(), self._splice.shown_calls, self._limit)
+            self._reads_all = True
+        before, changed = self._sifter.sift(delta, size)
+        return self._written(before), changed
 
-    def _sift(self, delta: Json) -> bool:
-        """Take calls to server tools out of a delta, and number the others without gaps."""
-        fragments = calls_of(delta)
-        # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
-        if not fragments or not (self._joined or self._splice.server_tools):
-            return False
-        kept, changed = [], self._joined
-        for fragment in fragments:
-            call, renamed = self._call(fragment)
-            changed = changed or renamed or call.server
-            if not call.server:
-                kept.append(fragment)
-        if kept:
-            delta["tool_calls"] = kept
-        else:
-            del delta["tool_calls"]
-        return changed
+    def _settle(self) -> bytes:
+        """Show what was held of the client's calls: the names are whole."""
+        return self._written(self._sifter.settle()) if self._sifter else b""
 
-    def _call(self, fragment: Json) -> tuple[Call, bool]:
-        """Find or begin a fragment's call; number and name the fragment as the client sees it."""
-        index = index_of(fragment, len(self._calls))
-        function = function_of(fragment)
-        call = self._calls.get(index)
-        changed = False
-        if call is None:
-            call = self._begin_call(index, fragment, function)
-            changed = fragment.get("id") != call.id
-            fragment["id"] = call.id
-        call.arguments.append(function.get("arguments") or "")
-        if not call.server and fragment.get("index") != call.shown_as:
-            fragment["index"], changed = call.shown_as, True
-        return call, changed
+    def _settle_late(self) -> bytes:
+        """Do so at the very end, for calls that began after the finish, or without one."""
+        shown = self._settle()
+        if not shown or self._joined or self.finish is None:
+            return shown
+        self._said_more = True
+        return self._withhold(shown)
 
-    def _begin_call(self, index: object, fragment: Json, function: Json) -> Call:
-        name = function.get("name") or ""
-        answer = (self._splice.envelope or {}).get("id", "call")
-        made = f"call_{answer}_{len(self._calls)}_{self._splice.next_call}"
-        call = Call(fragment.get("id") or made, name, name in self._splice.server_tools)
-        if not call.server:
-            call.shown_as = self._splice.next_call
-            self._splice.next_call += 1
-        self._calls[index] = call
-        return call
-
-
-def _speaks(delta: Json) -> bool:
-    """Whether a delta says anything beside who speaks."""
-    return any(value not in (None, "", [], {}) for name, value in delta.items() if name != "role")
+    def _written(self, fragments: Iterable[Json]) -> bytes:
+        # One by one: clients join fragments of two chunks, but not always those of one.
+        return b"".join([self._splice.chunk({"tool_calls": [f]}) for f in fragments])

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from gateway.core.model import Stop, ToolCall, Usage
+from gateway.dialects.openai_chat_calls import (
+    Call,
+    Calls,
+    Json,
+    NewId,
+    calls_of,
+    function_of,
+    ident_of,
+)
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
-
-Json = dict[str, Any]
 
 STOPS = {
     "stop": Stop.STOP,
@@ -20,6 +26,9 @@ STOPS = {
     "function_call": Stop.TOOL_CALLS,
     "content_filter": Stop.FILTER,
 }
+
+# Some upstreams send nothing where there are none, and refuse it when it is sent back to them.
+NO_ARGUMENTS = "{}"
 
 _decode = msgspec.json.Decoder(Json).decode
 
@@ -62,33 +71,9 @@ def part_of(choice: Json, name: str) -> Json:
     return part if isinstance(part, dict) else {}
 
 
-def calls_of(part: Json) -> list[Json]:
-    """Return the tool calls, or their fragments, of a delta or a message."""
-    calls = part.get("tool_calls")
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-
-
-def function_of(call: Json) -> Json:
-    """Return what a call calls: its name and arguments, both as text whatever they were."""
-    function = call.get("function")
-    if not isinstance(function, dict):
-        return {}
-    name, arguments = function.get("name"), function.get("arguments")
-    if isinstance(name, str | None) and isinstance(arguments, str | None):
-        return function
-    return {**function, "name": _as_text(name), "arguments": _as_text(arguments)}
-
-
-def index_of(fragment: Json, default: int) -> int:
-    """Return which call a fragment belongs to."""
-    index = fragment.get("index")
-    return index if isinstance(index, int) else default
-
-
-def _as_text(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
+def speaks(delta: Json) -> bool:
+    """Whether a delta says anything beside who speaks."""
+    return any(value not in (None, "", [], {}) for name, value in delta.items() if name != "role")
 
 
 def stop_of(reason: object) -> Stop:
@@ -129,28 +114,15 @@ def _sum(one: Json, other: Json) -> Json:
 
 
 @dataclass(slots=True)
-class Call:
-    """One tool call, put together from its fragments."""
-
-    id: str
-    name: str
-    server: bool
-    shown_as: int = 0
-    arguments: list[str] = field(default_factory=list)
-
-    def whole(self) -> ToolCall:
-        """Return the call as a value."""
-        return ToolCall(self.id, self.name, "".join(self.arguments))
-
-
-@dataclass(slots=True)
 class Recorded:
-    """A turn's text and calls, put together from its parts."""
+    """A turn's text and calls, put together from its parts; every call has its id."""
 
     text: str = ""
     reasoning: str = ""
     refusal: str = ""
     calls: list[Json] = field(default_factory=list)
+    legacy: bool = False
+    """Whether it called a function in the old form, which only clients answer."""
 
     def message(self) -> Json:
         """Build the assistant's message."""
@@ -163,37 +135,64 @@ class Recorded:
             message["content"] = ""
         return message
 
+    def server_calls(self, tools: frozenset[str]) -> tuple[ToolCall, ...]:
+        """Return the calls to our own tools."""
+        return tuple(
+            ToolCall(ident_of(call), function["name"], function.get("arguments") or NO_ARGUMENTS)
+            for call in self.calls
+            if (function := function_of(call)).get("name") in tools
+        )
 
-def record_deltas(deltas: Iterable[Json]) -> Recorded:
+    def client_calls(self, tools: frozenset[str]) -> list[Json]:
+        """Return the calls that the client sees."""
+        return [call for call in self.calls if function_of(call).get("name") not in tools]
+
+    def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
+        """Return the ids of those, by which the client's results will name them."""
+        return tuple(ident for call in self.client_calls(tools) if (ident := ident_of(call)))
+
+
+def record_deltas(deltas: Iterable[Json], calls: Calls) -> Recorded:
     """Put a turn together from its streamed deltas."""
     parts: Mapping[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
-    calls: dict[object, Json] = {}
+    fragments: dict[Call, list[Json]] = {}
+    legacy = False
     for delta in deltas:
         for name, texts in parts.items():
             if isinstance(text := delta.get(name), str):
                 texts.append(text)
         for fragment in calls_of(delta):
-            _gather(calls, fragment)
+            fragments.setdefault(calls.take(fragment), []).append(fragment)
+        legacy = legacy or bool(delta.get("function_call"))
     text, reasoning, refusal = ("".join(parts[name]) for name in parts)
-    return Recorded(text, reasoning, refusal, list(calls.values()))
+    whole = [_joined(call, pieces) for call, pieces in fragments.items()]
+    return Recorded(text, reasoning, refusal, whole, legacy)
 
 
-def _gather(calls: dict[object, Json], fragment: Json) -> None:
-    index = index_of(fragment, len(calls))
-    function = function_of(fragment)
-    call = calls.setdefault(
-        index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-    )
-    call["id"] = _as_text(fragment.get("id")) or call["id"]
-    call["function"]["name"] += function.get("name") or ""
-    call["function"]["arguments"] += function.get("arguments") or ""
+def _joined(call: Call, fragments: list[Json]) -> Json:
+    """Put a call together; what upstreams add to it, such as signatures, they want back."""
+    more = {name: value for fragment in fragments for name, value in fragment.items()}
+    more.pop("index", None)
+    arguments = "".join(function_of(f).get("arguments") or "" for f in fragments)
+    function = {"name": call.name, "arguments": arguments or NO_ARGUMENTS}
+    return {**more, "id": call.id, "type": "function", "function": function}
 
 
-def record_message(message: Json) -> Recorded:
+def record_message(message: Json, new_id: NewId) -> Recorded:
     """Read a turn from its whole message."""
 
     def text(name: str) -> str:
         value = message.get(name)
         return value if isinstance(value, str) else ""
 
-    return Recorded(text("content"), text("reasoning_content"), text("refusal"), calls_of(message))
+    calls = [_identified(call, new_id, at) for at, call in enumerate(calls_of(message))]
+    legacy = bool(message.get("function_call"))
+    return Recorded(text("content"), text("reasoning_content"), text("refusal"), calls, legacy)
+
+
+def _identified(call: Json, new_id: NewId, ordinal: int) -> Json:
+    """Give a call its id as text; what names no function is no call that could be answered."""
+    ident = ident_of(call)
+    if not ident and function_of(call).get("name"):
+        ident = new_id(ordinal)
+    return {**call, "id": ident} if ident else call

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, ToolCall, TurnEnd
+from gateway.core.model import Asked, Stop, TurnEnd
 from gateway.dialects.base import Tap
+from gateway.dialects.openai_chat_calls import CallIds, Json, calls_of, ident_of
 from gateway.dialects.openai_chat_turn import (
-    Json,
     Recorded,
     first_choice,
-    function_of,
     is_error,
     part_of,
     read_object,
@@ -29,11 +30,12 @@ class ChatWhole:
 
     content_type = b"application/json"
 
-    __slots__ = ("_limit", "_taken", "choices", "server_tools")
+    __slots__ = ("_limit", "_taken", "choices", "ids", "server_tools")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
+        self.ids = CallIds(asked.body)
         self.choices = asked.choices
-        self.server_tools = server_tools
+        self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self._limit = limit
         self._taken: list[WholeTap] = []
 
@@ -43,7 +45,7 @@ class ChatWhole:
 
     def tap(self) -> WholeTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeTap(self, self._limit)
+        return WholeTap(self, self._limit, turn=len(self._taken))
 
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
@@ -57,7 +59,7 @@ class ChatWhole:
     def tail(self, plainly: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
         first = self._taken[0]
-        if len(self._taken) == 1 and not plainly and not first.server_calls:
+        if len(self._taken) == 1 and not plainly and first.passes:
             return first.body
         return msgspec.json.encode(self._joined(plainly))
 
@@ -66,12 +68,12 @@ class ChatWhole:
         recorded = [tap.recorded() for tap in self._taken]
         message = dict(part_of(first_choice(last), "message"))
         message["content"] = "\n\n".join(r.text for r in recorded if r.text) or None
-        calls = [call for tap in self._taken for call in tap.client_calls]
+        calls = [call for r in recorded for call in r.client_calls(self.server_tools)]
         message.pop("tool_calls", None)
         if calls:
             message["tool_calls"] = calls
         choice = {**first_choice(last), "index": 0, "message": message}
-        if plainly:
+        if plainly or self._taken[-1].hides_its_reason:
             choice["finish_reason"] = "stop"
         answer = {**first, "choices": [choice]}
         if usage := summed(tap.usage for tap in self._taken):
@@ -88,6 +90,7 @@ class WholeTap:
         "_recorded",
         "_size",
         "_splice",
+        "_turn",
         "answer",
         "body",
         "ended",
@@ -96,8 +99,9 @@ class WholeTap:
 
     failure = None
 
-    def __init__(self, splice: ChatWhole, limit: int) -> None:
+    def __init__(self, splice: ChatWhole, limit: int, turn: int) -> None:
         self._splice = splice
+        self._turn = turn
         self._limit = limit
         self._pieces: list[bytes] = []
         self._size = 0
@@ -135,41 +139,42 @@ class WholeTap:
         return usage if isinstance(usage, dict) else None
 
     @property
-    def server_calls(self) -> tuple[ToolCall, ...]:
-        """The calls to our own tools."""
-        return tuple(
-            ToolCall(call.get("id") or f"call_{index}", function["name"], _arguments(function))
-            for index, call in enumerate(self.recorded().calls)
-            if (function := function_of(call)).get("name") in self._splice.server_tools
-        )
+    def passes(self) -> bool:
+        """Whether its body may be shown as it is: no call is ours, or is without an id."""
+        tools, recorded = self._splice.server_tools, self.recorded()
+        if not tools or not recorded.calls:
+            return True
+        ids = [ident_of(call) for call in calls_of(self._message())]
+        return not recorded.server_calls(tools) and ids == [ident_of(c) for c in recorded.calls]
 
     @property
-    def client_calls(self) -> list[Json]:
-        """The calls that the client sees."""
-        tools = self._splice.server_tools
-        return [c for c in self.recorded().calls if function_of(c).get("name") not in tools]
+    def hides_its_reason(self) -> bool:
+        """Whether it ended for calls that nobody sees."""
+        end = self.end()
+        return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
 
     def recorded(self) -> Recorded:
         """Read the message."""
         if self._recorded is None:
-            self._recorded = record_message(part_of(first_choice(self.answer), "message"))
+            new_id = partial(self._splice.ids.make, self.answer.get("id"), self._turn)
+            self._recorded = record_message(self._message(), new_id)
         return self._recorded
+
+    def _message(self) -> Json:
+        return part_of(first_choice(self.answer), "message")
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        choice = first_choice(self.answer)
-        stop = stop_of(choice.get("finish_reason"))
-        recorded = self.recorded()
+        stop = stop_of(first_choice(self.answer).get("finish_reason"))
+        recorded, tools = self.recorded(), self._splice.server_tools
         if stop is Stop.STOP and recorded.refusal:
             stop = Stop.FILTER
-        calls = bool(recorded.calls)
-        legacy = bool(part_of(choice, "message").get("function_call"))
         return TurnEnd(
             stop=stop,
-            server_calls=self.server_calls if calls else (),
-            client_calls=(calls and bool(self.client_calls)) or legacy,
+            server_calls=recorded.server_calls(tools),
+            client_calls=bool(recorded.client_calls(tools)) or recorded.legacy,
             usage=usage_of(self.usage),
-            spoke=bool(recorded.text) or calls or legacy,
+            spoke=bool(recorded.text or recorded.calls or recorded.legacy),
             continuable=self._splice.choices == 1 and stop is not Stop.UNKNOWN,
         )
 
@@ -177,11 +182,10 @@ class WholeTap:
         """Rebuild the assistant's turn."""
         return AnsweredTurn(self.recorded().message())
 
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return self.recorded().client_call_ids(self._splice.server_tools)
+
     def text(self) -> str:
         """Return the text the turn said."""
         return self.recorded().text
-
-
-def _arguments(function: Json) -> str:
-    arguments = function.get("arguments")
-    return arguments if isinstance(arguments, str) else "{}"

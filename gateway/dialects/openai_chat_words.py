@@ -31,6 +31,13 @@ _message = msgspec.json.Decoder(_Message)
 _text = msgspec.json.Decoder(str)
 
 
+def last_role(messages: msgspec.Raw) -> str:
+    """Return who speaks in the last message; nothing if that cannot be told."""
+    items = _read(_items, messages)
+    last = _read(_message, items[-1]) if items else None
+    return last.role if last is not None else ""
+
+
 def newest_user(body: bytes) -> tuple[int, tuple[str, ...]]:
     """Return the ordinal and the texts of the newest user message; 0 and none if there is none."""
     contents = [message.content for message in _messages(body) if message.role == "user"]

@@ -37,7 +37,7 @@ class Driver:
             raise
         finally:
             self.services.beats.remove(client)
-            if drive.holds_turn:
+            if not drive.is_clean:
                 await drive.let_go()
             self.live.discard(drive)
             self._left.set()

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import anyio
 import msgspec
 
 from gateway.beats import Beats, Line
+from gateway.core.additions import Addition, ToolResult
 from gateway.core.decide import RULES, Rule
+from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.exchange import State
-from gateway.core.model import Asked, Route, Usage
+from gateway.core.model import Asked, Route, ToolCall, Usage
 from gateway.dialects.base import Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.routing import Health
@@ -53,6 +56,51 @@ class Session(Protocol):
     async def disarm(self, reason: str) -> None:
         """Do not go on any more."""
 
+    async def keep(
+        self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
+    ) -> None:
+        """Keep a turn of which the client was shown only some calls, to be rebuilt later."""
+
+
+class Time(Protocol):
+    """The clock of one exchange, as the driver uses it."""
+
+    tools: frozenset[str]
+
+    @property
+    def carries(self) -> bool:
+        """Whether the turn at hand carries reminders that are not delivered yet."""
+
+    def now_ms(self) -> int:
+        """Return the time."""
+
+    async def first(self) -> tuple[Addition, ...]:
+        """Return what is added to the client's request."""
+
+    async def delivered(self) -> None:
+        """Take it that the client has seen the turn that carries reminders."""
+
+    def answered(self) -> None:
+        """Take it that the turn ended well, and is handed over later."""
+
+    async def handed_over(self) -> None:
+        """Take it that the client has got the whole answer."""
+
+    def lost(self) -> None:
+        """Give back what a turn carried that came to nothing."""
+
+    def let_go(self) -> None:
+        """Give back all that was not delivered."""
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Run a server tool."""
+
+    async def wait(self) -> Wait | None:
+        """Say what the answer could be held for."""
+
+    async def hold(self) -> ReminderDue | HoldEnded:
+        """Keep the answer open until a reminder is ready, or there is a reason not to."""
+
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
@@ -65,6 +113,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
     notes: bool = False
     session: Session | None = None
+    time: Time | None = None
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +143,7 @@ class Limits:
 
 
 LIMITS = Limits()
+FOLLOW_UPS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +156,8 @@ class Services:
     limits: Limits = LIMITS
     rules: tuple[Rule, ...] = RULES
     health: Health = field(default_factory=Health)
+    places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
+    """How many follow-ups of due reminders may be under way at once."""
 
 
 def error_headers(error: HoldgateError) -> Headers:

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.dialects import DIALECTS
 from gateway.driver import error_headers
 from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError
-from gateway.web.incoming import KEY, Incoming, request_id
+from gateway.web.incoming import KEY, Incoming, new_chain, request_id
 from gateway.web.stream import Answer, Message, Receive, Send
 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
@@ -67,7 +67,8 @@ class Front:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        note = Incoming(request_id(headers), headers, scope["headers"])
+        chain = new_chain()
+        note = Incoming(chain, request_id(headers, chain), headers, scope["headers"])
         note.answer_headers = ((b"x-request-id", note.request_id.encode()),)
         scope[KEY] = note
         try:

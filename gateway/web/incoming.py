@@ -31,6 +31,8 @@ class ClientLeft(Exception):
 class Incoming:
     """What every endpoint may want to know of a request."""
 
+    chain: str
+    """Ours alone, and never used again."""
     request_id: str
     headers: dict[bytes, bytes]
     listed: Sequence[tuple[bytes, bytes]]
@@ -45,12 +47,15 @@ def incoming_of(scope: Scope) -> Incoming:
     return found
 
 
-def request_id(headers: Mapping[bytes, bytes]) -> str:
-    """Return the client's request id if it is sane, else a new one."""
-    given = headers.get(b"x-request-id")
-    if given is not None and _SANE_ID(given):
-        return given.decode()
+def new_chain() -> str:
+    """Return an id that no other exchange of any process has."""
     return f"req_{_PROCESS}{next(_numbers):08x}"
+
+
+def request_id(headers: Mapping[bytes, bytes], chain: str) -> str:
+    """Return the client's request id if it is sane, else ours."""
+    given = headers.get(b"x-request-id")
+    return given.decode() if given is not None and _SANE_ID(given) else chain
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -22,8 +22,9 @@ from gateway.errors import (
     NoRoute,
     Unavailable,
 )
-from gateway.routing import Models
-from gateway.sessions import Entry, Sessions, Visit
+from gateway.routing import Models, PublicModel
+from gateway.sessions import Entry, Kind, Sessions, Visit
+from gateway.timepiece import Errand, Timepiece, Timepieces
 from gateway.upstream.headers import towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.cycle import CYCLE
@@ -53,6 +54,7 @@ class Relay:
         models: Models,
         keys: Keys,
         sessions: Sessions,
+        timepieces: Timepieces | None,
         limits: RelayLimits,
         draining: Callable[[], bool],
     ) -> None:
@@ -61,6 +63,7 @@ class Relay:
         self._models = models
         self._keys = keys
         self._sessions = sessions
+        self._timepieces = timepieces
         self._limits = limits
         self._draining = draining
 
@@ -96,28 +99,42 @@ class Relay:
         headers, listed = note.headers, note.listed
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
         asked = self._dialect.read(body, self._limits.json_depth, prefers_stream)
-        visit = Visit(owner, session_of(listed, asked.identity), asked, self._dialect)
+        name = session_of(listed, asked.identity)
+        visit = Visit(owner, name, asked, self._dialect, note.chain)
         entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
-        if visit.name is not None or entry.told:
-            answer.also(_told(visit.name, entry.told))
+        if name is not None or entry.told:
+            answer.also(_told(name, entry.told))
+        model = self._models.find(asked.model)
         return Request(
             id=note.request_id,
             owner=owner,
             asked=entry.asked,
             dialect=self._dialect,
-            routes=self._routes(entry),
+            routes=self._routes(model, entry),
             headers=towards_upstream(listed),
             notes=headers.get(b"x-holdgate-notes") == b"1",
             session=entry.session,
+            time=self._time(visit, entry, headers) if model.clock else None,
         )
+
+    def _time(self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes]) -> Timepiece | None:
+        """Give the exchange its clock, unless it is not to have one."""
+        if self._timepieces is None or entry.kind is Kind.AUXILIARY:
+            return None
+        self._timepieces.arrive(visit.owner, visit.name)
+        if entry.kind is not Kind.PLAIN or headers.get(b"x-holdgate-clock") == b"off":
+            return None
+        may_hold = headers.get(b"x-holdgate-hold") != b"off"
+        errand = Errand(visit.owner, visit.name, visit.chain, entry.asked, self._dialect, may_hold)
+        return self._timepieces.give(errand)
 
     def _refuse_while_draining(self) -> None:
         if self._draining():
             raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
-    def _routes(self, entry: Entry) -> tuple[Route, ...]:
+    def _routes(self, model: PublicModel, entry: Entry) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
-        public = self._models.find(entry.asked.model).routes
+        public = model.routes
         if entry.forced is None and entry.routing == NOTHING:
             return public
         # What a session prefers may be gone from the configuration since, or was never offered.

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.core.directives import in_force
 from gateway.core.session import SessionState, StopMessage
 from gateway.errors import BadRequest, NotFound
-from gateway.sessions import KIND, Sessions
+from gateway.sessions import KIND, States
 from gateway.stores.base import LATEST, Listed
 from gateway.web.auth import Keys
 from gateway.web.incoming import incoming_of
@@ -30,7 +30,7 @@ LAST_MS = 253_402_300_799_999
 class SessionsArea:
     """The routes about sessions; each owner sees only their own."""
 
-    sessions: Sessions
+    states: States
     keys: Keys
 
     def routes(self) -> list[BaseRoute]:
@@ -46,7 +46,7 @@ class SessionsArea:
         owner = self._owner(request)
         limit = min(_number(request, "limit", PAGE), LARGEST_PAGE)
         after = _cursor(request.query_params.get("after", ""))
-        found = await self.sessions.store.listing(KIND, owner, after, limit)
+        found = await self.states.store.listing(KIND, owner, after, limit)
         listed = [
             {"sessionId": item.session, "updatedAt": _time(item.updated_ms)} for item in found
         ]
@@ -56,7 +56,7 @@ class SessionsArea:
     async def show(self, request: WebRequest) -> Response:
         """Show what is in force in a session."""
         name = request.path_params["name"]
-        state = await self.sessions.state(self._owner(request), name)
+        state = await self.states.show(self._owner(request), name)
         if state == SessionState():
             raise _unknown(name)
         return JSONResponse(
@@ -71,9 +71,9 @@ class SessionsArea:
         """Forget a session."""
         name = request.path_params["name"]
         owner = self._owner(request)
-        if await self.sessions.state(owner, name) == SessionState():
+        if await self.states.show(owner, name) == SessionState():
             raise _unknown(name)
-        await self.sessions.forget(owner, name)
+        await self.states.forget(owner, name)
         return JSONResponse({"sessionId": name, "deleted": True})
 
     def _owner(self, request: WebRequest) -> str:

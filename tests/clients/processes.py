@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[2]
 LISTENING = "listening on "
 WAIT = 10.0
 # A test that failed must not keep the gateway from leaving.
-SETTINGS = {"HOLDGATE_SERVER__LOG_FORMAT": "json", "HOLDGATE_SERVER__DRAIN_MS": "1000"}
+SETTINGS = {
+    "HOLDGATE_SERVER__LOG_FORMAT": "json",
+    "HOLDGATE_SERVER__DRAIN_MS": "1000",
+    "HOLDGATE_CLOCK__ENABLED": "false",
+}
 
 Exchanges = list[dict[str, Any]]
 

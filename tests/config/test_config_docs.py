@@ -59,7 +59,7 @@ def test_sections_of_later_versions_say_so() -> None:
     later = {
         path for path, table in zip(parts[::2], parts[1::2], strict=True) if LATER_NOTE in table
     }
-    assert later == {"clock", "clock.ntp", "cron", "agents", "webhooks"}
+    assert later == {"cron", "agents", "webhooks"}
 
 
 def test_the_example_loads_and_uses_every_section(loaded: Loader) -> None:

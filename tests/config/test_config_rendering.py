@@ -75,7 +75,7 @@ def test_sources_are_named(loaded: Loader) -> None:
     assert "workers = 1  # takes effect in a later version" in lines
     assert "[[upstreams]]  # from holdgate.toml" in lines
     assert 'headers = { "a" = "***", "b" = "***" }' in lines
-    assert "[clock]  # takes effect in a later version" in lines
+    assert "[cron]  # takes effect in a later version" in lines
     assert "tick_ms = 7  # from HOLDGATE_CLOCK__TICK_MS" in lines
 
 

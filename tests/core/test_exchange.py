@@ -24,6 +24,7 @@ from gateway.core.events import (
     TurnEnded,
     TurnOpened,
     Verdict,
+    Wait,
     WaitUntil,
 )
 from gateway.core.exchange import LIVE, MOVES, ON_ENTRY, Exchange, State, diagram
@@ -115,8 +116,51 @@ def test_a_follow_up_may_fail_over() -> None:
 def test_a_lost_follow_up_leaves_the_answer_as_it_stands() -> None:
     exchange = Exchange((A,), (go_on_twice,))
     effects = play(exchange, TurnOpened(), STOPPED, OpeningFailed(DOWN), Saved())
-    assert effects[-2:] == [Close(plainly=True), None]
+    assert effects[-2:] == [Close(plainly=False, why="the follow-up failed"), None]
     assert exchange.state is State.DONE
+
+
+def test_lost_after_tools_it_ends_plainly_for_nobody_saw_the_call() -> None:
+    exchange = Exchange((A,))
+    effects = play(exchange, TurnOpened(), CALLED, RESULTS, OpeningFailed(DOWN))
+    assert effects[-1] == Close(plainly=True, why="the follow-up failed")
+
+
+def test_tools_that_are_cut_short_end_the_answer_plainly() -> None:
+    exchange = Exchange((A,))
+    assert play(exchange, TurnOpened(), CALLED, ToolsKept(plainly=True))[-1] == Close(plainly=True)
+
+
+@pytest.mark.parametrize("stop", Stop)
+@pytest.mark.parametrize("in_ms, holds", [(-5, True), (0, True), (60, True), (61, False)])
+def test_an_answer_is_held_only_for_what_is_ready_soon_enough(
+    stop: Stop, in_ms: int, holds: bool
+) -> None:
+    exchange = Exchange((A,))
+    ended = TurnEnded(TurnEnd(stop), wait=Wait(1000, in_ms, 60))
+    effect = play(exchange, TurnOpened(), ended)[-1]
+    holds = holds and stop in (Stop.STOP, Stop.LENGTH)
+    assert effect == (Hold(1000) if holds else Close(plainly=False))
+
+
+def test_the_stop_message_goes_before_the_hold() -> None:
+    exchange = Exchange((A,))
+    wait = Wait(1000, 0, 60)
+    armed = TurnEnded(ARMED.turn, ARMED.repeat, wait=wait)
+    first, second = play(exchange, TurnOpened(), armed)[-1], None
+    assert isinstance(first, OpenTurn)
+    second = play(exchange, TurnOpened(), TurnEnded(STOPPED.turn, wait=wait))[-1]
+    assert second == Hold(1000)
+
+
+def test_only_follow_ups_of_due_reminders_wait_for_each_other() -> None:
+    exchange = Exchange((A,))
+    wait = TurnEnded(STOPPED.turn, wait=Wait(1000, 0, 60))
+    due = ReminderDue((UserText("tea"),))
+    effects = play(exchange, TurnOpened(), wait, due)
+    assert effects[-1] == OpenTurn(2, A, due.additions, "clock_hold_followup", True)
+    effects = play(exchange, TurnOpened(), CALLED, RESULTS)
+    assert effects[-1] == OpenTurn(3, A, RESULTS.results, "clock_followup", False)
 
 
 def test_server_tools_run_and_the_model_is_told() -> None:
@@ -153,9 +197,11 @@ def test_a_hold_ends_in_a_follow_up_or_in_the_tail() -> None:
     due = ReminderDue((UserText("[Clock Reminder]"),))
     held = Exchange((A,), (wait_once,))
     effects = play(held, TurnOpened(), STOPPED, due)
-    assert effects[-2:] == [Hold(1000), OpenTurn(2, A, due.additions, "clock_hold_followup")]
+    assert effects[-2:] == [Hold(1000), OpenTurn(2, A, due.additions, "clock_hold_followup", True)]
     ended = Exchange((A,), (wait_once,))
-    assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(plainly=False)
+    assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(
+        plainly=False, why="cancelled"
+    )
 
 
 def test_a_broken_stream_is_said() -> None:
@@ -243,7 +289,7 @@ def test_a_stop_follow_up_that_fails_is_tried_once_more_and_then_disarmed() -> N
     effects = play(exchange, TurnOpened(), ARMED, failed, failed, failed)
     routes = [e.route for e in effects if isinstance(e, OpenTurn)]
     assert routes == [A, A, B, A]
-    assert effects[-1] == Close(plainly=True, disarm="the follow-up failed")
+    assert effects[-1] == Close(plainly=False, disarm="the follow-up failed")
 
 
 def test_each_stop_follow_up_has_its_own_second_try() -> None:
@@ -256,7 +302,7 @@ def test_each_stop_follow_up_has_its_own_second_try() -> None:
 def test_a_drain_gives_no_second_try_and_disarms_nothing() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), ARMED, OpeningFailed(Draining("Leaving.")))
-    assert effects[-1] == Close(plainly=True)
+    assert effects[-1] == Close(plainly=False, why="the follow-up failed")
 
 
 def test_an_empty_follow_up_ends_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.additions import UserText
+from gateway.core.additions import ToolResult, UserText
 from gateway.core.decide import SAME_ANSWERS
 from gateway.core.directives import REMEMBERED_MS, Found, Routing, SetStopMessage, Target, read
 from gateway.core.effects import Close, OpenTurn
@@ -17,6 +17,8 @@ from gateway.core.exchange import Exchange
 from gateway.core.model import Route, Stop, TurnEnd
 from gateway.core.session import (
     RENEW_MS,
+    Context,
+    Kept,
     SessionState,
     StopMessage,
     StopRules,
@@ -50,7 +52,7 @@ def after(
     ordinal: int = 1,
     now: int = NOW,
 ) -> tuple[SessionState, Told]:
-    return directed(state, found(text), ordinal, rules, now)
+    return directed(state, found(text), rules, Context(ordinal, now))
 
 
 def test_setting_it() -> None:
@@ -113,7 +115,7 @@ def test_a_refused_text_changes_nothing_and_is_reported_each_time(reason: str) -
 def test_a_text_from_elsewhere_may_be_blank() -> None:
     """A file may hold nothing but white space, which the text of a directive cannot."""
     blank = (Found(SetStopMessage(" \n"), "<**…**>"),)
-    state, told = directed(ARMED, blank, 1, RULES, NOW)
+    state, told = directed(ARMED, blank, RULES, Context(1, NOW))
     assert state is ARMED
     assert told.reasons == ("stopMessage: the text is empty",)
 
@@ -123,8 +125,8 @@ def test_a_text_from_elsewhere_may_be_blank() -> None:
     [
         ("<**!nobody**>", "!: no upstream is called 'nobody'"),
         ("<**stopMessage:<file://x>**>", "stopMessage: files are switched off"),
-        ("<**clock:clear**>", "clock: reminders come in a later version"),
-        ('<**clock:{"time":"x","message":"y"}**>', "clock: reminders come in a later version"),
+        ("<**clock:clear**>", "clock: another request changed this session"),
+        ('<**clock:{"time":"x","message":"y"}**>', "clock: another request changed this"),
     ],
 )
 def test_what_does_nothing_says_why_and_leaves_nothing(text: str, reason: str) -> None:
@@ -254,11 +256,20 @@ ROUTINGS = st.builds(
     prefer=st.none() | st.builds(Route, NAMES, NAMES),
     exclude=st.lists(st.builds(Target, NAMES, st.none() | NAMES), max_size=3).map(tuple),
 )
+KEPT = st.builds(
+    Kept,
+    message=st.text().map(str.encode),
+    dialect=NAMES,
+    calls=st.lists(NAMES, max_size=2).map(tuple),
+    results=st.lists(st.builds(ToolResult, NAMES, st.text()), max_size=2).map(tuple),
+    at_ms=st.integers(0, 2**62),
+)
 STATES = st.builds(
     SessionState,
     stop=st.none() | STOPS,
     routing=ROUTINGS,
     seen=st.dictionaries(NAMES, st.integers(0, 2**62), max_size=3),
+    kept=st.lists(KEPT, max_size=2).map(tuple),
 )
 
 
@@ -390,7 +401,7 @@ def test_a_failed_follow_up_is_tried_once_more_and_then_spends_it(
     failed = OpeningFailed(error)
     effects = play(TurnOpened(), ended(), failed, failed)
     assert effects[2] == effects[3] == OpenTurn(2, A, SAID, "stop_followup")
-    assert effects[-1] == Close(plainly=True, disarm="the follow-up failed")
+    assert effects[-1] == Close(plainly=False, disarm="the follow-up failed")
 
 
 def test_each_follow_up_has_its_second_try() -> None:
@@ -405,12 +416,12 @@ def test_with_other_routes_it_fails_over_and_still_has_one_more_try() -> None:
     effects = play(TurnOpened(), ended(), failed, failed, failed, routes=(A, B))
     asked = [effect.route for effect in effects if isinstance(effect, OpenTurn)]
     assert asked == [A, A, B, A]
-    assert effects[-1] == Close(plainly=True, disarm="the follow-up failed")
+    assert effects[-1] == Close(plainly=False, disarm="the follow-up failed")
 
 
 def test_a_gateway_that_has_to_go_spends_nothing() -> None:
     effects = play(TurnOpened(), ended(), OpeningFailed(Draining("Bye.")))
-    assert effects[-1] == Close(plainly=True)
+    assert effects[-1] == Close(plainly=False, why="the follow-up failed")
 
 
 def test_whether_it_would_be_sent_is_judged_before_it_is_counted() -> None:

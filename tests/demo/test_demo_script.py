@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import pytest
 
 from gateway.demo.conversation import Call, Conversation, Message
 from gateway.demo.play import Told, told
 from gateway.demo.script import PACE_MS, script_for
-from gateway.demo.steps import Argue, Fail, Say, Script
-from gateway.demo.wishes import Now, Wish, clock_time, told_time, wish_of
+from gateway.demo.steps import Fail, Say, Script
 
 TAG = (
     "[Time/Date]: utc=`2026-02-02T21:22:38.229Z` local=`2026-02-02 13:22:38.229 -08:00` "
@@ -106,7 +104,7 @@ def test_the_first_line_orders_the_first_turn_and_the_second_the_next() -> None:
     call = assistant("", Call("c1", "t", "{}"))
     assert answer(prompt).calls == (("t", "{}"),)
     assert answer(prompt, call, result("ok")).text == "second turn"
-    assert answer(prompt, call, result("ok"), assistant("x")).text == "The tool t answered: ok"
+    assert answer(prompt, call, result("ok"), assistant("x")).text.startswith("You said “please")
 
 
 def test_orders_stand_at_the_start_of_a_line_only() -> None:
@@ -126,7 +124,7 @@ def test_orders_of_an_older_message_are_forgotten() -> None:
 
 
 def test_a_due_task_may_be_an_order() -> None:
-    due = REMINDER.format('demo: say=\\"a [b\\] c\\"')
+    due = REMINDER.format('demo: say=\\"a [b\\u005d c\\"')
     assert answer(user("hi"), assistant("hello"), user(due), user(TAG)).text == "a [b] c"
 
 
@@ -138,45 +136,21 @@ def test_a_wrong_order_is_a_bad_request() -> None:
     assert "Unknown key 'colour'" in step.message
 
 
-# The clock
-
-
-def test_a_wish_becomes_a_call_of_the_clock() -> None:
-    said = answer(user("Remind me in 20 seconds to stretch."), user(TAG), tools=CLOCK)
-    ((name, arguments),) = said.calls
-    assert name == "clock"
-    assert json.loads(arguments) == {"action": "schedule", "items": [DUE], "taskId": ""}
-    assert said.reason == "tool_calls"
-
-
-def test_the_arguments_come_in_several_pieces() -> None:
-    talk = Conversation((user("remind me in 20 seconds to stretch"), user(TAG)), CLOCK)
-    (argued,) = (step for step in script_for(talk).steps if isinstance(step, Argue))
-    assert len(argued.pieces) > 5
-
-
-def test_it_says_when_it_will_come_back() -> None:
-    talk = (user("remind me in 20 seconds to stretch"), user(TAG), SCHEDULED)
-    kept = {"taskId": "t", "dueAt": DUE["dueAt"], "task": "stretch"}
-    held = result(json.dumps({"ok": True, "scheduled": [{**kept, "delivery": "hold"}]}))
-    later = result(json.dumps({"ok": True, "scheduled": [{**kept, "delivery": "next_request"}]}))
-    promise = "Done: at 13:22:58 I will remind you: stretch. "
-    assert answer(*talk, held, tools=CLOCK).text == (
-        promise + "Stay connected and I will come back in this same answer."
-    )
-    assert answer(*talk, later, tools=CLOCK).text == (
-        promise + "I will bring it up when you write to me after that."
-    )
+# The clock, where a real one would not lead; where it leads is in test_demo_clock.py.
 
 
 def test_without_a_time_tag_it_asks_the_clock_first() -> None:
     wish = user("remind me in 20 seconds to stretch")
     asked = assistant("", clock_call(action="get", items=[], taskId=""))
-    told_now = result('{"ok":true,"action":"get","nowMs":1770067358229}')
+    now = '{"ok":true,"nowMs":1770067358229,"local":"2026-02-02 13:22:38.229 -08:00"}'
     first = answer(wish, tools=CLOCK)
     assert json.loads(first.calls[0][1]) == {"action": "get", "items": [], "taskId": ""}
-    second = answer(wish, asked, told_now, tools=CLOCK)
+    second = answer(wish, asked, result(now), tools=CLOCK)
     assert json.loads(second.calls[0][1])["items"] == [DUE]
+    scheduled = assistant("", Call("c2", "clock", second.calls[0][1]))
+    kept = json.dumps({"ok": True, "scheduled": [{**DUE, "taskId": "t", "delivery": "hold"}]})
+    third = answer(wish, asked, result(now), scheduled, result(kept, "c2"), tools=CLOCK)
+    assert third.text == "I set it: stretch. This answer stays open and I go on at 13:22:58."
 
 
 def test_a_clock_that_tells_no_time_is_not_asked_twice() -> None:
@@ -184,37 +158,81 @@ def test_a_clock_that_tells_no_time_is_not_asked_twice() -> None:
     asked = assistant("", clock_call(action="get", items=[], taskId=""))
     refused = result('{"ok":false,"error":"It is broken."}')
     said = answer(wish, asked, refused, tools=CLOCK)
-    assert said.text == "The clock did not do that: It is broken."
+    assert said.text == "I could not do that: It is broken."
 
 
-def test_a_due_reminder_is_brought() -> None:
-    talk = (user("remind me in 20 seconds to stretch"), SCHEDULED, result("{}"), assistant("Done"))
-    said = answer(*talk, user(REMINDER.format("stretch")), user(TAG), tools=CLOCK)
-    assert said.text == "Here is your reminder: stretch."
-    assert answer(user(REMINDER.format("喝水")), tools=CLOCK).text == "提醒时间到了：喝水。"
-
-
-def test_a_reminder_in_the_same_message_is_brought() -> None:
-    assert answer(user("hi", REMINDER.format("tea"), TAG)).text == "Here is your reminder: tea."
-
-
-def test_asked_for_the_time_it_asks_the_clock() -> None:
-    talk = (user("What time is it?"), user(TAG))
-    said = answer(*talk, tools=CLOCK)
-    assert json.loads(said.calls[0][1]) == {"action": "get", "items": [], "taskId": ""}
-    now = result('{"ok":true,"action":"get","local":"2026-02-02 13:22","timezone":"PST"}')
-    call = assistant("", clock_call(action="get"))
-    assert answer(*talk, call, now, tools=CLOCK).text == "It is 2026-02-02 13:22 (PST)."
-    assert (
-        answer(user("现在几点？"), call, now, tools=CLOCK).text
-        == "现在是 2026-02-02 13:22（PST）。"
+def test_deliveries_of_both_kinds_are_told() -> None:
+    wish = user("remind me in 5 s to stretch and in 2 d to rest"), user(TAG)
+    item = {"dueAt": "2026-02-02T21:22:43Z", "task": "stretch", "delivery": "hold"}
+    later = {"dueAt": "2026-02-04T21:22:38Z", "task": "rest", "delivery": "next_request"}
+    kept = result(json.dumps({"ok": True, "scheduled": [later, item]}))
+    assert answer(*wish, SCHEDULED, kept, tools=CLOCK).text == (
+        "I set it: rest; stretch. This answer stays open and I go on at 13:22:43. "
+        "I will bring it up when you write to me after 2026-02-04 13:22:38."
     )
 
 
-@pytest.mark.parametrize("prompt", ["remind me in 5 minutes to eat", "what time is it", "现在几点"])
+def test_a_reminder_in_the_same_message_is_brought_before_the_answer() -> None:
+    said = answer(user("hi", REMINDER.format("tea"), TAG)).text
+    assert said.startswith("It is time: tea.\n\nHello!")
+
+
+def test_a_reminder_is_brought_in_the_language_of_the_talk() -> None:
+    assert answer(user(REMINDER.format("喝水"))).text == "时间到了：喝水。"
+    talk = (user("hello"), assistant("hello"), user(REMINDER.format("喝水")))
+    assert answer(*talk).text == "It is time: 喝水."
+
+
+@pytest.mark.parametrize("task", ["Run!", "Ready?", "Go.", "走！"])
+def test_a_task_with_a_mark_at_its_end_gets_no_other(task: str) -> None:
+    assert answer(user("hi"), assistant("ho"), user(REMINDER.format(task))).text == (
+        f"It is time: {task}"
+    )
+
+
+def test_a_reminder_between_a_tool_and_its_answer_is_brought_with_it() -> None:
+    call = assistant("", Call("c1", "weather", "{}"))
+    talk = (user("how is it outside?"), call, result("sunny"), user(REMINDER.format("tea")))
+    assert answer(*talk, user(TAG)).text == ("It is time: tea.\n\nThe tool weather answered: sunny")
+
+
+def test_only_what_waits_is_brought() -> None:
+    talk = (user("hi"), assistant("ho"), user(REMINDER.format("tea")), user(TAG))
+    again = (assistant("It is time: tea."), user(REMINDER.format("cake")), user(TAG))
+    assert answer(*talk, *again).text == "It is time: cake."
+
+
+def test_a_reminder_in_an_unknown_form_is_brought_as_it_stands() -> None:
+    assert answer(user("[Clock Reminder] tea")).text == "It is time: [Clock Reminder] tea."
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "remind me in 5 minutes to eat",
+        "what time is it",
+        "现在几点",
+        "list my reminders",
+        "取消提醒",
+    ],
+)
 def test_without_a_clock_it_says_so(prompt: str) -> None:
-    assert "clock" in answer(user(prompt)).text
-    assert not answer(user(prompt)).calls
+    said = answer(user(prompt), user(TAG))
+    assert said.text.startswith(("I have no clock", "我没有时钟"))
+    assert not said.calls
+
+
+def test_it_stops_at_the_wanted_length_before_a_call() -> None:
+    talk = (user("what time is it?"), user(REMINDER.format("drink your tea")), user(TAG))
+    whole = told(script_for(Conversation(talk, CLOCK)).steps)
+    cut = told(script_for(Conversation(talk, CLOCK, limit=2)).steps)
+    assert (whole.text, whole.reason) == ("It is time: drink your tea.", "tool_calls")
+    assert (cut.text, cut.calls, cut.reason) == ("It is", (), "length")
+
+
+def test_an_empty_message_is_greeted() -> None:
+    """The gateway leaves a dot where a message held nothing but a directive."""
+    assert answer(user(".")).text.startswith("Hello!")
 
 
 RESULTS = {
@@ -231,58 +249,22 @@ def test_a_result_is_put_into_a_sentence(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["not json", "[" * 100_000, "3", "{}", '{"scheduled":[]}', '{"scheduled":[3]}', '{"ok":false}'],
+    [
+        "not json",
+        "[" * 100_000,
+        "3",
+        "{}",
+        '{"scheduled":[]}',
+        '{"scheduled":[3]}',
+        '{"ok":false}',
+        '{"items":3}',
+        '{"removed":"some id"}',
+        '{"local":"late","timezone":"?"}',
+    ],
 )
 def test_an_odd_result_of_the_clock_is_no_trouble(text: str) -> None:
     call = assistant("", clock_call(action="list"))
     assert answer(user("hm"), call, result(text), tools=CLOCK).text
-
-
-WISHES = {
-    "remind me in 20 seconds to stretch": Wish(20, "stretch"),
-    "Please remind me in 5 minutes, to call Ann!": Wish(300, "call Ann"),
-    "remind me in a minute about the tea": Wish(60, "the tea"),
-    "remind me in 2h": Wish(7200, ""),
-    "remind me to drink water in 10 s": Wish(10, "drink water"),
-    "remind me in 5 minutes together": Wish(300, "together"),
-    "20秒后提醒我喝水": Wish(20, "喝水"),
-    "请在5分钟后提醒我开会。": Wish(300, "开会"),
-    "提醒我一个小时后吃饭": Wish(3600, "吃饭"),
-    "remind me tomorrow": None,
-    "hello": None,
-}
-
-
-@pytest.mark.parametrize("text", WISHES)
-def test_a_wish_is_read(text: str) -> None:
-    assert wish_of(text) == WISHES[text]
-
-
-def test_the_newest_time_counts() -> None:
-    older = user(TAG.replace("1770067358229", "1"))
-    now = told_time((older, assistant("x"), user(TAG)))
-    assert now is not None
-    assert (now.ms, now.offset.total_seconds()) == (1770067358229, -8 * 3600)
-
-
-def test_a_time_in_a_persons_words_does_not_count() -> None:
-    assert told_time((user("it is nowMs=`5`"), assistant("nowMs=`6`"))) is None
-    assert told_time((user("[Time/Date]: nowMs=`99999999999999`"),)) is None
-    assert told_time((user("[Time/Date]: nowMs=`5`"),)) == Now(5)
-
-
-TIMES = {
-    ("2026-02-02T21:22:58Z", 0): "21:22:58 UTC",
-    ("2026-02-02T21:22:58+01:00", 0): "20:22:58 UTC",
-    ("2026-02-02T21:22:58Z", 90): "22:52:58",
-    ("soon", 0): "soon",
-    ("0001-01-01T00:00:00Z", -60): "0001-01-01T00:00:00Z",
-}
-
-
-@pytest.mark.parametrize("due, minutes", TIMES)
-def test_a_time_of_day(due: str, minutes: int) -> None:
-    assert clock_time(due, timedelta(minutes=minutes)) == TIMES[due, minutes]
 
 
 def test_what_is_said_is_a_script() -> None:

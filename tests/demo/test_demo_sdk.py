@@ -88,7 +88,7 @@ async def test_a_reminder_from_wish_to_promise(client: AsyncOpenAI) -> None:
     second = await client.chat.completions.create(model="demo", messages=answered, tools=[CLOCK])
     text = second.choices[0].message.content
     assert text is not None
-    assert text.startswith("Done: at 21:22:58 UTC I will remind you: stretch.")
+    assert text == "I set it: stretch. This answer stays open and I go on at 21:22:58 UTC."
 
 
 ERRORS = {

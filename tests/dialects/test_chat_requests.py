@@ -39,13 +39,61 @@ def test_what_is_read() -> None:
         )
     )
     assert (asked.model, asked.stream, asked.choices) == ("m", True, 2)
-    assert asked.has_tools
+    assert asked.tools == b'[{"type":"function","function":{"name":"weather"}}]'
+    assert not asked.takes_tools
     assert asked.wants_usage
 
 
 def test_what_is_absent_or_null() -> None:
     asked = read(body(stream=None, n=None, tools=None, tool_choice=None, stream_options=None))
-    assert asked == Asked(model="m", body=asked.body)
+    assert asked == Asked(model="m", body=asked.body, last_role="")
+
+
+@pytest.mark.parametrize(
+    "messages, role",
+    [
+        ([{"role": "system"}, {"role": "user"}], "user"),
+        ([{"role": "user"}, {"role": "assistant", "content": "{"}], "assistant"),
+        ([{"role": "tool"}], "tool"),
+        ([{"content": "x"}], ""),
+        ([{"role": 7}], ""),
+        ([7], ""),
+    ],
+)
+def test_who_spoke_last(messages: list[object], role: str) -> None:
+    assert read(body(messages=messages)).last_role == role
+
+
+@pytest.mark.parametrize(
+    "fields, takes",
+    [
+        ({}, True),
+        ({"n": 1, "tool_choice": "auto"}, True),
+        ({"tool_choice": "none", "functions": None}, True),
+        ({"n": 2}, False),
+        ({"tool_choice": "required"}, False),
+        ({"tool_choice": {"type": "function"}}, False),
+        ({"functions": [{"name": "f"}]}, False),
+    ],
+)
+def test_whether_a_tool_of_ours_may_be_added(fields: dict[str, object], takes: bool) -> None:
+    assert read(body(**fields)).takes_tools is takes
+
+
+@pytest.mark.parametrize(
+    "tools, declares",
+    [
+        ([{"type": "function", "function": {"name": "clock"}}], True),
+        ([{"type": "custom", "custom": {"name": "clock"}}], True),
+        ([{"type": "function", "function": {"name": "clocks"}}], False),
+        ([{"type": "function", "function": {"name": "x", "description": "clock"}}], False),
+        ([{"clock": {}}, "clock", {"function": "clock"}], False),
+        ({"clock": 1}, False),
+        (None, False),
+    ],
+)
+def test_whether_the_client_has_a_tool_of_that_name(tools: object, declares: bool) -> None:
+    assert CHAT.declares(read(body(tools=tools)).tools, "clock") is declares
 
 
 @pytest.mark.parametrize(
@@ -110,7 +158,7 @@ def test_a_body_with_spaces_is_read_like_a_compact_one() -> None:
 
 def test_what_a_session_needs_to_know() -> None:
     asked = read(body(tools=[{"type": "x"}], metadata={"session_id": "s"}, conversation="c"))
-    assert asked.has_tools
+    assert asked.tools == b'[{"type":"x"}]'
     assert asked.identity == {"metadata": b'{"session_id":"s"}', "conversation": b'"c"'}
     assert not asked.directives
     assert read(body(messages=[{"role": "user", "content": "<**clear**>"}])).directives

@@ -94,6 +94,72 @@ def test_only_server_tools_and_no_more_turns() -> None:
     assert "tool_calls" not in shown["message"]
 
 
+def test_a_hidden_call_that_cannot_be_run_leaves_a_plain_stop() -> None:
+    answer = splice(frozenset({"clock"}))
+    run(answer, body("x", "tool_calls", tool_calls=[tool_call("clock", "c1")]))
+    assert json.loads(answer.tail(plainly=False))["choices"][0]["finish_reason"] == "stop"
+
+
+def test_ours_only_and_then_the_last_turns_end() -> None:
+    answer = splice(frozenset({"clock"}))
+    first = run(answer, body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")]))
+    assert not first.end().client_calls
+    mixed = [tool_call("weather", "w1"), tool_call("clock", "c1")]
+    second = run(answer, body("So.", "tool_calls", tool_calls=mixed))
+    assert second.client_call_ids() == ("w1",)
+    shown = json.loads(answer.tail(plainly=False))["choices"][0]
+    assert shown["finish_reason"] == "tool_calls"
+    assert shown["message"] == {"role": "assistant", "content": "So.", "tool_calls": mixed[:1]}
+
+
+@pytest.mark.parametrize("names", [["weather"], ["clock", "weather"], ["weather", "clock", "news"]])
+def test_calls_without_ids_get_them_and_keep_them(names: list[str]) -> None:
+    """The client, the model and the results all speak of a call by the same id."""
+    answer = splice(frozenset({"clock"}))
+    calls = [{"function": {"name": name, "arguments": "{}"}} for name in names]
+    tap = run(answer, body(None, "tool_calls", tool_calls=calls))
+    message = tap.answered().message
+    assert isinstance(message, dict)
+    ids = [call["id"] for call in message["tool_calls"]]
+    assert len(set(ids)) == len(names)
+    ours = {call.id for call in tap.end().server_calls}
+    shown = json.loads(answer.tail(plainly=False))["choices"][0]["message"]["tool_calls"]
+    assert [call["id"] for call in shown] == list(tap.client_call_ids())
+    assert [i for i in ids if i not in ours] == list(tap.client_call_ids())
+    assert len(ours) == names.count("clock")
+
+
+def test_without_server_tools_calls_pass_even_without_ids() -> None:
+    answer = splice()
+    said = body(None, "tool_calls", tool_calls=[{"function": {"name": "weather"}}])
+    tap = run(answer, said)
+    assert answer.tail(plainly=False) == said
+    assert tap.end().client_calls
+
+
+def test_arguments_that_are_missing_or_no_text() -> None:
+    calls = [
+        {"id": 7, "function": {"name": "clock"}},
+        {"id": "c2", "function": {"name": "clock", "arguments": {"a": 1}}},
+    ]
+    tap = run(splice(frozenset({"clock"})), body(None, "tool_calls", tool_calls=calls))
+    assert tap.end().server_calls == (
+        ToolCall("7", "clock", "{}"),
+        ToolCall("c2", "clock", '{"a":1}'),
+    )
+    message = tap.answered().message
+    assert isinstance(message, dict)
+    assert [call["id"] for call in message["tool_calls"]] == ["7", "c2"]
+
+
+def test_of_many_choices_none_is_touched() -> None:
+    answer = CHAT.splice(Asked(model="m", body=b"{}", choices=2), frozenset({"clock"}), 10_000)
+    said = body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")])
+    tap = run(answer, said)
+    assert tap.end().server_calls == ()
+    assert answer.tail(plainly=False) == said
+
+
 def test_many_choices_and_old_function_calls() -> None:
     answer = splice(choices=2)
     assert not run(answer, body("x")).end().continuable

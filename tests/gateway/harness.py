@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 
 from gateway.app import FAREWELL, Gateway
+from gateway.clock import Clock
 from gateway.config import Config, load
 from gateway.core.additions import UserText
 from gateway.core.decide import RULES, Facts, Rule
@@ -150,13 +151,14 @@ async def running(
     tables: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     patience: float = 30,
+    clock: Clock | None = None,
     **more_settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a gateway whose model `m` leads to upstreams `a`, `b` … that play these stories.
 
     Instead of an upstream with the story None there is nobody. `upstream` holds keys of all
     upstreams, `tables` other arrays of tables; all else are settings of the configuration, with
-    `__` for the dot in their names.
+    `__` for the dot in their names. Models get the clock only if `clock` is given.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(plain_failures())
@@ -169,8 +171,9 @@ async def running(
         ]
         named = {**upstreams_of(*ports, **(upstream or {})), **(tables or {})}
         log = StringIO()
-        config = _config(named, {**(settings or {}), **more_settings})
-        gateway = Gateway(config, Journal("json", log), rules)
+        timed = {"clock__enabled": clock is not None}
+        config = _config(named, {**timed, **(settings or {}), **more_settings})
+        gateway = Gateway(config, Journal("json", log), rules, clock)
         port = await stack.enter_async_context(_served(gateway))
         gate = Running(gateway, port, fakes, log)
         stack.callback(gate.close_clients)

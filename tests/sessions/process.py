@@ -39,6 +39,7 @@ async def process(home: Path, settings: Mapping[str, str]) -> AsyncIterator[Gate
         "PYTHONPATH": str(ROOT),
         "HOLDGATE_SERVER__SESSION_DIR": str(home / "sessions"),
         "HOLDGATE_SERVER__LOG_FORMAT": "json",
+        "HOLDGATE_CLOCK__ENABLED": "false",
         **settings,
     }
     with home.joinpath("log").open("ab") as log:

@@ -224,7 +224,7 @@ UNREADABLE = {
     "<**!a.m,b**>": "name upstreams, or one model of one upstream",
     '<**stopMessage:"x" y**>': "the text or file name is not closed",
     "<**clock:soon**>": "clock takes clear, or a JSON object",
-    "<**clock:clear**>": "later version",
+    "<**clock:clear**>": "switched off (clock.enabled)",
     "<**!bé“x**>": "no upstream is called 'b??x'",
 }
 

@@ -1,0 +1,204 @@
+"""One question to one time server, and whether its answer can be believed.
+
+ntplib knows the packet and the arithmetic. Its own client takes any packet from the server's
+address for the answer and may wait for ever, so the socket is ours.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ntplib
+
+from gateway.clock.base import Host
+from gateway.clock.choice import Answer
+
+PORT = 123
+CLIENT, SERVER = 3, 4
+LEAP_UNKNOWN = 3
+UNSYNCHRONISED = 16
+ERA_S = 2**32
+ORIGIN = slice(24, 32)
+TRANSMIT_AT = 40
+# What clocks that tick coarsely, or are slewed, may make a round trip differ from its length.
+DELAY_SLACK_S = 0.02
+
+REQUEST_HEAD: bytes = ntplib.NTPPacket(version=4, mode=CLIENT).to_data()[:TRANSMIT_AT]
+
+Address = tuple[int, tuple[Any, ...]]
+Resolve = Callable[[str, int], list[Address]]
+
+
+class NoTime(Exception):
+    """A server gave no time that can be used; says why."""
+
+
+class Kissed(NoTime):
+    """The server wants to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back to our question, and how long that took by our steady clock."""
+
+    mode: int
+    leap: int
+    stratum: int
+    kiss: str
+    is_dated: bool
+    offset_s: float
+    delay_s: float
+    elapsed_s: float
+
+
+def read_server(text: str) -> tuple[str, int]:
+    """Read `host`, `host:port`, or an IPv6 address, with a port only in brackets."""
+    host, port = text.strip(), ""
+    if host.startswith("["):
+        host, _, port = host[1:].partition("]")
+        port = port.removeprefix(":")
+    elif host.count(":") == 1:
+        host, _, port = host.partition(":")
+    number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
+    if not host or (port and not 0 < number < 65536):
+        raise NoTime("it is neither a host nor host:port")
+    return host, number or PORT
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """Look up the addresses of a host, the best first; this may take for ever."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def query(server: str, limit_s: float, host: Host, look_up: Resolve) -> Reply:
+    """Ask a server, at the first of its addresses that can be reached, and wait for its reply."""
+    deadline = host.steady() + limit_s
+    name, port = read_server(server)
+    try:
+        addresses = look_up(name, port)
+    except (OSError, ValueError) as error:
+        raise NoTime("its name cannot be looked up") from error
+    problem = "its name has no address"
+    for address in addresses:
+        try:
+            return _ask(address, deadline, host)
+        except TimeoutError as error:
+            raise NoTime(silence(limit_s)) from error
+        except OSError as error:
+            problem = f"it cannot be reached: {os.strerror(error.errno or 0).lower()}"
+    raise NoTime(problem)
+
+
+def silence(limit_s: float) -> str:
+    """Say that nothing came."""
+    return f"no answer within {limit_s * 1000:.0f} ms"
+
+
+def _ask(address: Address, deadline: float, host: Host) -> Reply:
+    family, where = address
+    # Chance instead of the time of day: only who saw the question can repeat it.
+    token = secrets.token_bytes(8)
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        # Connected: nothing reaches us from anywhere else.
+        sock.connect(where)
+        began, sent = host.steady(), host.wall()
+        sock.send(REQUEST_HEAD + token)
+        packet = _answer_to(token, sock, deadline, host)
+        return _read(packet, sent, host.wall(), host.steady() - began)
+
+
+def _answer_to(token: bytes, sock: socket.socket, deadline: float, host: Host) -> bytes:
+    heard = False
+    while (left := deadline - host.steady()) > 0:
+        sock.settimeout(left)
+        try:
+            packet = sock.recv(256)
+        except TimeoutError:
+            break
+        if packet[ORIGIN] == token:
+            return packet
+        heard = True
+    # What does not repeat our token may be anybody's: the server's own answer may still come.
+    if heard:
+        raise NoTime("its answer does not belong to our question")
+    raise TimeoutError
+
+
+def _read(packet: bytes, sent: float, received: float, elapsed_s: float) -> Reply:
+    stats = ntplib.NTPStats()
+    try:
+        stats.from_data(packet)
+    except ntplib.NTPException as error:
+        raise NoTime("its answer cannot be read") from error
+    stats.orig_timestamp = ntplib.system_to_ntp_time(sent)
+    stats.dest_timestamp = ntplib.system_to_ntp_time(received)
+    return Reply(
+        mode=stats.mode,
+        leap=stats.leap,
+        stratum=stats.stratum,
+        kiss="".join(filter(str.isalnum, stats.ref_id.to_bytes(4).decode("ascii", "ignore"))),
+        is_dated=stats.recv_timestamp > 0 and stats.tx_timestamp > 0,
+        # Timestamps begin anew in 2036; the nearest reading is meant.
+        offset_s=math.remainder(stats.offset, ERA_S),
+        delay_s=stats.delay,
+        elapsed_s=elapsed_s,
+    )
+
+
+Flaw = Callable[[Reply, int], str | None]
+
+
+def _not_a_server(reply: Reply, _: int) -> str | None:
+    return None if reply.mode == SERVER else f"it answered in mode {reply.mode}, not as a server"
+
+
+def _not_synchronised(reply: Reply, _: int) -> str | None:
+    if reply.stratum < UNSYNCHRONISED and reply.leap != LEAP_UNKNOWN:
+        return None
+    return f"its own clock is not set (stratum {reply.stratum}, leap {reply.leap})"
+
+
+def _not_dated(reply: Reply, _: int) -> str | None:
+    return None if reply.is_dated else "its answer bears no time"
+
+
+def _absurd_delay(reply: Reply, _: int) -> str | None:
+    # Also what a step of our own clock between question and answer looks like.
+    if -DELAY_SLACK_S <= reply.delay_s <= reply.elapsed_s + DELAY_SLACK_S:
+        return None
+    return f"its answer implies a round trip of {reply.delay_s * 1000:.0f} ms, which cannot be"
+
+
+def _absurd_offset(reply: Reply, max_offset_ms: int) -> str | None:
+    if abs(reply.offset_s * 1000) <= max_offset_ms:
+        return None
+    return (
+        f"it is {reply.offset_s * 1000:+.0f} ms away, "
+        f"and no more than {max_offset_ms} ms is corrected"
+    )
+
+
+FLAWS: tuple[Flaw, ...] = (
+    _not_a_server,
+    _not_synchronised,
+    _not_dated,
+    _absurd_delay,
+    _absurd_offset,
+)
+
+
+def judge(server: str, reply: Reply, max_offset_ms: int) -> Answer:
+    """Return what a reply says, or raise why it cannot be believed."""
+    if reply.mode == SERVER and reply.stratum == 0:
+        raise Kissed(f"it wants to be left alone ({reply.kiss or 'no reason given'})")
+    for flaw in FLAWS:
+        if problem := flaw(reply, max_offset_ms):
+            raise NoTime(problem)
+    return Answer(server, round(reply.offset_s * 1000), max(0.0, reply.delay_s * 1000))

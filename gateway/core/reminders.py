@@ -1,0 +1,400 @@
+"""Reminders of one session: what can be asked for, when each is due, and what becomes of it.
+
+A task is scheduled, may be reserved by a turn (in memory, by gateway/reminders), and ends as
+delivered, cancelled or expired. Everything here is a pure function of the session's tasks and of
+the time, in UTC milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import replace
+
+EPOCH = datetime(1970, 1, 1)
+# The years 1 to 9999: what is outside cannot be written as a date.
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+MINUTE_MS = 60_000
+# A leap year, so that the same day of the next year is always within it.
+YEAR_MS = 366 * 24 * 60 * MINUTE_MS
+TOOL_BYTES = 256
+DEPTH = 128
+
+
+class Unfit(Exception):
+    """What was asked for cannot be; one sentence that says what to do instead."""
+
+
+class Task(msgspec.Struct, frozen=True, gc=False):
+    """A reminder: what to do, and when."""
+
+    id: str
+    due_ms: int
+    created_ms: int
+    updated_ms: int
+    text: str
+    tool: str = ""
+    arguments: str = ""
+    """A JSON object, compact and with its names in order; empty when there is none."""
+    delivered_ms: int | None = None
+    deliveries: int = 0
+    guard: str = ""
+    """The chain of the exchange that may not deliver it, since it asked for it just now."""
+    session: str = ""
+
+
+class Tasks(msgspec.Struct, frozen=True, gc=False):
+    """All reminders of a session, in the order in which they were asked for."""
+
+    items: tuple[Task, ...] = ()
+
+
+class Rules(msgspec.Struct, frozen=True, gc=False):
+    """What the operator says about reminders."""
+
+    due_window_ms: int = 60_000
+    retention_ms: int = 1_200_000
+    most: int = 100
+    text_bytes: int = 4096
+    arguments_bytes: int = 8192
+
+
+class Wanted(msgspec.Struct, frozen=True, gc=False):
+    """A reminder that can be scheduled."""
+
+    due_ms: int
+    text: str
+    tool: str = ""
+    arguments: str = ""
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Who schedules: a session, and the chain of the exchange if there is one."""
+
+    session: str = ""
+    chain: str = ""
+
+
+def read_item(
+    due_at: str, task: str, tool: str, arguments: str, now_ms: int, rules: Rules
+) -> Wanted:
+    """Read what a model or a person wants to be reminded of, or raise `Unfit`."""
+    return Wanted(
+        _read_due(due_at, now_ms, rules),
+        _read_text(task, rules),
+        _bounded(tool.strip(), "tool", TOOL_BYTES),
+        _read_arguments(arguments, rules),
+    )
+
+
+_INSTANT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})"
+    r"(?:\.([0-9]+))?(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
+)
+
+
+def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
+    match = _INSTANT.fullmatch(due_at.strip())
+    if match is None:
+        raise Unfit(
+            f"dueAt must be a date, a time with seconds and an offset, as RFC 3339 writes "
+            f"them; {_example(now_ms)}"
+        )
+    try:
+        due_ms = _instant(match)
+    except ValueError:
+        raise Unfit(f"dueAt is not a real date and time; {_example(now_ms)}") from None
+    if due_ms > now_ms + YEAR_MS:
+        raise Unfit(f"dueAt is more than a year ahead; {_example(now_ms)}")
+    if is_expired(due_ms, now_ms, rules):
+        raise Unfit(f"dueAt is too long past; {_example(now_ms)}")
+    return due_ms
+
+
+def _instant(match: re.Match[str]) -> int:
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
+    local = datetime(year, month, day, hour, minute, second) - EPOCH
+    ms = local // timedelta(milliseconds=1) + int(f"{(fraction or '0')[:3]:0<3}")
+    if sign is None:
+        return ms
+    offset = (int(hours) * 60 + int(minutes)) * MINUTE_MS
+    return ms + offset if sign == "-" else ms - offset
+
+
+def _example(now_ms: int) -> str:
+    return f"it is now {_iso(now_ms)}, so in ten minutes it is {_iso(now_ms + 10 * MINUTE_MS)}."
+
+
+def _iso(ms: int) -> str:
+    at = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def _read_text(task: str, rules: Rules) -> str:
+    text = task.strip()
+    if not text:
+        raise Unfit("task is empty; say what there is to do when the time has come.")
+    return _bounded(text, "task", rules.text_bytes)
+
+
+def _bounded(text: str, name: str, most: int) -> str:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise Unfit(f"{name}: a character in it is broken; leave that out.") from None
+    if size > most:
+        raise Unfit(f"{name}: {size} bytes are more than the {most} allowed; make it shorter.")
+    return text
+
+
+def _read_arguments(arguments: str, rules: Rules) -> str:
+    text = _bounded(arguments.strip(), "arguments", rules.arguments_bytes)
+    if not text:
+        return ""
+    try:
+        value = _decode_object(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise Unfit(
+            'arguments must be a JSON object written as text, such as {"city":"Paris"}, or {}.'
+        ) from None
+    if _is_deeper(value, DEPTH):
+        raise Unfit(f"arguments are nested more than {DEPTH} levels deep; make them flatter.")
+    return _bounded(_compact(value), "arguments", rules.arguments_bytes)
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _compact(value: Mapping[str, Any]) -> str:
+    # Names in order, so that equal arguments are equal texts.
+    return msgspec.json.encode(value, order="sorted").decode() if value else ""
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner: Iterable[object] = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
+
+
+def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
+    """Tell whether what was due then is not to be delivered any more."""
+    return now_ms > due_ms + rules.retention_ms
+
+
+def schedule(
+    tasks: Tasks,
+    wanted: tuple[Wanted, ...],
+    origin: Origin,
+    now_ms: int,
+    rules: Rules,
+    new_id: Callable[[], str],
+) -> tuple[Tasks, tuple[Task, ...]]:
+    """Add all that is wanted, or raise `Unfit`; what is there already is not added again."""
+    items = {task.id: task for task in tasks.items}
+    pending = {_wish(task): task for task in tasks.items if task.delivered_ms is None}
+    scheduled: list[Task] = []
+    for one in wanted:
+        guard = origin.chain if one.due_ms <= now_ms + rules.due_window_ms else ""
+        if (known := pending.get(one)) is None:
+            task = _new_task(new_id(), one, origin.session, now_ms, guard)
+        else:
+            task = _guarded(known, guard, now_ms)
+        items[task.id] = pending[one] = task
+        scheduled.append(task)
+    return _with(tasks, _fitting(tuple(items.values()), rules.most)), tuple(scheduled)
+
+
+def _wish(task: Task) -> Wanted:
+    return Wanted(task.due_ms, task.text, task.tool, task.arguments)
+
+
+def _new_task(id_: str, wanted: Wanted, session: str, now_ms: int, guard: str) -> Task:
+    return Task(
+        id=id_,
+        due_ms=wanted.due_ms,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+        text=wanted.text,
+        tool=wanted.tool,
+        arguments=wanted.arguments,
+        guard=guard,
+        session=session,
+    )
+
+
+def _guarded(task: Task, guard: str, now_ms: int) -> Task:
+    """Keep one that is asked for again, now also by this exchange, out of the exchange."""
+    if guard in ("", task.guard):
+        return task
+    return replace(task, guard=guard, updated_ms=now_ms)
+
+
+def _fitting(items: tuple[Task, ...], most: int) -> tuple[Task, ...]:
+    """Let the delivered ones that are oldest give way, where there are too many."""
+    surplus = len(items) - most
+    if surplus <= 0:
+        return items
+    done = sorted((t for t in items if t.delivered_ms is not None), key=_due_ms)
+    if len(done) < surplus:
+        raise Unfit(
+            f"A session may have {most} reminders, and these would be {len(items) - len(done)}; "
+            f"cancel some first."
+        )
+    gone = {task.id for task in done[:surplus]}
+    return tuple(task for task in items if task.id not in gone)
+
+
+def cancel(tasks: Tasks, task_id: str) -> tuple[Tasks, Task | None]:
+    """Take one out; None if there is no such one."""
+    found = next((task for task in tasks.items if task.id == task_id), None)
+    return _with(tasks, tuple(task for task in tasks.items if task.id != task_id)), found
+
+
+def clear(tasks: Tasks) -> tuple[Tasks, int]:
+    """Take all out, and say how many there were."""
+    return Tasks(), len(tasks.items)
+
+
+def expire(
+    tasks: Tasks, now_ms: int, rules: Rules, taken: Container[str] = ()
+) -> tuple[Tasks, tuple[Task, ...]]:
+    """Take out what has expired, but not what is being delivered; return the undelivered ones."""
+    gone = {
+        task.id
+        for task in tasks.items
+        if is_expired(task.due_ms, now_ms, rules) and task.id not in taken
+    }
+    lost = tuple(t for t in tasks.items if t.id in gone and t.delivered_ms is None)
+    return _with(tasks, tuple(task for task in tasks.items if task.id not in gone)), lost
+
+
+def due(
+    tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+) -> tuple[Task, ...]:
+    """Return those that a turn of this chain may carry now, by the time at which they are due."""
+    ready_ms = now_ms + rules.due_window_ms
+    waiting = _waiting(tasks, chain, now_ms, rules, taken)
+    return tuple(sorted((task for task in waiting if task.due_ms <= ready_ms), key=_due_ms))
+
+
+def next_ready(
+    tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+) -> int | None:
+    """Return when the next one may be carried by a turn of this chain, or None."""
+    first = min(map(_due_ms, _waiting(tasks, chain, now_ms, rules, taken)), default=None)
+    return None if first is None else first - rules.due_window_ms
+
+
+def _waiting(
+    tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+) -> Iterable[Task]:
+    return (
+        task
+        for task in tasks.items
+        if task.delivered_ms is None
+        and task.id not in taken
+        and not (task.guard and task.guard == chain)
+        and not is_expired(task.due_ms, now_ms, rules)
+    )
+
+
+def deliver(tasks: Tasks, ids: Container[str], now_ms: int) -> Tasks:
+    """Note that these were delivered; those that were delivered before stay as they are."""
+    return _with(
+        tasks,
+        tuple(
+            replace(task, delivered_ms=now_ms, deliveries=task.deliveries + 1, updated_ms=now_ms)
+            if task.id in ids and task.delivered_ms is None
+            else task
+            for task in tasks.items
+        ),
+    )
+
+
+def _due_ms(task: Task) -> int:
+    return task.due_ms
+
+
+def _with(tasks: Tasks, items: tuple[Task, ...]) -> Tasks:
+    return tasks if items == tasks.items else Tasks(items)
+
+
+def earliest_due(tasks: Tasks) -> int | None:
+    """Return when the first of all is due, delivered or not: after that it has to be taken out."""
+    return min(map(_due_ms, tasks.items), default=None)
+
+
+def encoded(tasks: Tasks) -> dict[str, object]:
+    """Write a session's tasks as the members of its document."""
+    return {"tasks": [_written(task) for task in tasks.items]}
+
+
+def _written(task: Task) -> dict[str, object]:
+    written: dict[str, object] = {
+        "taskId": task.id,
+        "sessionId": task.session,
+        "dueAtMs": task.due_ms,
+        "createdAtMs": task.created_ms,
+        "updatedAtMs": task.updated_ms,
+        "task": task.text,
+    }
+    if task.tool:
+        written["tool"] = task.tool
+    if task.arguments:
+        written["arguments"] = msgspec.Raw(task.arguments.encode())
+    if task.delivered_ms is not None:
+        written["deliveredAtMs"] = task.delivered_ms
+    written["deliveryCount"] = task.deliveries
+    if task.guard:
+        written["notBeforeRequestId"] = task.guard
+    return written
+
+
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Instant = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Row(msgspec.Struct, rename="camel"):
+    """A task as it stands in the document, perhaps written by hand."""
+
+    task_id: Name
+    due_at_ms: Instant
+    task: str
+    created_at_ms: Instant = 0
+    updated_at_ms: Instant = 0
+    tool: str | None = None
+    arguments: dict[str, Any] | None = None
+    delivered_at_ms: Instant | None = None
+    delivery_count: Count = 0
+    not_before_request_id: str | None = None
+
+
+def decoded(document: Mapping[str, Any]) -> Tasks:
+    """Read a session's tasks from its document; an error of lookup, type or value if it is none."""
+    session = document["sessionId"]
+    rows = msgspec.convert(document["tasks"], list[_Row])
+    return Tasks(tuple(_read_row(row, session) for row in rows))
+
+
+def _read_row(row: _Row, session: str) -> Task:
+    return Task(
+        id=row.task_id,
+        due_ms=row.due_at_ms,
+        created_ms=row.created_at_ms,
+        updated_ms=row.updated_at_ms,
+        text=row.task,
+        tool=row.tool or "",
+        arguments=_compact(row.arguments or {}),
+        delivered_ms=row.delivered_at_ms,
+        deliveries=row.delivery_count,
+        guard=row.not_before_request_id or "",
+        # The document says whose it is; a task that was copied from another is its own.
+        session=session,
+    )

@@ -1,0 +1,70 @@
+"""The time a conversation tells, and instants as the model says them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+from gateway.demo.conversation import Message, is_time_tag
+
+TAG_NOW = re.compile(r"nowMs=`(\d{1,15})`")
+RESULT_NOW = re.compile(r'"nowMs":\s*(\d{1,15})')
+OFFSET = re.compile(r'\blocal(?:=`|":\s*")[^`"]* ([+-])(\d\d):(\d\d)[`"]')
+LATEST_MS = 4_102_444_800_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time a conversation tells, and the person's distance from UTC."""
+
+    ms: int
+    offset: timedelta = timedelta()
+
+
+def told_time(messages: Sequence[Message]) -> Now | None:
+    """Find the newest time tag, or the newest time a tool told."""
+    for message in reversed(messages):
+        for text in reversed(message.texts):
+            now = time_in(message, text)
+            if now is not None and now.ms < LATEST_MS:
+                return now
+    return None
+
+
+def time_in(message: Message, text: str) -> Now | None:
+    """Read the time out of one text, if it is one that tells it."""
+    if message.role == "user" and is_time_tag(text) and (tag := TAG_NOW.search(text)):
+        return Now(int(tag[1]), offset_in(text))
+    if message.answers is not None and (result := RESULT_NOW.search(text)):
+        return Now(int(result[1]), offset_in(text))
+    return None
+
+
+def offset_in(text: str) -> timedelta:
+    """Read the distance from UTC out of a time tag or a result; none is a day or more."""
+    match = OFFSET.search(text)
+    if match is None:
+        return timedelta()
+    distance = timedelta(hours=int(match[2]) % 24, minutes=int(match[3]) % 60)
+    return -distance if match[1] == "-" else distance
+
+
+def instant(now: Now, seconds: int) -> str:
+    """Write the instant so many seconds from now, as the clock wants it."""
+    due = EPOCH + timedelta(milliseconds=now.ms, seconds=seconds)
+    return due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock_time(due_at: str, now: Now | None) -> str:
+    """Write an instant as the person's time of day, with the date unless it is today."""
+    zone = timezone(now.offset) if now else UTC
+    try:
+        due = datetime.fromisoformat(due_at).astimezone(zone)
+    except (ValueError, OverflowError):
+        return due_at
+    today = now is not None and (EPOCH + timedelta(milliseconds=now.ms)).astimezone(zone).date()
+    shown = f"{due:%H:%M:%S}" if due.date() == today else f"{due:%Y-%m-%d %H:%M:%S}"
+    return shown if due.utcoffset() else f"{shown} UTC"

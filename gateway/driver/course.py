@@ -1,0 +1,101 @@
+"""How far an exchange has come: all that its workers know of it and leave behind."""
+
+from __future__ import annotations
+
+import anyio
+
+from gateway.core.exchange import Exchange
+from gateway.core.model import Usage
+from gateway.dialects.base import Splice, Tap
+from gateway.driver.values import Client, Request, Services
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered
+from gateway.upstream.base import Turn
+from gateway.upstream.blot import blotted
+
+CLEAN_UP = 2.0
+NO_TOOLS: frozenset[str] = frozenset()
+
+
+class Course:
+    """One exchange under way: its turn, its answer so far, and who is there."""
+
+    __slots__ = (
+        "begun",
+        "body",
+        "body_turn",
+        "client",
+        "cut",
+        "error",
+        "exchange",
+        "first",
+        "first_at",
+        "gone",
+        "has_place",
+        "headers",
+        "request",
+        "services",
+        "splice",
+        "status",
+        "tap",
+        "time",
+        "turn",
+        "usage",
+    )
+
+    def __init__(self, services: Services, request: Request, client: Client) -> None:
+        asked, limits = request.asked, services.limits
+        routes = services.health.order(request.routes, services.now())
+        size = limits.event_bytes if asked.stream else limits.answer_bytes
+        tools = NO_TOOLS if request.time is None else request.time.tools
+        self.services = services
+        self.request = request
+        self.client = client
+        self.time = request.time
+        self.exchange = Exchange(routes, services.rules, limits.turns)
+        self.splice: Splice = request.dialect.splice(asked, tools, size)
+        # The request as it stands, and up to which turn.
+        self.body = asked.body
+        self.body_turn = 1 if request.time is None else 0
+        self.tap: Tap | None = None
+        self.turn: Turn | None = None
+        self.first = b""
+        self.headers: Headers = ()
+        self.has_place = False
+        self.gone = False
+        self.cut: HoldgateError | None = None
+        self.error: HoldgateError | None = None
+        self.status = 200
+        self.usage: Usage | None = None
+        self.begun = services.now()
+        self.first_at: float | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the client left, or the gateway has to go."""
+        return self.gone or self.cut is not None
+
+    async def let_go(self) -> None:
+        """Close the upstream at once, whatever else is being cancelled."""
+        self.leave_place()
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            with anyio.move_on_after(CLEAN_UP, shield=True):
+                await turn.aclose()
+
+    async def take_place(self) -> None:
+        """Wait for a place among the follow-ups of due reminders, which may be many at once."""
+        if not self.has_place:
+            await self.services.places.acquire()
+            self.has_place = True
+
+    def leave_place(self) -> None:
+        """Leave it to the next."""
+        if self.has_place:
+            self.has_place = False
+            self.services.places.release()
+
+    def note_failure(self, upstream: str, error: HoldgateError) -> None:
+        """Keep an error to be told, without what it may say of the upstream's address or key."""
+        self.error = error
+        if isinstance(error, UpstreamAnswered):
+            error.body = blotted(error.body, self.services.upstreams[upstream].endpoint)

@@ -1,0 +1,55 @@
+"""The end of an exchange: the withheld tail, an error, or nobody left to tell."""
+
+from __future__ import annotations
+
+import anyio
+
+from gateway.core.effects import Close, LetGo, ShowError
+from gateway.core.events import Outcome, Saved
+from gateway.driver.course import CLEAN_UP, Course
+from gateway.driver.values import error_headers
+
+SAVED = Saved()
+
+
+async def close(course: Course, effect: Close) -> Outcome:
+    """Save, then show the withheld tail."""
+    if course.time is not None:
+        # Only a follow-up that came to nothing still carries something here.
+        course.time.lost()
+    if effect.disarm and course.request.session is not None:
+        with anyio.move_on_after(CLEAN_UP, shield=True):
+            await course.request.session.disarm(effect.disarm)
+    tail = course.splice.tail(effect.plainly)
+    if course.request.asked.stream or course.client.started:
+        await course.client.end(tail)
+    else:
+        await course.client.whole(200, course.headers, tail)
+    if course.time is not None and not course.gone:
+        with anyio.move_on_after(CLEAN_UP, shield=True):
+            await course.time.handed_over()
+    return SAVED
+
+
+async def show_error(course: Course, effect: ShowError) -> None:
+    """Say what went wrong: a status before the first byte, an error frame after it."""
+    error, dialect = effect.error, course.request.dialect
+    course.error = error
+    if course.time is not None:
+        course.time.let_go()
+    if course.client.started:
+        streams = course.request.asked.stream
+        say = dialect.error_frame if streams else dialect.error_body
+        await course.client.end(say(error))
+        return
+    course.status = error.status
+    route = (b"x-holdgate-upstream", course.exchange.route.upstream.encode())
+    headers = (*error_headers(error), route)
+    await course.client.whole(error.status, headers, dialect.error_body(error))
+
+
+async def let_go(course: Course, effect: LetGo) -> None:
+    """Nobody is listening: release what was claimed."""
+    if course.time is not None:
+        course.time.let_go()
+    await course.let_go()

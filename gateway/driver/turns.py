@@ -1,0 +1,197 @@
+"""Turns: asking an upstream, passing its frames on, and what stands at the end."""
+
+from __future__ import annotations
+
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from gateway.core.additions import UserText
+from gateway.core.effects import OpenTurn, RelayTurn
+from gateway.core.events import OpeningFailed, Outcome, StreamBroke, TurnEnded, TurnOpened
+from gateway.core.model import Stop, TurnEnd
+from gateway.dialects.base import Tap
+from gateway.driver.course import Course
+from gateway.driver.values import Session
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
+from gateway.upstream.base import Turn
+from gateway.upstream.headers import towards_client
+
+REFUSAL_BYTES = 65536
+OPENED = TurnOpened()
+STREAM_HEADERS: Headers = (
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+async def open_turn(course: Course, effect: OpenTurn) -> Outcome:
+    """Ask a route, until its first frame is in."""
+    upstream, services = effect.route.upstream, course.services
+    try:
+        await _ask(course, effect)
+    except HoldgateError as error:
+        course.note_failure(upstream, error)
+        if error.may_fail_over:
+            services.health.failed(upstream, services.now(), _retry_after(error))
+        await course.let_go()
+        return OpeningFailed(error)
+    services.health.answered(upstream)
+    course.error = None
+    if course.first_at is None:
+        course.first_at = services.now()
+    return OPENED
+
+
+async def _ask(course: Course, effect: OpenTurn) -> None:
+    """Send the turn's request and wait for its first frame."""
+    request = course.request
+    if effect.number > course.body_turn:
+        await _build(course, effect)
+    if effect.waits_its_turn:
+        await course.take_place()
+    body, asked = course.body, request.asked
+    if effect.route.model != asked.model or asked.stream_implied:
+        body = request.dialect.rewrite(body, effect.route.model, asked.stream)
+    name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
+    upstream = course.services.upstreams[effect.route.upstream]
+    turn = await upstream.open(body, (*request.headers, (b"x-request-id", name.encode())))
+    course.turn = turn
+    if not course.splice.accepts(_content_type(turn.headers)):
+        raise await _refusal(course, turn)
+    if not course.client.started:
+        _greet(course, effect.route.upstream, turn)
+    tap = course.tap = course.splice.tap()
+    async for data in turn:
+        course.first = tap.feed(data)
+        if tap.seen:
+            return
+        if course.is_ending:
+            await checkpoint_if_cancelled()
+    course.first = tap.close()
+
+
+async def _build(course: Course, effect: OpenTurn) -> None:
+    """Build the turn's request, once: another route is asked the same."""
+    if effect.number == 1:
+        assert course.time is not None
+        told = await course.time.first()
+    else:
+        assert course.tap is not None
+        told = (course.tap.answered(), *effect.additions)
+    if told:
+        course.body = course.request.dialect.add(course.body, told)
+    course.body_turn = effect.number
+
+
+async def _refusal(course: Course, turn: Turn) -> UpstreamError:
+    """Read what was answered instead of what was asked for."""
+    body = b""
+    async for data in turn:
+        body += data
+        if len(body) > REFUSAL_BYTES:
+            break
+    return course.request.dialect.refusal(body)
+
+
+def _greet(course: Course, upstream: str, turn: Turn) -> None:
+    """Prepare the start line: from here on a quiet upstream means heartbeats."""
+    name = (b"x-holdgate-upstream", upstream.encode())
+    kind = (b"content-type", course.splice.content_type)
+    course.headers = (kind, name, *towards_client(turn.headers))
+    if course.request.asked.stream:
+        course.client.ready(course.headers + STREAM_HEADERS, course.splice.heartbeat)
+        course.services.beats.add(course.client)
+
+
+async def relay_turn(course: Course, effect: RelayTurn) -> Outcome:
+    """Pass frames on; this is the data plane."""
+    turn, tap = course.turn, course.tap
+    assert turn is not None
+    assert tap is not None
+    try:
+        if course.request.asked.stream:
+            await _show(course, course.first)
+        if not tap.ended:
+            await _pass_on(course, turn, tap)
+        if tap.failure is not None:
+            raise tap.failure
+    except UpstreamError as error:
+        course.note_failure(course.exchange.route.upstream, error)
+        await course.let_go()
+        return StreamBroke(error)
+    course.turn = None
+    await turn.release()
+    course.leave_place()
+    return await _ended(course, tap)
+
+
+async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
+    client, time = course.client, course.time
+    async for data in turn:
+        shown = tap.feed(data)
+        if shown:
+            await client.frames(shown)
+            if time is not None and time.carries:
+                await time.delivered()
+        if tap.ended:
+            return
+        if course.is_ending:
+            # A stream that never pauses leaves no moment to cancel it in.
+            await checkpoint_if_cancelled()
+    await _show(course, tap.close())
+
+
+async def _show(course: Course, frames: bytes) -> None:
+    """Show frames; what they answer is delivered with the first of them."""
+    await course.client.frames(frames)
+    if frames and course.time is not None and course.time.carries:
+        await course.time.delivered()
+
+
+async def _ended(course: Course, tap: Tap) -> Outcome:
+    course.splice.take(tap)
+    end, time = tap.end(), course.time
+    if end.usage is not None:
+        course.usage = end.usage if course.usage is None else course.usage + end.usage
+    if time is not None and time.carries:
+        # Nothing was shown of it: it only called our tools, or is shown as a whole at the end.
+        if course.request.asked.stream:
+            await time.delivered()
+        else:
+            time.answered()
+    if end.stop is Stop.STOP and course.request.session is not None:
+        offered = await _offer(course, course.request.session, end, tap)
+        if offered is not None:
+            return offered
+    if time is not None and end.stop in (Stop.STOP, Stop.LENGTH):
+        return TurnEnded(end, wait=await time.wait())
+    return TurnEnded(end)
+
+
+async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> TurnEnded | None:
+    """Ask the session whether it goes on; what it goes on with is counted before it is sent."""
+    text = await session.repeat()
+    if text is None:
+        return None
+    said = tap.text()
+    offered = TurnEnded(end, text, " ".join(said.casefold().split()))
+    if not course.exchange.would_repeat(offered):
+        return offered
+    body = course.request.dialect.add(course.body, (tap.answered(), UserText(text)))
+    if not await session.claim(said):
+        return None
+    course.body, course.body_turn = body, course.exchange.number + 1
+    return offered
+
+
+def _content_type(headers: Headers) -> bytes:
+    for name, value in headers:
+        if name == b"content-type":
+            return value.lower()
+    return b""
+
+
+def _retry_after(error: HoldgateError) -> float | None:
+    if not isinstance(error, UpstreamAnswered):
+        return error.retry_after
+    value = next((value for name, value in error.headers if name == b"retry-after"), b"")
+    return float(value) if value.isdigit() else None

@@ -1,0 +1,349 @@
+"""Schedules, lists, reserves, delivers and sweeps reminders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import NoReturn, Protocol, TypeVar
+from uuid import uuid4
+
+import anyio
+
+from gateway.core.reminders import (
+    Origin,
+    Rules,
+    Task,
+    Tasks,
+    Wanted,
+    cancel,
+    clear,
+    decoded,
+    due,
+    earliest_due,
+    encoded,
+    expire,
+    next_ready,
+    schedule,
+)
+from gateway.reminders.claims import Claims, Debts, Reservation
+from gateway.reminders.records import Counts, Ended, Recent
+from gateway.stores.base import Documents, Key, Shape, StoreUnavailable, amend, fetch
+from gateway.stores.waiting import Unsubscribe, Watchers
+
+R = TypeVar("R")
+Note = Callable[..., None]
+Change = Callable[[Tasks], tuple[Tasks, R]]
+
+KIND = "clock"
+SHAPE = Shape(KIND, 1, Tasks(), encoded, decoded, earliest_due)
+DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
+LONGEST_SHOWN = 200
+# A change waits for the disk, and for its turn among others; a store that takes longer is down.
+PATIENCE_SECONDS = 30.0
+# Sessions that are swept at once: they share what makes them durable, and more were not faster,
+# but kept the disk from everybody else.
+SWEPT_AT_ONCE = 16
+# So many that cannot be swept are not some bad sessions, but a store that is down.
+MOST_LEFT = 2_000
+
+
+class Clock(Protocol):
+    """Whoever knows what time it is."""
+
+    def now_ms(self) -> int:
+        """Return the corrected time in UTC milliseconds."""
+
+
+class Reminders:
+    """Schedules, lists, reserves, delivers and sweeps the reminders of all sessions."""
+
+    def __init__(
+        self,
+        store: Documents,
+        clock: Clock,
+        rules: Rules,
+        note: Note,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.rules = rules
+        self.note = note
+        self.counts = Counts()
+        self._patience = patience
+        self._claims = Claims()
+        self._recent = Recent()
+        self._watchers = Watchers()
+
+    def __repr__(self) -> str:
+        return f"<Reminders {self._claims!r}>"
+
+    async def tasks(self, owner: str, session: str) -> Tasks:
+        """Return what a session has and has not expired; raises if the store is down."""
+        key = Key(KIND, owner, session)
+        try:
+            tasks = await self._read(key)
+        except StoreUnavailable as error:
+            self._log_trouble("reminders_not_read", key, error)
+            raise
+        self._log("reminders_listed", key, tasks.items)
+        return tasks
+
+    async def schedule(
+        self, owner: str, session: str, wanted: tuple[Wanted, ...], chain: str = ""
+    ) -> tuple[Task, ...]:
+        """Add all that is wanted, durably; raises `Unfit`, or if the store is down."""
+        key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
+
+        def change(tasks: Tasks) -> tuple[Tasks, tuple[tuple[Task, ...], int]]:
+            origin = Origin(session, chain)
+            after, scheduled = schedule(tasks, wanted, origin, now_ms, self.rules, _new_id)
+            known = {task.id for task in tasks.items}
+            return after, (scheduled, len({task.id for task in scheduled} - known))
+
+        scheduled, new = await self._change(key, change)
+        self.counts.scheduled += new
+        self._log("reminders_scheduled", key, scheduled)
+        return scheduled
+
+    async def cancel(self, owner: str, session: str, task_id: str) -> bool:
+        """Take one out, durably; False if there is no such one."""
+        key = Key(KIND, owner, session)
+        found = await self._change(key, lambda tasks: cancel(tasks, task_id))
+        removed = (found,) if found is not None else ()
+        self._cancelled(key, removed)
+        self._log("reminders_cancelled", key, removed)
+        return found is not None
+
+    async def clear(self, owner: str, session: str) -> int:
+        """Take all out, durably, and say how many there were."""
+        key = Key(KIND, owner, session)
+        removed = await self._change(key, lambda tasks: (clear(tasks)[0], tasks.items))
+        self._cancelled(key, removed)
+        self._log("reminders_cleared", key, removed)
+        return len(removed)
+
+    async def idle(self, owner: str, session: str) -> bool:
+        """Tell at little cost whether a session has no reminders at all."""
+        try:
+            return not (await fetch(self.store, Key(KIND, owner, session), SHAPE)).items
+        except StoreUnavailable:
+            # Whoever goes on to look is told, and it is logged there.
+            return False
+
+    async def reserve(self, owner: str, session: str, chain: str) -> Reservation | None:
+        """Claim what is due for a turn of this chain; without a working store nothing is."""
+        key = Key(KIND, owner, session)
+        tasks = await self._read_or_nothing(key)
+        if not tasks.items:
+            return None
+        # From here to the claim nobody else comes in between.
+        taken = self._claims.reserved(key)
+        ready = due(tasks, chain, self.clock.now_ms(), self.rules, taken)
+        if not ready:
+            return None
+        reservation = Reservation(f"{chain}:clock", key, ready)
+        self._claims.reserve(reservation)
+        self.counts.reserved += len(ready)
+        self._log_reservation("reminders_reserved", reservation, ready)
+        self._watchers.changed(key)
+        return reservation
+
+    async def commit(self, reservation: Reservation) -> None:
+        """Note that what was reserved is delivered; if it cannot be written yet, it is owed."""
+        tasks = self._claims.let_go(reservation)
+        if not tasks:
+            return
+        key = reservation.key
+        self._claims.owe(key, tasks, self.clock.now_ms())
+        self.counts.committed += len(tasks)
+        self._end(key, tasks, DELIVERED)
+        try:
+            await self._amend(key, _unchanged)
+        except StoreUnavailable as error:
+            self._log_trouble("reminders_owed", key, error)
+        self._log_reservation("reminders_committed", reservation, tasks)
+        self._watchers.changed(key)
+
+    def release(self, reservation: Reservation) -> None:
+        """Give back what was reserved, unless it was committed or given back before."""
+        tasks = self._claims.let_go(reservation)
+        if not tasks:
+            return
+        self.counts.released += len(tasks)
+        self._log_reservation("reminders_released", reservation, tasks)
+        self._watchers.changed(reservation.key)
+
+    async def next_ready(self, owner: str, session: str, chain: str) -> int | None:
+        """Return when the next one may be carried by a turn of this chain; None if none waits."""
+        key = Key(KIND, owner, session)
+        tasks = await self._read_or_nothing(key)
+        taken = self._claims.reserved(key)
+        return next_ready(tasks, chain, self.clock.now_ms(), self.rules, taken)
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called after each change of a session's tasks or reservations."""
+        key = Key(KIND, owner, session)
+        stops = (self.store.watch(key, callback), self._watchers.watch(key, callback))
+
+        def unsubscribe() -> None:
+            for stop in stops:
+                stop()
+
+        return unsubscribe
+
+    def recent(self, owner: str, session: str) -> tuple[Ended, ...]:
+        """Return what ended in a session during the last day."""
+        return self._recent.of(Key(KIND, owner, session), self.clock.now_ms())
+
+    async def run(self, tick_ms: int) -> NoReturn:
+        """Sweep now, and then every tick, for ever."""
+        while True:
+            try:
+                await self.sweep()
+            except StoreUnavailable as error:
+                self.note("reminders_not_swept", why=error.message)
+            await anyio.sleep(tick_ms / 1000)
+
+    async def sweep(self) -> int:
+        """Write what is owed, remove what has expired, and say how many did so undelivered."""
+        self._recent.forget(self.clock.now_ms())
+        expired = 0
+        debtors = iter(self._claims.debtors())
+        while keys := tuple(islice(debtors, SWEPT_AT_ONCE)):
+            expired += await self._tidy(keys)
+        return expired + await self._remove_expired()
+
+    async def _remove_expired(self) -> int:
+        before_ms = self.clock.now_ms() - self.rules.retention_ms
+        expired = 0
+        tidied: tuple[Key, ...] = ()
+        left: set[Key] = set()
+        while len(left) < MOST_LEFT:
+            limit = SWEPT_AT_ONCE + len(left) + len(tidied)
+            listed = await self.store.due(KIND, before_ms, limit)
+            # What could not be tidied up now is passed over, and tried again by the next sweep.
+            left.update(set(tidied).intersection(listed))
+            tidied = tuple(key for key in listed if key not in left)
+            if not tidied:
+                break
+            expired += await self._tidy(tidied)
+        return expired
+
+    async def _tidy(self, keys: Sequence[Key]) -> int:
+        """Write what is owed and remove what has expired in some sessions; one may fail alone."""
+        expired: list[int] = []
+        troubles: list[StoreUnavailable] = []
+
+        async def tidy(key: Key) -> None:
+            try:
+                _, lost = await self._amend(key, _unchanged)
+                expired.append(lost)
+            except StoreUnavailable as error:
+                troubles.append(error)
+
+        async with anyio.create_task_group() as group:
+            for key in keys:
+                group.start_soon(tidy, key)
+        if troubles:
+            why = troubles[0].message
+            self.note("reminders_not_swept", sessions=len(troubles), why=why)
+        return sum(expired)
+
+    async def _read(self, key: Key) -> Tasks:
+        """Return what a session has now and has not expired.
+
+        Tasks are read in turn with those who change them: a read that overlaps a commit could come
+        back after it, and give the tasks as they were before, when nothing holds them any more.
+        """
+        store = self.store
+        # Nearly all sessions have none, and those need no turn.
+        if not (tasks := await fetch(store, key, SHAPE)).items:
+            return tasks
+        await store.turns.take(key)
+        try:
+            tasks = await fetch(store, key, SHAPE)
+        finally:
+            store.turns.give(key)
+        applied = self._claims.applied(key, tasks)
+        return expire(applied, self.clock.now_ms(), self.rules)[0]
+
+    async def _read_or_nothing(self, key: Key) -> Tasks:
+        try:
+            return await self._read(key)
+        except StoreUnavailable as error:
+            self._log_trouble("reminders_not_read", key, error)
+            return Tasks()
+
+    async def _change(self, key: Key, change: Change[R]) -> R:
+        try:
+            return (await self._amend(key, change))[0]
+        except StoreUnavailable as error:
+            self._log_trouble("reminders_not_stored", key, error)
+            raise
+
+    async def _amend(self, key: Key, change: Change[R]) -> tuple[R, int]:
+        """Change a session's tasks, and with that write what is owed and remove what expired.
+
+        Whoever leaves meanwhile is held until it is known what became of it, but not for ever.
+        """
+
+        def whole(tasks: Tasks) -> tuple[Tasks, tuple[R, tuple[Task, ...], Debts]]:
+            now_ms, claims = self.clock.now_ms(), self._claims
+            applied = claims.applied(key, tasks)
+            living, lost = expire(applied, now_ms, self.rules, claims.reserved(key))
+            changed, answer = change(living)
+            return changed, (answer, lost, claims.payable(key, tasks, now_ms, self.rules))
+
+        with anyio.move_on_after(self._patience, shield=True):
+            answer, lost, paid = await amend(self.store, key, whole, SHAPE)
+            self._claims.settle(key, paid)
+            self._expired(key, lost)
+            return answer, len(lost)
+        raise StoreUnavailable("The store of reminders does not answer; try again later.")
+
+    def _cancelled(self, key: Key, removed: Iterable[Task]) -> None:
+        tasks = tuple(task for task in removed if task.delivered_ms is None)
+        self.counts.cancelled += len(tasks)
+        self._end(key, tasks, CANCELLED)
+
+    def _expired(self, key: Key, tasks: tuple[Task, ...]) -> None:
+        if tasks:
+            self.counts.expired += len(tasks)
+            self._end(key, tasks, EXPIRED)
+            self._log("reminders_expired", key, tasks, tasks=_ids(tasks))
+
+    def _end(self, key: Key, tasks: tuple[Task, ...], outcome: str) -> None:
+        now_ms = self.clock.now_ms()
+        ended = tuple(
+            Ended(task.id, task.text[:LONGEST_SHOWN], task.due_ms, outcome, now_ms)
+            for task in tasks
+        )
+        if ended:
+            self._recent.add(key, ended)
+
+    def _log(self, event: str, key: Key, about: tuple[Task, ...], **more: object) -> None:
+        who = {"owner": key.owner, "session": key.session}
+        self.note(event, **who, count=len(about), earliest_due=earliest_due(Tasks(about)), **more)
+
+    def _log_reservation(
+        self, event: str, reservation: Reservation, tasks: tuple[Task, ...]
+    ) -> None:
+        key = reservation.key
+        who = {"owner": key.owner, "session": key.session, "reservation": reservation.id}
+        self.note(event, **who, count=len(tasks), tasks=_ids(tasks))
+
+    def _log_trouble(self, event: str, key: Key, error: StoreUnavailable) -> None:
+        self.note(event, owner=key.owner, session=key.session, why=error.message)
+
+
+def _new_id() -> str:
+    return str(uuid4())
+
+
+def _ids(tasks: tuple[Task, ...]) -> str:
+    return ",".join(task.id for task in tasks)
+
+
+def _unchanged(tasks: Tasks) -> tuple[Tasks, None]:
+    return tasks, None

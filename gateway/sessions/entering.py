@@ -1,0 +1,244 @@
+"""Opening the session of a request: directives, reminders, what was kept, what is in force."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+
+import anyio
+import msgspec
+
+from gateway.core.directive_forms import BLANKS
+from gateway.core.directives import (
+    NOTHING,
+    ClearReminders,
+    Directive,
+    Found,
+    Routing,
+    SetReminder,
+    SetStopMessageFile,
+    Unreadable,
+    forced_route,
+    news,
+    read,
+)
+from gateway.core.model import Asked, Route
+from gateway.core.reminders import Unfit, read_item
+from gateway.core.session import (
+    DONE,
+    Context,
+    Kept,
+    SessionState,
+    Told,
+    directed,
+    living,
+    needs_session,
+)
+from gateway.reminders import Reminders
+from gateway.sessions.files import loaded
+from gateway.sessions.sentinels import Sentinels
+from gateway.sessions.session import Session, Surroundings
+from gateway.sessions.states import States
+from gateway.sessions.values import CALL, KIND, NEW, Kind, Settings, Visit
+from gateway.stores.base import Key, StoreUnavailable
+from gateway.tools.bd import Tracker
+
+MOST_LOOKED_UP = 64
+REMEMBERED_SESSIONS = 10_000
+NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
+SIDE_REQUEST = "side requests of an agent do not act"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A request after its session was looked at: what to send, where to, and what to tell."""
+
+    asked: Asked
+    kind: Kind = Kind.PLAIN
+    session: Session | None = None
+    routing: Routing = NOTHING
+    forced: Route | None = None
+    told: str = ""
+
+
+class Sessions:
+    """Opens the session of each request."""
+
+    def __init__(
+        self, states: States, settings: Settings, tracker: Tracker, reminders: Reminders | None
+    ) -> None:
+        self.states = states
+        self._settings = settings
+        self._reminders = reminders
+        self.around = Surroundings(states, settings, tracker)
+        self._sentinels = Sentinels(settings.sentinels)
+        self._tooled: OrderedDict[Key, bytes] = OrderedDict()
+
+    async def enter(self, visit: Visit, upstreams: Collection[str]) -> Entry:
+        """Take directives out of a request, let them act, and say what is in force."""
+        if not visit.asked.directives:
+            return await self._pass_by(visit)
+        visit = self._whole(visit, await self._kept(visit, await self.states.read(visit.key)))
+        ordinal, found, visit = self._read(visit, upstreams)
+        forced = forced_route(item.directive for item in found)
+        if self._is_auxiliary(visit):
+            state = await self.states.read(visit.key)
+            told = Told((SIDE_REQUEST,) * len(found))
+            kind = Kind.AUXILIARY
+            return Entry(visit.asked, kind, None, state.routing, None, told.header())
+        state, told = await self._act(visit, await self._with_files(found), ordinal)
+        self._log(visit, told)
+        kind = self._kind(visit)
+        session = Session(self.around, visit, state, kind)
+        return Entry(visit.asked, kind, session, state.routing, forced, told.header())
+
+    async def _pass_by(self, visit: Visit) -> Entry:
+        """Say what is in force for a request that asks for no change of it, as nearly all do."""
+        key = visit.key
+        state = NEW if key is None else await self.states.read(key)
+        if key is not None and self._is_auxiliary(visit):
+            return Entry(visit.asked, Kind.AUXILIARY, None, state.routing)
+        if state.kept or key is None:
+            visit = self._whole(visit, await self._kept(visit, state))
+        kind = self._kind(visit)
+        return Entry(visit.asked, kind, Session(self.around, visit, state, kind), state.routing)
+
+    async def _kept(self, visit: Visit, state: SessionState) -> tuple[Kept, ...]:
+        """Return what is kept of turns that this request may carry."""
+        now_ms = self.states.store.now_ms()
+        if visit.name is not None or not visit.asked.tools:
+            return living(state, now_ms)
+        found: list[Kept] = []
+        for call in visit.dialect.called(visit.asked.body)[-MOST_LOOKED_UP:]:
+            state = await self.states.read(Key(KIND, visit.owner, CALL + call))
+            found += living(state, now_ms)
+        return tuple(found)
+
+    def _whole(self, visit: Visit, kept: tuple[Kept, ...]) -> Visit:
+        if not kept:
+            return visit
+        body = visit.dialect.rebuilt(visit.asked.body, kept)
+        asked = msgspec.structs.replace(visit.asked, body=body)
+        return msgspec.structs.replace(visit, asked=asked)
+
+    def _kind(self, visit: Visit) -> Kind:
+        return Kind.COMPACTION if self._sentinels.begin(visit) else Kind.PLAIN
+
+    def _read(
+        self, visit: Visit, upstreams: Collection[str]
+    ) -> tuple[int, tuple[Found, ...], Visit]:
+        body = visit.asked.body
+        ordinal, texts = visit.dialect.newest_user(body)
+        found = tuple(item for text in texts for item in read(text, upstreams).directives)
+        plain = visit.dialect.edit_user_texts(body, partial(_without_directives, upstreams))
+        asked = msgspec.structs.replace(visit.asked, body=plain)
+        return ordinal, found, msgspec.structs.replace(visit, asked=asked)
+
+    async def _act(
+        self, visit: Visit, found: tuple[Found, ...], ordinal: int
+    ) -> tuple[SessionState, Told]:
+        now = self.states.store.now_ms()
+        if visit.key is None:
+            here = tuple(item for item in found if not needs_session(item))
+            state, told = directed(NEW, here, self._settings.rules, Context(ordinal, now))
+            elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
+            return state, Told((*told.effects, *elsewhere), told.lowered_to)
+        if not found:
+            return await self.states.read(visit.key), Told()
+        reminded = await self._remind(visit, found, ordinal, now)
+        return await self._act_durably(visit.key, found, Context(ordinal, now, reminded))
+
+    async def _remind(
+        self, visit: Visit, found: tuple[Found, ...], ordinal: int, now: int
+    ) -> Mapping[str, str]:
+        """Set and clear reminders as directives say that have not acted yet; say what came of it.
+
+        It comes before they are remembered as seen: if the process dies in between, they act
+        once more, and a reminder that is there already is not set again.
+        """
+        if not any(isinstance(item.directive, SetReminder | ClearReminders) for item in found):
+            return {}
+        state = await self.states.read(visit.key)
+        new = news(found, ordinal, state.seen, now).new
+        return {item.source: await self._clock(visit, item.directive) for item in new}
+
+    async def _clock(self, visit: Visit, directive: Directive | Unreadable) -> str:
+        reminders, owner, name = self._reminders, visit.owner, visit.name
+        if reminders is None or name is None:
+            return "clock: switched off (clock.enabled)"
+        try:
+            if isinstance(directive, ClearReminders):
+                await reminders.clear(owner, name)
+            elif isinstance(directive, SetReminder):
+                now_ms, rules = reminders.clock.now_ms(), reminders.rules
+                wanted = read_item(directive.time, directive.message, "", "", now_ms, rules)
+                await reminders.schedule(owner, name, (wanted,), visit.chain)
+        except Unfit as unfit:
+            return f"clock: {_plain(str(unfit))}"
+        except StoreUnavailable as error:
+            return f"clock: not stored: {_plain(error.message)}"
+        return DONE
+
+    async def _act_durably(
+        self, key: Key, found: tuple[Found, ...], context: Context
+    ) -> tuple[SessionState, Told]:
+        def change(state: SessionState) -> tuple[SessionState, tuple[SessionState, Told]]:
+            after = directed(state, found, self._settings.rules, context)
+            return after[0], after
+
+        try:
+            return await self.states.change(key, change)
+        except StoreUnavailable as error:
+            self.states.note("directive_not_stored", session=key.session, why=error.message)
+            return await self.states.read(key), Told((f"not stored: {_plain(error.message)}",))
+
+    def _log(self, visit: Visit, told: Told) -> None:
+        who = {"owner": visit.owner, "session": visit.name}
+        if told.reasons:
+            # The reasons may repeat what the user wrote; they are told to the user alone.
+            self.states.note("directive_ignored", **who, count=len(told.reasons))
+        if told.lowered_to is not None:
+            self.states.note("stop_message_lowered", **who, repeats=told.lowered_to)
+
+    async def _with_files(self, found: tuple[Found, ...]) -> tuple[Found, ...]:
+        """Put the texts of files in the place of their names."""
+        if not any(isinstance(item.directive, SetStopMessageFile) for item in found):
+            return found
+        return tuple([await self._with_file(item) for item in found])
+
+    async def _with_file(self, item: Found) -> Found:
+        if not isinstance(item.directive, SetStopMessageFile):
+            return item
+        text = await anyio.to_thread.run_sync(loaded, item.directive, self._settings)
+        return replace(item, directive=text)
+
+    def _is_auxiliary(self, visit: Visit) -> bool:
+        """Tell a coding agent's side call (a title, a summary) from its conversation.
+
+        Once a session has sent tools, a request without any, under another system text, is one.
+        """
+        key = visit.key
+        if key is None or (not visit.asked.tools and key not in self._tooled):
+            return False
+        system = "\0".join(visit.dialect.system_texts(visit.asked.body))
+        digest = sha256(system.encode(errors="surrogatepass")).digest()
+        if not visit.asked.tools:
+            return self._tooled[key] != digest
+        self._tooled[key] = digest
+        self._tooled.move_to_end(key)
+        if len(self._tooled) > REMEMBERED_SESSIONS:
+            self._tooled.popitem(last=False)
+        return False
+
+
+def _without_directives(upstreams: Collection[str], text: str) -> str:
+    plain = read(text, upstreams).text
+    return plain if plain == text or plain.strip(BLANKS) else ""
+
+
+def _plain(text: str) -> str:
+    """Fit a sentence into a quoted header value."""
+    ascii_only = text.encode("ascii", "replace").decode()
+    return "".join(c if c.isprintable() and c not in '"\\' else "'" for c in ascii_only)

@@ -1,0 +1,29 @@
+"""Requests by which agents have a conversation summed up."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.sessions.values import Visit
+
+
+class Sentinels:
+    """Beginnings of texts by which agents ask for a summary of the conversation."""
+
+    def __init__(self, sentinels: tuple[str, ...]) -> None:
+        self._starts = tuple(text.casefold() for text in sentinels)
+        self._needles = [msgspec.json.encode(start)[1:-1] for start in self._starts]
+        # Other letters can be written in several ways, so that their bytes tell nothing.
+        self._tells = all(start.isascii() for start in self._starts)
+
+    def begin(self, visit: Visit) -> bool:
+        """Whether one of them begins what the user said last, or what instructs the model."""
+        body = visit.asked.body
+        if self._tells and not self._occur(body):
+            return False
+        texts = (*visit.dialect.newest_user(body)[1], *visit.dialect.system_texts(body))
+        return any(text.lstrip().casefold().startswith(self._starts) for text in texts)
+
+    def _occur(self, body: bytes) -> bool:
+        lowered = body.lower()
+        return any(needle in lowered for needle in self._needles)

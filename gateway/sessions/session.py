@@ -1,0 +1,105 @@
+"""A session, for the length of one exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gateway.core.additions import ToolResult
+from gateway.core.session import Kept, SessionState, StopMessage, disarm, keep, use_one
+from gateway.core.work import none_left
+from gateway.sessions.states import Change, States
+from gateway.sessions.values import CALL, KIND, Kind, Settings, Visit
+from gateway.stores.base import Key, StoreUnavailable
+from gateway.tools.bd import Tracker
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What every session knows: where states are kept, the settings, the work that is left."""
+
+    states: States
+    settings: Settings
+    tracker: Tracker
+
+
+class Session:
+    """A session, for the length of one exchange: what it says when a turn has ended."""
+
+    def __init__(self, around: Surroundings, visit: Visit, state: SessionState, kind: Kind) -> None:
+        self._around = around
+        self._states = around.states
+        self._visit = visit
+        self._kind = kind
+        self._read = state
+        self._read_at = around.states.changes
+        self._offered: StopMessage | None = None
+        self._claimed: StopMessage | None = None
+
+    async def repeat(self) -> str | None:
+        """Return the text to go on with, if the stop message may be sent once more."""
+        # Without an id what is in force lives and dies with the exchange.
+        if self._read_at != self._states.changes and self._visit.key is not None:
+            self._read_at = self._states.changes
+            self._read = await self._states.read(self._visit.key)
+        stop = self._read.stop
+        if stop is None or not stop.armed or not self._around.settings.rules.enabled:
+            return None
+        self._offered = stop
+        return None if self._kind is Kind.COMPACTION else stop.text
+
+    async def claim(self, said: str) -> bool:
+        """Count one use of what was offered, durably; False when none is left, or no work is."""
+        if await self._no_work_left(said):
+            self._log("stop_message_rests", why="no work is left")
+            return False
+        stop, now = self._offered, self._states.store.now_ms()
+        assert stop is not None
+        self._claimed = stop
+        return await self._change(lambda state: use_one(state, stop, now), failed=False)
+
+    async def disarm(self, reason: str) -> None:
+        """Take the stop message that was claimed last as spent."""
+        stop = self._claimed
+        assert stop is not None
+        self._log("stop_message_disarmed", why=reason)
+        await self._change(lambda state: (disarm(state, stop), None), failed=None)
+
+    async def keep(
+        self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
+    ) -> None:
+        """Keep a turn of which the client was shown only some calls, to be rebuilt later.
+
+        Without a session it is found again by the first of those calls.
+        """
+        visit, now_ms = self._visit, self._states.store.now_ms()
+        if not calls:
+            return
+        kept = Kept(message, visit.dialect.name, calls, results, now_ms)
+        key = visit.key or Key(KIND, visit.owner, CALL + calls[0])
+        try:
+            await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))
+        except StoreUnavailable as error:
+            self._log("tool_results_not_stored", why=error.message)
+
+    async def _change(self, change: Change[R], failed: R) -> R:
+        if self._visit.key is None:
+            self._read, answer = change(self._read)
+            return answer
+        try:
+            return await self._states.change(self._visit.key, change)
+        except StoreUnavailable as error:
+            self._log("session_not_stored", why=error.message)
+            return failed
+
+    async def _no_work_left(self, said: str) -> bool:
+        mode = self._around.settings.bd_mode
+        left = None if mode == "heuristic" else await self._around.tracker.work_left()
+        if left is None and mode != "runtime":
+            return none_left(said)
+        return left is False
+
+    def _log(self, event: str, **fields: object) -> None:
+        self._states.note(event, owner=self._visit.owner, session=self._visit.name, **fields)

@@ -1,0 +1,56 @@
+"""What goes into a session and comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from gateway.core.model import Asked
+from gateway.core.session import SessionState, StopRules, decoded, encoded
+from gateway.dialects.base import Dialect
+from gateway.stores.base import Key, Shape
+
+KIND = "session"
+NEW = SessionState()
+SHAPE = Shape(KIND, 1, NEW, encoded, decoded)
+# Where no session is named, what has to be found again is kept under the id of a call.
+CALL = "call:"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator says about sessions."""
+
+    rules: StopRules = field(default_factory=StopRules)
+    files_dir: Path | None = None
+    bd_mode: str = "auto"
+    sentinels: tuple[str, ...] = ()
+
+
+class Kind(StrEnum):
+    """What a request is to its session."""
+
+    PLAIN = "plain"
+    AUXILIARY = "auxiliary"
+    """A coding agent's side call: it is relayed, and nothing else."""
+    COMPACTION = "compaction"
+    """The conversation is being summed up: nothing is to be added to that."""
+
+
+class Visit(msgspec.Struct, frozen=True, gc=False):
+    """One request on its way into its session."""
+
+    owner: str
+    name: str | None
+    asked: Asked
+    dialect: Dialect
+    chain: str = ""
+    """What all turns of the exchange have in common."""
+
+    @property
+    def key(self) -> Key | None:
+        """Where the session's state is kept, if the request names a session."""
+        return Key(KIND, self.owner, self.name) if self.name is not None else None

@@ -1,0 +1,242 @@
+"""Alarms: each rings once, in order, whatever the clock does and whoever fails."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.clock import Alarms, ManualClock, SystemClock
+
+HOUR = 3_600_000
+TURNS = 20
+
+
+@asynccontextmanager
+async def ringing(alarms: Alarms) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(alarms.run)
+        await rest()
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def rest() -> None:
+    """Let the alarms' task do all it can: nothing else happens on this loop."""
+    for _ in range(TURNS):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_alarms_ring_in_the_order_of_their_times() -> None:
+    clock, rung = ManualClock(0), []
+    alarms = Alarms(clock)
+    for at_ms in (30, 10, 20, 10):
+        alarms.set(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
+    assert repr(alarms) == "<Alarms 4 set>"
+    async with ringing(alarms):
+        clock.set(20)
+        await rest()
+        assert rung == [10, 10, 20]
+        clock.set(30)
+        await rest()
+    assert rung == [10, 10, 20, 30]
+    assert len(alarms) == 0
+
+
+async def test_an_earlier_one_is_not_late_because_all_sleep() -> None:
+    clock, rung = ManualClock(0), []
+    alarms = Alarms(clock)
+    async with ringing(alarms):
+        alarms.set(100, lambda: rung.append("late"))
+        await rest()
+        alarms.set(50, lambda: rung.append("early"))
+        alarms.set(40, lambda: rung.append("earlier"))
+        clock.set(60)
+        await rest()
+        assert rung == ["earlier", "early"]
+        alarms.set(-5, lambda: rung.append("past"))
+        await rest()
+    assert rung == ["earlier", "early", "past"]
+
+
+async def test_a_real_clock_wakes_for_an_earlier_one() -> None:
+    clock, rung = SystemClock(), anyio.Event()
+    alarms = Alarms(clock)
+    async with ringing(alarms):
+        alarms.set(clock.now_ms() + HOUR, lambda: None)
+        await rest()
+        at_ms = clock.now_ms() + 20
+        alarms.set(at_ms, rung.set)
+        with anyio.fail_after(10):
+            await rung.wait()
+        assert clock.now_ms() >= at_ms
+
+
+async def test_what_is_cancelled_does_not_ring_and_may_be_cancelled_again() -> None:
+    clock, rung = ManualClock(0), []
+    alarms = Alarms(clock)
+    cancel = alarms.set(10, lambda: rung.append("cancelled"))
+    kept = alarms.set(10, lambda: rung.append("kept"))
+    cancel()
+    cancel()
+    assert len(alarms) == 1
+    async with ringing(alarms):
+        clock.set(10)
+        await rest()
+        kept()
+        cancel()
+    assert rung == ["kept"]
+
+
+async def test_a_cancelled_alarm_keeps_nothing_alive() -> None:
+    class Held:
+        def ring(self) -> None: ...
+
+    held, alarms = Held(), Alarms(ManualClock(0))
+    seen = weakref.ref(held)
+    cancel = alarms.set(HOUR, held.ring)
+    cancel()
+    del held
+    gc.collect()
+    assert seen() is None
+
+
+async def test_a_million_cancelled_alarms_leave_no_heap() -> None:
+    alarms = Alarms(ManualClock(0))
+    alarms.set(HOUR, lambda: None)
+    for _ in range(10_000):
+        alarms.set(HOUR, lambda: None)()
+    assert len(alarms) == 1
+    assert len(alarms._heap) < 100
+
+
+async def test_alarms_keep_their_order_when_cancelled_ones_are_cleared_away() -> None:
+    clock = ManualClock(0)
+    alarms = Alarms(clock)
+    rung: list[int] = []
+    for number in range(1000):
+        at_ms = number * 617 % 1000
+        cancel = alarms.set(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
+        if number % 10:
+            cancel()
+    async with ringing(alarms):
+        for _ in range(100):
+            clock.advance(10)
+            await rest()
+    assert len(rung) == 100
+    assert rung == sorted(rung)
+
+
+async def test_one_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock, rung = ManualClock(0), []
+    alarms = Alarms(clock)
+
+    def fail() -> None:
+        raise LookupError("a bug")
+
+    alarms.set(10, fail)
+    alarms.set(10, lambda: rung.append("next"))
+    alarms.set(20, lambda: rung.append("later"))
+    async with ringing(alarms):
+        clock.set(10)
+        await rest()
+        clock.set(20)
+        await rest()
+    assert rung == ["next", "later"]
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [LookupError]
+
+
+async def test_one_that_rings_may_cancel_and_set_others() -> None:
+    clock, rung = ManualClock(0), []
+    alarms = Alarms(clock)
+
+    def ring() -> None:
+        rung.append("first")
+        cancel()
+        alarms.set(5, lambda: rung.append("past"))
+        alarms.set(15, lambda: rung.append("next"))
+
+    alarms.set(10, ring)
+    cancel = alarms.set(10, lambda: rung.append("cancelled"))
+    async with ringing(alarms):
+        clock.set(10)
+        await rest()
+        assert rung == ["first", "past"]
+        clock.set(15)
+        await rest()
+    assert rung == ["first", "past", "next"]
+
+
+async def test_one_that_always_sets_itself_again_does_not_keep_others_waiting() -> None:
+    clock, rung = ManualClock(0), anyio.Event()
+    alarms = Alarms(clock)
+
+    def again() -> None:
+        alarms.set(-1, again)
+
+    again()
+    for at_ms in range(1000):
+        alarms.set(at_ms, lambda: None)
+    alarms.set(1000, rung.set)
+    clock.set(1000)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(alarms.run)
+        with anyio.fail_after(10):
+            await rung.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def test_ten_thousand_at_one_instant_ring_at_once_and_let_others_run() -> None:
+    clock, turns = ManualClock(0), 0
+    rung: list[int] = []
+    alarms = Alarms(clock)
+
+    async def others() -> None:
+        nonlocal turns
+        while len(rung) < 10_000:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    for number in range(10_000):
+        alarms.set(HOUR, lambda number=number: rung.append(number))  # type: ignore[misc]
+    async with ringing(alarms):
+        clock.set(HOUR)
+        with anyio.fail_after(10):
+            await others()
+    assert rung == list(range(10_000))
+    assert 10 <= turns <= 200
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+async def test_a_stepped_clock_shifts_alarms_and_no_more(step: int) -> None:
+    clock, rung = ManualClock(10 * HOUR), []
+    alarms = Alarms(clock)
+    alarms.set(10 * HOUR + 60_000, lambda: rung.append(clock.now_ms()))
+    async with ringing(alarms):
+        clock.advance(step)
+        await rest()
+        clock.advance(-step)
+        await rest()
+        clock.advance(60_000)
+        await rest()
+    assert rung == [11 * HOUR if step > 0 else 10 * HOUR + 60_000]
+
+
+async def test_alarms_outlive_the_task_that_rings_them() -> None:
+    clock, rung = ManualClock(0), []
+    alarms = Alarms(clock)
+    alarms.set(10, lambda: rung.append("early"))
+    alarms.set(20, lambda: rung.append("late"))
+    async with ringing(alarms):
+        clock.set(10)
+        await rest()
+    alarms.set(15, lambda: rung.append("between"))
+    clock.set(20)
+    async with ringing(alarms):
+        await rest()
+    assert rung == ["early", "between", "late"]
