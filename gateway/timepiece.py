@@ -125,6 +125,11 @@ class Timepiece:
         """Whether the turn at hand carries reminders that are not delivered yet."""
         return self._reservation is not None
 
+    @property
+    def owes(self) -> bool:
+        """Whether turns that ended well carried reminders that are not delivered yet."""
+        return bool(self._answered)
+
     def now_ms(self) -> int:
         """Return the time."""
         return self._parts.clock.now_ms()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -231,6 +232,7 @@ def _message(addition: Addition) -> Any:
     return None
 
 
+@cache
 def _declaration(tool: ToolDeclaration) -> bytes:
     function = {
         "name": tool.name,

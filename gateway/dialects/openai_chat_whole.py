@@ -24,6 +24,10 @@ from gateway.dialects.openai_chat_turn import (
 )
 from gateway.errors import UpstreamBroke
 
+# What a message may hold beside what it says; without it there is little to read.
+BESIDE_TEXT = ("tool_calls", "refusal", "function_call")
+TOOL_CALLS = b'"tool_calls"'
+
 
 class ChatWhole:
     """Makes one body out of n: turn 1's envelope, all texts and calls, the last reason."""
@@ -85,6 +89,7 @@ class WholeTap:
     """Gathers one turn's body and reads it when it is all there."""
 
     __slots__ = (
+        "_end",
         "_limit",
         "_pieces",
         "_recorded",
@@ -108,6 +113,7 @@ class WholeTap:
         self.body = b""
         self.answer: Json = {}
         self._recorded: Recorded | None = None
+        self._end: TurnEnd | None = None
         self.seen = False
         self.ended = False
 
@@ -141,9 +147,10 @@ class WholeTap:
     @property
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
-        tools, recorded = self._splice.server_tools, self.recorded()
-        if not tools or not recorded.calls:
+        tools = self._splice.server_tools
+        if not tools or TOOL_CALLS not in self.body or not self.recorded().calls:
             return True
+        recorded = self.recorded()
         ids = [ident_of(call) for call in calls_of(self._message())]
         return not recorded.server_calls(tools) and ids == [ident_of(c) for c in recorded.calls]
 
@@ -165,7 +172,20 @@ class WholeTap:
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        stop = stop_of(first_choice(self.answer).get("finish_reason"))
+        if self._end is None:
+            self._end = self._judged()
+        return self._end
+
+    def _judged(self) -> TurnEnd:
+        choice = first_choice(self.answer)
+        stop, message = stop_of(choice.get("finish_reason")), part_of(choice, "message")
+        if not any(map(message.get, BESIDE_TEXT)):
+            return TurnEnd(
+                stop=stop,
+                usage=usage_of(self.usage),
+                spoke=bool(message.get("content")),
+                continuable=self._splice.choices == 1 and stop is not Stop.UNKNOWN,
+            )
         recorded, tools = self.recorded(), self._splice.server_tools
         if stop is Stop.STOP and recorded.refusal:
             stop = Stop.FILTER

@@ -65,24 +65,34 @@ class Drive:
 
     async def run(self) -> None:
         """Do one thing after the other until there is nothing more, or the client leaves."""
-        course, exchange = self._course, self._course.exchange
-        course.client.give_up = self._leave
-        unwatch = course.client.watch(self._leave)
-        effect: Effect | None = exchange.begin()
+        client = self._course.client
+        client.give_up = self._leave
+        unwatch = client.watch(self._leave)
         try:
-            while effect is not None:
+            if client.scope is None:
                 with anyio.CancelScope() as self._scope:
-                    while effect is not None and not course.is_ending:
-                        outcome = await WORK[type(effect)](course, effect)
-                        effect = exchange.handle(outcome) if outcome is not None else None
-                        if course.request.notes:
-                            await self._note(effect)
-                if effect is not None:
-                    effect = await self._give_in(effect)
+                    await self._run()
+            else:
+                self._scope = client.scope
+                await self._run()
         finally:
             unwatch()
 
-    async def _give_in(self, effect: Effect) -> Effect | None:
+    async def _run(self) -> None:
+        course, exchange = self._course, self._course.exchange
+        effect: Effect | None = exchange.begin()
+        try:
+            while effect is not None and not course.is_ending:
+                outcome = await WORK[type(effect)](course, effect)
+                effect = exchange.handle(outcome) if outcome is not None else None
+                if course.request.notes:
+                    await self._note(effect)
+        finally:
+            if effect is not None and course.is_ending:
+                with anyio.move_on_after(CLEAN_UP, shield=True):
+                    await self._give_in(effect)
+
+    async def _give_in(self, effect: Effect) -> None:
         """Tell the machine that its worker was stopped, and do what is left to do."""
         course = self._course
         if not isinstance(effect, ShowError | LetGo):
@@ -91,11 +101,9 @@ class Drive:
             after = course.exchange.handle(outcome)
         else:
             after = effect
-        with anyio.move_on_after(CLEAN_UP):
-            while after is not None:
-                outcome = await WORK[type(after)](course, after)
-                after = course.exchange.handle(outcome) if outcome is not None else None
-        return None
+        while after is not None:
+            outcome = await WORK[type(after)](course, after)
+            after = course.exchange.handle(outcome) if outcome is not None else None
 
     def cut(self, error: HoldgateError) -> None:
         """End what is under way: the gateway has to go."""
@@ -106,7 +114,9 @@ class Drive:
     def is_clean(self) -> bool:
         """Whether there is nothing to let go of."""
         course = self._course
-        return course.turn is None and course.time is None and not course.has_place
+        time = course.time
+        holds = course.turn is not None or course.has_place
+        return not (holds or (time is not None and (time.carries or time.owes)))
 
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""

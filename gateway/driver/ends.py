@@ -25,7 +25,7 @@ async def close(course: Course, effect: Close) -> Outcome:
         await course.client.end(tail)
     else:
         await course.client.whole(200, course.headers, tail)
-    if course.time is not None and not course.gone:
+    if course.time is not None and course.time.owes and not course.gone:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await course.time.handed_over()
     return SAVED

@@ -28,6 +28,10 @@ class Client(Line, Protocol):
     started: bool
     give_up: Callable[[], None]
 
+    @property
+    def scope(self) -> anyio.CancelScope | None:
+        """What cancels whoever answers, and ends the connection; None: make one."""
+
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:
         """Call this when the client has left; return how to stop watching."""
 
@@ -70,6 +74,10 @@ class Time(Protocol):
     @property
     def carries(self) -> bool:
         """Whether the turn at hand carries reminders that are not delivered yet."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether turns that ended well carried reminders that are not delivered yet."""
 
     def now_ms(self) -> int:
         """Return the time."""

@@ -125,8 +125,11 @@ class Reminders:
 
     async def idle(self, owner: str, session: str) -> bool:
         """Tell at little cost whether a session has no reminders at all."""
+        key = Key(KIND, owner, session)
+        if self.store.absent(key):
+            return True
         try:
-            return not (await fetch(self.store, Key(KIND, owner, session), SHAPE)).items
+            return not (await fetch(self.store, key, SHAPE)).items
         except StoreUnavailable:
             # Whoever goes on to look is told, and it is logged there.
             return False

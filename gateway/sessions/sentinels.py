@@ -12,7 +12,9 @@ class Sentinels:
 
     def __init__(self, sentinels: tuple[str, ...]) -> None:
         self._starts = tuple(text.casefold() for text in sentinels)
-        self._needles = [msgspec.json.encode(start)[1:-1] for start in self._starts]
+        # The longest word of each tells nearly as much, and most of them have it in common.
+        words = {max(start.split() or [""], key=len) for start in self._starts}
+        self._needles = [msgspec.json.encode(word)[1:-1] for word in sorted(words)]
         # Other letters can be written in several ways, so that their bytes tell nothing.
         self._tells = all(start.isascii() for start in self._starts)
 

@@ -25,7 +25,7 @@ class States:
 
     async def read(self, key: Key | None) -> SessionState:
         """Return what is in force; without a working store, nothing is."""
-        if key is None:
+        if key is None or self.store.absent(key):
             return NEW
         try:
             return await fetch(self.store, key, SHAPE)

@@ -127,6 +127,9 @@ class Documents(Protocol):
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
 
+    def absent(self, key: Key) -> bool:
+        """Tell without waiting that there is surely no document; False may mean anything."""
+
     async def write(self, key: Key, draft: Draft, revision: int) -> int:
         """Replace the document of this revision (0: there is none yet); return the new revision.
 

@@ -32,9 +32,6 @@ class Cache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._entries
-
     def get(self, key: Key) -> Entry | None:
         """Return an entry, and remember that it was used."""
         entry = self._entries.get(key)

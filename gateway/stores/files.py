@@ -8,7 +8,6 @@ document that is being written is not read until it is durable.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
+from gateway.stores.absent import Absent
 from gateway.stores.base import (
     Corrupt,
     Draft,
@@ -106,6 +106,7 @@ class Files:
         self._shapes = shapes
         self._on_quarantine = on_quarantine
         self._cache = Cache()
+        self._absent = Absent(place.root)
         self._index = Index()
         self._watchers = Watchers()
         self._busy: dict[str, anyio.Event] = {}
@@ -124,8 +125,6 @@ class Files:
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
         path = self._path(key)
-        if self._is_nowhere(key, path):
-            return None
         stored = None
         for _ in range(LOOKS):
             if path in self._busy:
@@ -133,6 +132,8 @@ class Files:
             seen = peek(path)
             if seen is None:
                 self._gone(key)
+                if self._scanned.is_set():
+                    self._absent.add(key)
                 return None
             entry = self._cache.get(key)
             if entry is not None and entry.signature == seen:
@@ -142,19 +143,14 @@ class Files:
         # A file system that never says the same of a file twice is believed in the end.
         return stored
 
-    def _is_nowhere(self, key: Key, path: str) -> bool:
-        """Tell at little cost what is true of most sessions: that there is nothing of them."""
-        return (
-            self._scanned.is_set()
-            and key not in self._index
-            and path not in self._busy
-            and key not in self._cache
-            and not os.access(path, os.F_OK, follow_symlinks=False)
-        )
+    def absent(self, key: Key) -> bool:
+        """Tell without waiting that there is surely no file, as is true of most sessions."""
+        return key in self._absent
 
     async def write(self, key: Key, draft: Draft, revision: int) -> int:
         """Replace the file of this revision; return the new one."""
         path = self._path(key)
+        self._absent.drop(key)
         await self._settled(path)
         stored = Stored(draft.document, revision_of(draft.document))
         job = Put(path, revision, self._cache.get(key), draft.document)
@@ -274,6 +270,7 @@ class Files:
             self._watchers.changed(key)
 
     def _note(self, sighting: Sighting) -> None:
+        self._absent.drop(sighting.key)
         self._touch(sighting.key)
         self._index.put(sighting)
 

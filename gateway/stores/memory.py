@@ -27,6 +27,10 @@ class Memory:
     def __repr__(self) -> str:
         return f"<Memory {len(self._documents)} documents>"
 
+    def absent(self, key: Key) -> bool:
+        """Tell whether there is no document."""
+        return key not in self._documents
+
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
         return self._documents.get(key)

@@ -93,6 +93,10 @@ class Sqlite:
     def __repr__(self) -> str:
         return f"<Sqlite {self._path}>"
 
+    def absent(self, key: Key) -> bool:
+        """Tell nothing: another process may have written it."""
+        return False
+
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
         return await self._asked(partial(_read, key))

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
+import anyio
+
 from gateway.errors import Headers
 
 Scope = MutableMapping[str, Any]
@@ -73,6 +75,7 @@ class Cycle:
         "_news",
         "_peer",
         "_taken",
+        "cancel_scope",
         "disconnected",
         "ended",
         "keep_alive",
@@ -102,6 +105,7 @@ class Cycle:
         self._head = b""
         self._chunked: bool | None = None
         self._length = 0
+        self.cancel_scope: anyio.CancelScope | None = None
         self.more_body = True
         self.disconnected = False
         self.started = False

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
+import anyio
+
 from gateway.errors import Headers
 
 Message = MutableMapping[str, Any]
@@ -16,6 +18,9 @@ Send = Callable[[Message], Awaitable[None]]
 
 class Direct(Protocol):
     """What our own server offers beside ASGI: a shorter way to its client."""
+
+    cancel_scope: anyio.CancelScope | None
+    """What cancels whoever answers, and with it the connection."""
 
     def tell_when_gone(self, left: Callable[[], None]) -> None:
         """Have this called when the client is gone before the answer ended."""
@@ -68,6 +73,11 @@ class Answer:
         self.last = time.monotonic()
         self.started = False
         self.ended = False
+
+    @property
+    def scope(self) -> anyio.CancelScope | None:
+        """What cancels whoever answers, if there is such a thing already."""
+        return None if self._direct is None else self._direct.cancel_scope
 
     def also(self, headers: Headers) -> None:
         """Put more headers on the answer, whatever it will be."""

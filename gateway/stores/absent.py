@@ -1,0 +1,58 @@
+"""What is surely not there: most sessions have no documents, and each asks for two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gateway.stores.base import Key
+
+LOOK_SECONDS = 0.1
+MOST = 100_000
+GONE = -1
+
+
+class Absent:
+    """Keys that had no file since their directory last changed.
+
+    A file put there by hand changes its directory, which is looked at now and then.
+    """
+
+    __slots__ = ("_keys", "_looked", "_root", "_seen", "_steady")
+
+    def __init__(self, root: Path, steady: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._steady = steady
+        self._keys: set[Key] = set()
+        self._seen: dict[str, int] = {}
+        self._looked: dict[str, float] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        now = self._steady()
+        if now - self._looked.get(key.kind, -LOOK_SECONDS) >= LOOK_SECONDS:
+            self._look(key.kind, now)
+        return key in self._keys
+
+    def add(self, key: Key) -> None:
+        """Take it that a key has no file, if there is a directory that could hold it."""
+        self._look(key.kind, self._steady())
+        if self._seen[key.kind] == GONE:
+            return
+        if len(self._keys) >= MOST:
+            self._keys.clear()
+        self._keys.add(key)
+
+    def drop(self, key: Key) -> None:
+        """Take it that a key may have a file."""
+        self._keys.discard(key)
+
+    def _look(self, kind: str, now: float) -> None:
+        self._looked[kind] = now
+        try:
+            changed = (self._root / kind).stat().st_mtime_ns
+        except OSError:
+            changed = GONE
+        if self._seen.get(kind) != changed:
+            self._seen[kind] = changed
+            self._keys = {key for key in self._keys if key.kind != kind}
