@@ -1,4 +1,4 @@
-"""The command line: `python -m bench run` for one target, `compare` for all side by side."""
+"""The command line: `run` measures one target, `compare` all side by side, `holds` many holds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import report
+from bench import holds_report, report
 from bench.figures import Medians, medians
+from bench.holds import FULL_HOLDS, QUICK_HOLDS, measure_holds
+from bench.holds_report import HoldsRun
 from bench.machine import facts
 from bench.picture import draw
 from bench.processes import Cores, ProcessFailed, choose_cores, on_core
@@ -22,6 +25,7 @@ from bench.scenarios import FULL, QUICK, SCENARIOS, USUAL
 from bench.targets import PEERS, REPLAY, TARGETS
 
 MAX_TIMES = 50
+WHEN = "%Y-%m-%d %H:%M UTC"
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 
@@ -33,6 +37,8 @@ def main(words: Sequence[str] | None = None) -> int:
     cores = choose_cores(tuple(os.sched_getaffinity(0)))
     try:
         with on_core(cores.load):
+            if options.command == "holds":
+                return publish_holds(hold(options, cores), options)
             run = perform(plan_of(options), cores, repeatable(options))
     except ProcessFailed as error:
         print(error, file=sys.stderr)
@@ -54,7 +60,23 @@ def parser() -> argparse.ArgumentParser:
     all_.add_argument("--write", action="store_true", help="write the results into docs/benchmarks")
     for command in (one, all_):
         add_options(command)
+    add_holds(commands.add_parser("holds", help="hold many connections, wake and end them all"))
     return top
+
+
+def add_holds(command: argparse.ArgumentParser) -> None:
+    """Add what the measurement of held connections understands."""
+    command.add_argument("--held", type=some, metavar="N", help="how many; usually 10000")
+    command.add_argument("--quick", action="store_true", help="1000 for a moment")
+    command.add_argument("--store", default="", metavar="URL", help="such as memory:")
+    command.add_argument("--write", action="store_true", help="write the results into docs")
+    add_files(command)
+
+
+def add_files(command: argparse.ArgumentParser) -> None:
+    """Add where results may be written."""
+    command.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write the report as a page")
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -65,11 +87,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--attempts", type=times, default=1, help="tries for a load that other processes disturb"
     )
     command.add_argument("--scenarios", type=scenario_names, default=USUAL)
-    command.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
-    command.add_argument("--markdown", type=Path, metavar="FILE", help="write the report as a page")
+    add_files(command)
     command.add_argument(
         "--upstream", type=shlex.split, default=REPLAY, metavar="COMMAND", help="another upstream"
     )
+
+
+def some(word: str) -> int:
+    """Read a number of one or more."""
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
 
 
 def times(word: str) -> int:
@@ -135,7 +164,7 @@ def perform(plan: Plan, cores: Cores, command: str) -> report.Run:
         targets = tuple(target.name for target in stage.targets)
     return report.Run(
         command=command,
-        when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        when=datetime.now(UTC).strftime(WHEN),
         machine=facts(cores, targets),
         rounds=plan.rounds,
         scenarios=tuple(scenario.name for scenario in plan.scenarios),
@@ -143,6 +172,39 @@ def perform(plan: Plan, cores: Cores, command: str) -> report.Run:
         notes=tuple(notes),
         measurements=measurements,
     )
+
+
+def hold(options: argparse.Namespace, cores: Cores) -> HoldsRun:
+    """Hold many connections as the options say, and return all that was seen."""
+    held = options.held or (1000 if options.quick else 10_000)
+    plan = replace(QUICK_HOLDS if options.quick else FULL_HOLDS, held=held, store=options.store)
+    words = ["python", "-m", "bench", "holds", "--held", str(held)]
+    words += ["--quick"] if options.quick else []
+    words += ["--store", options.store] if options.store else []
+    drained, woken = measure_holds(plan, cores)
+    when = datetime.now(UTC).strftime(WHEN)
+    return HoldsRun(shlex.join(words), when, facts(cores, ()), plan, drained, woken)
+
+
+def publish_holds(run: HoldsRun, options: argparse.Namespace) -> int:
+    """Print what many holds came to, write what was asked for, and fail when anything did."""
+    print(holds_report.text(run))
+    if options.json:
+        options.json.write_bytes(holds_report.document(run))
+    if options.markdown:
+        options.markdown.write_text(holds_report.markdown(run))
+    if run.errors:
+        return tell_failure(run.errors)
+    if options.write:
+        (RESULTS / "holds.json").write_bytes(holds_report.document(run))
+        (RESULTS / "holds.md").write_text(holds_report.markdown(run))
+    return 0
+
+
+def tell_failure(errors: Sequence[str]) -> int:
+    """Say what failed, and return the exit status for it."""
+    print("\nFAILED, the numbers above are worthless:", *errors, sep="\n", file=sys.stderr)
+    return 1
 
 
 def measure_all(plan: Plan, stage: Stage) -> tuple[Measurement, ...]:
@@ -169,8 +231,7 @@ def publish(run: report.Run, options: argparse.Namespace) -> int:
     if options.markdown:
         options.markdown.write_text(report.markdown(run, found))
     if run.errors:
-        print("\nFAILED, the numbers above are worthless:", *run.errors, sep="\n", file=sys.stderr)
-        return 1
+        return tell_failure(run.errors)
     if options.command == "compare" and options.write:
         write_results(run, found)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -171,12 +172,32 @@ def cpu_ns(pid: int) -> int:
     return time.clock_gettime_ns((~pid << 3) | CPU_CLOCK)
 
 
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process has in use."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def allow_descriptors(count: int) -> None:
+    """Let this process and those it starts have so many files open, or say why that cannot be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise ProcessFailed(
+            f"{count} open files are needed, and {hard} are allowed at most; raise the limit "
+            f"(ulimit -Hn, or LimitNOFILE of the service) or hold fewer."
+        )
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
 def family(pid: int) -> tuple[int, ...]:
     """Return a process and its descendants."""
     found = [pid]
     for parent in found:
         for thread in Path(f"/proc/{parent}/task").iterdir():
-            found.extend(int(child) for child in (thread / "children").read_text().split())
+            # A thread may end while it is looked at.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found.extend(map(int, (thread / "children").read_text().split()))
     return tuple(found)
 
 

@@ -123,8 +123,15 @@ def nginx(place: Place, upstream: Address) -> Iterator[Target]:
 @contextmanager
 def holdgate(place: Place, upstream: Address) -> Iterator[Target]:
     """Holdgate in one process, as it comes; only the time servers are left alone."""
+    with holdgate_with(place, HOLDGATE_CONFIG.format(upstream=upstream)) as target:
+        yield target
+
+
+@contextmanager
+def holdgate_with(place: Place, settings: str) -> Iterator[Target]:
+    """Holdgate in one process, as these settings say."""
     config = place.directory / "holdgate.toml"
-    config.write_text(HOLDGATE_CONFIG.format(upstream=upstream))
+    config.write_text(settings)
     words = [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0"]
     words += ["--session-dir", str(place.directory / "sessions")]
     offline = {"ROUTECODEX_CLOCK_NTP": "off"}

@@ -32,6 +32,8 @@ class Order:
     leave_after: int = 0
     think_s: float = 0.0
     seed: int = 0
+    source: str = ""
+    """The address to come from, where one has not ports enough for all."""
 
 
 @dataclass(slots=True)
@@ -61,16 +63,22 @@ class User(asyncio.Protocol):
     async def run(self) -> None:
         """Ask until told to stop; the first failure is noted and ends it."""
         try:
-            while not self.tally.stopping:
+            while self._wants_more():
                 await self._live_one_connection()
         except (OSError, RequestFailed) as error:
             self.tally.errors.append(f"{type(self).__name__}: {error or type(error).__name__}")
 
+    def _wants_more(self) -> bool:
+        return not self.tally.stopping
+
     async def _live_one_connection(self) -> None:
         self._failure: RequestFailed | None = None
         self._closed = anyio.Event()
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(lambda: self, self.order.host, self.order.port)
+        order, loop = self.order, asyncio.get_running_loop()
+        source = (order.source, 0) if order.source else None
+        transport, _ = await loop.create_connection(
+            lambda: self, order.host, order.port, local_addr=source
+        )
         try:
             await self._closed.wait()
         finally:
@@ -188,6 +196,13 @@ class ChatUser(User):
         return None
 
 
+class NewUser(ChatUser):
+    """Asks for streams, each on a connection of its own."""
+
+    def _go_on(self) -> None:
+        self._transport.close()
+
+
 class LeavingUser(ChatUser):
     """Asks for streams and hangs up in the middle of each."""
 
@@ -201,4 +216,9 @@ class LeavingUser(ChatUser):
 
 UserKind = Callable[[Order, Tally], User]
 
-USERS: dict[str, UserKind] = {"json": JsonUser, "chat": ChatUser, "leaving": LeavingUser}
+USERS: dict[str, UserKind] = {
+    "json": JsonUser,
+    "chat": ChatUser,
+    "new": NewUser,
+    "leaving": LeavingUser,
+}

@@ -9,22 +9,25 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
+from gateway.answers import SHAPE as ANSWERS
+from gateway.answers import Answers
 from gateway.beats import Beats
 from gateway.clock.alarms import Alarms
 from gateway.clock.base import Clock
 from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.system import SystemClock
 from gateway.clock.zone import zone_of
-from gateway.config import Config, ConfigError, Problem, UpstreamSection
+from gateway.config import Config, UpstreamSection
 from gateway.core.additions import ToolDeclaration
 from gateway.core.decide import RULES, Rule
 from gateway.core.model import Route
@@ -33,6 +36,8 @@ from gateway.core.session import StopRules
 from gateway.demo.journal import Journal as DemoJournal
 from gateway.demo.server import DemoServer
 from gateway.dialects import DIALECTS
+from gateway.dialects.profiles import PROFILES
+from gateway.dialects.ways import Speech, Ways
 from gateway.driver import Driver, Limits, Report, Services
 from gateway.errors import Draining, Headers
 from gateway.holds import Holds
@@ -51,6 +56,7 @@ from gateway.tools.bd import Tracker
 from gateway.upstream import Endpoint, Timeouts, Upstream, connect
 from gateway.web.auth import Keys, Owner
 from gateway.web.connection import limited_connection
+from gateway.web.counting import Counting
 from gateway.web.front import Admission, Front
 from gateway.web.operations import Operations
 from gateway.web.relay import Relay, RelayLimits
@@ -62,7 +68,8 @@ from gateway.web.site import Site
 DEMO = "demo"
 FAREWELL = 1.0
 GC_THRESHOLDS = (20_000, 20, 50)
-MODEL_PATHS = {"openai-chat": "/v1/chat/completions"}
+MESSAGES = "anthropic-messages"
+ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
 
 
 class Gateway:
@@ -75,12 +82,16 @@ class Gateway:
         rules: tuple[Rule, ...] = RULES,
         clock: Clock | None = None,
     ) -> None:
-        _check_dialects(config)
         self.config = config
         self.journal = journal or Journal(config.server.log_format, sys.stderr)
         self.draining = False
         self.upstreams: dict[str, Upstream] = {
-            section.id: connect(_endpoint(section)) for section in _served(config)
+            section.id: connect(_endpoint(section)) for section in config.upstreams
+        }
+        self._counters: dict[str, Upstream] = {
+            section.id: connect(_endpoint(section, "/count_tokens"))
+            for section in config.upstreams
+            if section.dialect == MESSAGES
         }
         self.driver = _driver(config, self.upstreams, rules)
         self.metrics = Metrics(
@@ -100,6 +111,7 @@ class Gateway:
         self.metrics.reminders, self.metrics.holds = self.reminders.counts, self.holds
         self.zone = zone_of(config.clock.timezone)
         self.states = States(Memory(system_ms, unreported), self.journal.note)
+        self.answers = Answers(Memory(system_ms, unreported), self.journal.note)
         self.sessions = self._sessions()
         self.asgi = self._site()
         self._stack = AsyncExitStack()
@@ -121,6 +133,8 @@ class Gateway:
             await self.clock.restore()
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self.driver.services.beats.run)
+        self._tasks.start_soon(self.states.run, self.config.clock.tick_ms)
+        self._tasks.start_soon(self.answers.run, self.config.clock.tick_ms)
         if self.config.clock.enabled:
             self._tasks.start_soon(self.alarms.run)
             self._tasks.start_soon(self.reminders.run, self.config.clock.tick_ms)
@@ -164,9 +178,12 @@ class Gateway:
 
     async def _open_store(self) -> None:
         url, place = self.config.store.url, Path(self.config.server.session_dir)
-        shapes: list[Shape[Any]] = [SHAPE, REMINDERS]
-        store = await open_documents(url, place, shapes, on_quarantine=self._quarantined)
-        self.states.store = self.reminders.store = store
+        shapes: list[Shape[Any]] = [SHAPE, REMINDERS, ANSWERS]
+        # What is stored is dated by the same clock that reminders go by.
+        store = await open_documents(
+            url, place, shapes, now_ms=self.clock.now_ms, on_quarantine=self._quarantined
+        )
+        self.states.store = self.reminders.store = self.answers.store = store
         self._stack.push_async_callback(store.aclose)
 
     def _quarantined(self, name: str, reason: str) -> None:
@@ -188,7 +205,7 @@ class Gateway:
         return Sessions(self.states, settings, tracker, reminders)
 
     async def _close_upstreams(self) -> None:
-        for upstream in self.upstreams.values():
+        for upstream in (*self.upstreams.values(), *self._counters.values()):
             await upstream.aclose()
 
     def _report(self, report: Report) -> None:
@@ -198,7 +215,10 @@ class Gateway:
     def _site(self) -> Front:
         config = self.config
         models, keys = _models(config), _keys(config)
-        relays = {path: self._relay(name, models, keys) for name, path in MODEL_PATHS.items()}
+        relays = {
+            f"/v1{dialect.path}": self._relay(name, models, keys)
+            for name, dialect in DIALECTS.items()
+        }
         operations = Operations(
             driver=self.driver,
             models=models,
@@ -208,14 +228,33 @@ class Gateway:
             check_store=lambda: self.states.store.check(),
             started_at=time.time(),
             wall=time.time,
+            clock=self._clock_status,
         )
         limits = BodyLimits(config.limits.body_bytes, config.limits.json_depth)
         reminders = RemindersArea(self.reminders, self.clock, keys, self.zone, limits)
-        sessions = SessionsArea(self.states, keys)
+        sessions = SessionsArea(self.states, self.reminders, keys)
         # Names of sessions may hold anything, so what is about parts of one comes first.
-        routes = [*operations.routes(), *reminders.routes(), *sessions.routes()]
+        counting = Counting(
+            DIALECTS[MESSAGES],
+            models,
+            keys,
+            self._counters,
+            config.limits.body_bytes,
+            config.limits.json_depth,
+        )
+        areas = (operations, counting, reminders, sessions)
+        routes = [route for area in areas for route in area.routes()]
         site = Site(routes, lifespan=lambda app: self)
         return Front(site, _admission(config, bool(keys)), relays)
+
+    def _clock_status(self) -> Mapping[str, Any]:
+        return {
+            "enabled": self.config.clock.enabled,
+            "timezone": self.zone.name,
+            "nowMs": self.clock.now_ms(),
+            "ntp": msgspec.to_builtins(self.clock.ntp),
+            "holds": len(self.holds),
+        }
 
     def _timepieces(self) -> Timepieces | None:
         section = self.config.clock
@@ -239,6 +278,7 @@ class Gateway:
             keys,
             self.sessions,
             self._timepieces(),
+            self.answers,
             limits,
             lambda: self.draining,
         )
@@ -277,7 +317,21 @@ def _driver(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, .
     beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
     places = anyio.Semaphore(limits.due_followups)
-    return Driver(Services(upstreams, beats, time.monotonic, bounds, rules, places=places))
+    ways = Ways(_speeches(config), limits.event_bytes, limits.body_bytes, time.time)
+    return Driver(
+        Services(upstreams, beats, time.monotonic, bounds, rules, places=places, ways=ways)
+    )
+
+
+def _speeches(config: Config) -> dict[str, Speech]:
+    return {
+        section.id: Speech(
+            section.dialect,
+            PROFILES[section.profile],
+            (ANTHROPIC_VERSION,) if section.dialect == MESSAGES else (),
+        )
+        for section in config.upstreams
+    } | {DEMO: Speech("openai-chat")}
 
 
 def _clock(config: Config) -> Clock:
@@ -317,22 +371,8 @@ def _reminder_rules(config: Config) -> ReminderRules:
     )
 
 
-def _check_dialects(config: Config) -> None:
-    unserved = [
-        Problem(f"upstreams[{index}].dialect", f"{section.dialect} comes in a later version")
-        for index, section in enumerate(config.upstreams)
-        if section.dialect not in DIALECTS and not config.demo
-    ]
-    if unserved:
-        raise ConfigError(unserved)
-
-
-def _served(config: Config) -> list[UpstreamSection]:
-    return [section for section in config.upstreams if section.dialect in DIALECTS]
-
-
-def _endpoint(section: UpstreamSection) -> Endpoint:
-    url = section.base_url.rstrip("/") + DIALECTS[section.dialect].path
+def _endpoint(section: UpstreamSection, below: str = "") -> Endpoint:
+    url = section.base_url.rstrip("/") + DIALECTS[section.dialect].path + below
     return Endpoint(
         id=section.id,
         url=url,
@@ -348,7 +388,10 @@ def _endpoint(section: UpstreamSection) -> Endpoint:
 def _credentials(section: UpstreamSection) -> Headers:
     if section.api_key is None:
         return ()
-    return ((b"authorization", b"Bearer " + section.api_key.reveal().encode()),)
+    key = section.api_key.reveal().encode()
+    if section.dialect == MESSAGES:
+        return ((b"x-api-key", key),)
+    return ((b"authorization", b"Bearer " + key),)
 
 
 def _constant_headers(section: UpstreamSection) -> Headers:
@@ -358,7 +401,7 @@ def _constant_headers(section: UpstreamSection) -> Headers:
 
 
 def _models(config: Config) -> Models:
-    offers = {section.id: section.models for section in _served(config)}
+    offers = {section.id: section.models for section in config.upstreams}
     if config.demo:
         offers = {DEMO: (DEMO,), **offers}
     if config.models:

@@ -8,8 +8,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 
 PATIENCE = 0.05
+# What is due within a tick is tended together: to wake up for each costs more than its beat.
+TICK = 0.05
+# So many are tended before everybody else has a turn.
+BATCH = 64
 
 
 class Line(Protocol):
@@ -64,29 +69,43 @@ class Beats:
 
     async def run(self) -> None:
         """Beat for ever."""
+        tick = min(TICK, self._interval / 10)
         while True:
             if not self._heap:
                 self._added = anyio.Event()
                 await self._added.wait()
-            await anyio.sleep(max(0.0, self._heap[0][0] - self._now()))
-            await self._look()
+            await anyio.sleep(max(tick, self._heap[0][0] - self._now()))
+            while due := self._due():
+                await self._tend_all(due)
+                await anyio.lowlevel.checkpoint()
 
-    async def _look(self) -> None:
-        while self._heap and self._heap[0][0] <= self._now():
-            _, number = heapq.heappop(self._heap)
-            line = self._lines.get(number)
-            if line is not None:
-                due = await self._tend(line)
-                heapq.heappush(self._heap, (due, number))
-
-    async def _tend(self, line: Line) -> float:
+    def _due(self) -> list[int]:
+        """Take the numbers that are due, up to a batch, the first of them last."""
         now = self._now()
-        if line.blocked_since is not None and now - line.blocked_since >= self._slow_reader:
-            line.give_up()
-        elif now - line.last >= self._interval:
+        due: list[int] = []
+        while self._heap and self._heap[0][0] <= now and len(due) < BATCH:
+            due.append(heapq.heappop(self._heap)[1])
+        return due[::-1]
+
+    async def _tend_all(self, numbers: list[int]) -> None:
+        while numbers:
             # A full socket must not keep the others waiting; what is not taken is not sent, but
             # tried again: only a beat that passes shows that the client has read on.
             with anyio.move_on_after(PATIENCE):
+                while numbers:
+                    number = numbers.pop()
+                    line = self._lines.get(number)
+                    if line is not None:
+                        await self._tend(line, number)
+
+    async def _tend(self, line: Line, number: int) -> None:
+        now = self._now()
+        try:
+            if line.blocked_since is not None and now - line.blocked_since >= self._slow_reader:
+                line.give_up()
+            elif now - line.last >= self._interval:
                 await line.beat()
-        waited = self._now() - line.last
-        return self._now() + max(self._interval - waited, self._interval / 10)
+        finally:
+            now = self._now()
+            due = now + max(self._interval - (now - line.last), self._interval / 10)
+            heapq.heappush(self._heap, (due, number))

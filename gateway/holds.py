@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import anyio
 
 from gateway.clock.alarms import Alarms
 
@@ -33,40 +32,56 @@ class HoldCounts:
 
 
 class Hold:
-    """One answer that is kept open; it sleeps until somebody has news for it."""
+    """One answer that is kept open; it sleeps until somebody has news for it.
 
-    __slots__ = ("_alarms", "_news", "begun", "reason", "where")
+    There may be many thousands, so it is made of little: a future while it sleeps, and no more.
+    """
+
+    __slots__ = ("_alarms", "_has_news", "_sleeper", "begun", "reason", "where")
 
     def __init__(self, where: Where, alarms: Alarms, begun: float) -> None:
         self.where = where
         self.begun = begun
         self.reason = ""
         self._alarms = alarms
-        self._news = anyio.Event()
+        self._has_news = False
+        self._sleeper: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         return f"<Hold {self.reason or 'on'}>"
 
     def rouse(self) -> None:
         """Have it look again at what it waits for."""
-        self._news.set()
+        self._has_news = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
 
     def end(self, reason: str) -> None:
         """Have it end; the first reason counts."""
         self.reason = self.reason or reason
-        self._news.set()
+        self.rouse()
 
     def look(self) -> None:
         """Begin to look: what happens from now on is news."""
-        self._news = anyio.Event()
+        self._has_news = False
 
-    async def sleep(self, until_ms: int) -> None:
-        """Sleep until this instant, or until there is news since the last look."""
-        cancel = self._alarms.set(until_ms, self._news.set)
+    async def sleep(self, until_ms: int, longest: float) -> None:
+        """Sleep until this instant or news since the last look, but no longer than so many seconds.
+
+        A clock that is stepped back makes the instant come later; it makes nobody more patient.
+        """
+        if self._has_news:
+            return
+        loop = asyncio.get_running_loop()
+        self._sleeper = loop.create_future()
+        cancel = self._alarms.set(until_ms, self.rouse)
+        enough = loop.call_later(longest, self.rouse)
         try:
-            await self._news.wait()
+            await self._sleeper
         finally:
             cancel()
+            enough.cancel()
+            self._sleeper = None
 
 
 class Holds:
@@ -105,17 +120,23 @@ class Holds:
     def begin(self, owner: str, session: str) -> Hold:
         """Keep an answer open; another one of the same session is not, any more."""
         where = (owner, session)
+        # It was looked for before; who came meanwhile may have taken the last place.
+        has_room = self.has_room(owner, session)
         self.end(owner, session, REPLACED)
         hold = self._open[where] = Hold(where, self._alarms, self._steady())
         self._by_owner[owner] += 1
         self.counts.started += 1
-        if self.draining:
-            hold.end(DRAINING)
+        if not has_room:
+            hold.end(DRAINING if self.draining else LIMIT)
         return hold
+
+    def lasted(self, hold: Hold) -> float:
+        """Return for how many seconds an answer has been kept open."""
+        return self._steady() - hold.begun
 
     def over(self, hold: Hold, outcome: str) -> float:
         """Take note of how a hold ended, and say how long it took."""
-        seconds = self._steady() - hold.begun
+        seconds = self.lasted(hold)
         self.counts.seconds += seconds
         self.counts.outcomes[outcome] += 1
         if self._open.get(hold.where) is hold:

@@ -23,11 +23,12 @@ def text_of(report: Report) -> str:
     code = f" code={report.code}" if report.code else ""
     usage = report.usage
     tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
+    lost = f" lost={quoted(','.join(report.lost))}" if report.lost else ""
     return (
         f"id={report.request_id} owner={_quoted(report.owner)} "
         f"model={_quoted(report.model)} upstream={report.upstream} "
         f"state={report.state} status={report.status}{code} stream={report.stream} "
-        f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}"
+        f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}{lost}"
     )
 
 
@@ -53,6 +54,7 @@ def fields_of(report: Report) -> dict[str, Any]:
         "ms": round(report.seconds * 1000, 1),
         "tokens_in": usage.input if usage else None,
         "tokens_out": usage.output if usage else None,
+        "lost": list(report.lost) or None,
     }
 
 

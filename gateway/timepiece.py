@@ -40,9 +40,12 @@ from gateway.tools.clock import (
 )
 
 TOOL_SECONDS = 20.0
+# How far the clock may fall behind the time that passes before a hold counts as too long.
+LATE_MS = 1000
 CLOCK = frozenset({NAME})
 NO_TOOLS: frozenset[str] = frozenset()
 ASSISTANT, TOOL = "assistant", "tool"
+REMINDER_DUE = ReminderDue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Errand(msgspec.Struct, frozen=True, gc=False):
     asked: Asked
     dialect: Dialect
     may_hold: bool = True
+    tags_results: bool = True
+    """Whether the time may follow the results of tools: models of one dialect then say nothing."""
 
 
 class Timepieces:
@@ -99,6 +104,7 @@ class Timepiece:
 
     __slots__ = (
         "_answered",
+        "_equipped",
         "_errand",
         "_held_ms",
         "_offers",
@@ -114,6 +120,8 @@ class Timepiece:
         self._reservation: Reservation | None = None
         # What earlier turns carried of an answer that is handed over in one piece, at its end.
         self._answered: list[Reservation] = []
+        # With which the operator's tools were declared: in later turns they are already.
+        self._equipped: Reservation | None = None
         self._held_ms = 0
         self._quiet_at: int | None = None
         asked = errand.asked
@@ -148,9 +156,15 @@ class Timepiece:
         rule = self._parts.settings.time_tag
         if rule == "off":
             return False
-        if rule == "always" or self.carries:
+        if (rule == "always" and self._errand.tags_results) or self.carries:
             return True
         return self._errand.asked.last_role != TOOL
+
+    async def due(self) -> tuple[Addition, ...]:
+        """Return what fell due since, for a follow-up that is sent whether or not anything is."""
+        if self._quiet_at == self._parts.reminders.counts.scheduled:
+            return ()
+        return tuple(await self._due())
 
     async def _due(self) -> list[Addition]:
         errand, reminders = self._errand, self._parts.reminders
@@ -173,7 +187,11 @@ class Timepiece:
             if errand.asked.takes_tools
             and not errand.dialect.declares(errand.asked.tools, tool.name)
         ]
-        return [*extra, UserText(reminder_text(reservation.tasks, bool(extra)))]
+        told = UserText(reminder_text(reservation.tasks, bool(extra)))
+        if self._equipped is not None:
+            return [told]
+        self._equipped = reservation
+        return [*extra, told]
 
     async def delivered(self) -> None:
         """Take it that the client has seen the turn that carries reminders."""
@@ -195,9 +213,11 @@ class Timepiece:
 
     def lost(self) -> None:
         """Give back what a turn carried that came to nothing."""
-        if self._reservation is not None:
-            self._parts.reminders.release(self._reservation)
-            self._reservation = None
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            self._parts.reminders.release(reservation)
+            if self._equipped is reservation:
+                self._equipped = None
 
     def let_go(self) -> None:
         """Give back all that was not delivered."""
@@ -288,6 +308,7 @@ class Timepiece:
 
     async def hold(self) -> ReminderDue | HoldEnded:
         """Keep the answer open until a reminder is ready, or there is a reason not to."""
+        self._forget_texts()
         errand, parts = self._errand, self._parts
         assert errand.session is not None
         hold = parts.holds.begin(errand.owner, errand.session)
@@ -301,25 +322,38 @@ class Timepiece:
             unwatch()
             self._held_ms += round(parts.holds.over(hold, outcome) * 1000)
 
+    def _forget_texts(self) -> None:
+        """Let go of what is large in the request: a hold may be long, and there may be many."""
+        asked = self._errand.asked
+        tools = asked.tools if self._parts.settings.standard_tools else b""
+        bare = msgspec.structs.replace(asked, body=b"", tools=tools)
+        self._errand = msgspec.structs.replace(self._errand, asked=bare)
+
     async def _held(self, hold: Hold, session: str) -> ReminderDue | HoldEnded:
         errand, reminders = self._errand, self._parts.reminders
-        most_ms = self._most_ms()
-        begun_ms = self.now_ms()
-        while True:
-            hold.look()
-            ready_ms = await reminders.next_ready(errand.owner, session, errand.chain)
-            if hold.reason:
-                return HoldEnded(hold.reason)
-            if ready_ms is None:
-                return HoldEnded(GONE)
-            if ready_ms <= self.now_ms():
+        most_ms, begun_ms = self._most_ms(), self.now_ms()
+        slept_for: int | None = None
+        while not hold.reason:
+            if slept_for is not None and slept_for <= self.now_ms():
+                # Of thousands that are due at once each claims what it waited for, unasked.
                 found = await reminders.reserve(errand.owner, session, errand.chain)
                 if found is not None:
-                    return ReminderDue((*self._told(found), *self._time()))
-                continue
-            if ready_ms - begun_ms > most_ms:
-                return HoldEnded(LIMIT)
-            await hold.sleep(ready_ms)
+                    self._reservation = found
+                    return REMINDER_DUE
+            hold.look()
+            slept_for = await reminders.next_ready(errand.owner, session, errand.chain)
+            if slept_for is None:
+                break
+            if slept_for > self.now_ms():
+                left = (most_ms + LATE_MS) / 1000 - self._parts.holds.lasted(hold)
+                if slept_for - begun_ms > most_ms or left <= 0:
+                    hold.end(LIMIT)
+                else:
+                    await hold.sleep(slept_for, left)
+        return HoldEnded(hold.reason or GONE)
 
-    def _time(self) -> tuple[Addition, ...]:
-        return () if self._parts.settings.time_tag == "off" else (self._parts.tag(),)
+    def woken(self) -> tuple[Addition, ...]:
+        """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
+        assert self._reservation is not None
+        told = self._told(self._reservation)
+        return (*told, *(() if self._parts.settings.time_tag == "off" else (self._parts.tag(),)))

@@ -3,9 +3,10 @@
 import weakref
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from gateway.beats import Beats
+from gateway.beats import BATCH, Beats
 
 
 class Line:
@@ -107,3 +108,41 @@ def test_a_removed_line_is_not_kept_in_memory() -> None:
     del line
     assert watched() is None
     assert len(beats) == 0
+
+
+async def test_many_lines_beat_together_and_let_others_in_between() -> None:
+    beats = Beats(0.2, 10, anyio.current_time)
+    lines = [Line() for _ in range(10 * BATCH)]
+    most_at_once = 0
+
+    async def look() -> None:
+        nonlocal most_at_once
+        before = 0
+        while True:
+            await anyio.lowlevel.checkpoint()
+            now = sum(line.beats for line in lines)
+            most_at_once, before = max(most_at_once, now - before), now
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        for line in lines:
+            beats.add(line)
+        tasks.start_soon(look)
+        await settle(lambda: all(line.beats for line in lines))
+        tasks.cancel_scope.cancel()
+    assert 1 < most_at_once <= BATCH
+
+
+async def test_a_full_line_among_many_holds_up_nobody_twice() -> None:
+    beats = Beats(0.02, 10, anyio.current_time)
+    lines = [Line() for _ in range(20)]
+    lines[7].stuck = lines[8].stuck = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        for line in lines:
+            beats.add(line)
+        await settle(lambda: sum(line.beats > 0 for line in lines) == 18)
+        lines[7].stuck = False
+        await settle(lambda: lines[7].beats > 0)
+        tasks.cancel_scope.cancel()
+    assert lines[8].beats == 0

@@ -101,15 +101,6 @@ def test_a_right_configuration_is_printed_without_its_secrets(tmp_path: Path) ->
     assert "canary" not in result.stdout + result.stderr
 
 
-def test_a_dialect_of_a_later_version_is_refused_by_serve(tmp_path: Path) -> None:
-    tmp_path.joinpath("holdgate.toml").write_text(
-        '[[upstreams]]\nid = "a"\ndialect = "anthropic-messages"\nbase_url = "http://127.0.0.1:1"\n'
-    )
-    result = holdgate("serve", "--port", "0", cwd=tmp_path)
-    assert result.returncode == 1
-    assert "comes in a later version" in result.stderr
-
-
 def test_without_configuration_the_demo_answers_and_says_what_to_try(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format", "json") as (process, url):
         body = {"model": "demo", "messages": [{"role": "user", "content": "canary words"}]}

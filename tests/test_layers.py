@@ -15,7 +15,7 @@ LAYERS = (
     ("core",),
     ("dialects",),
     ("beats", "clock", "logs", "routing", "upstream", "stores", "tools"),
-    ("reminders", "holds"),
+    ("answers", "reminders", "holds"),
     ("delivery", "sessions", "timepiece"),
     ("driver",),
     ("agents", "scheduler", "metrics", "reports"),

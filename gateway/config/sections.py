@@ -37,6 +37,7 @@ Documents = tuple[Json, ...]
 Headers = tuple[tuple[str, Secret], ...]
 
 Dialect = Literal["openai-chat", "openai-responses", "anthropic-messages"]
+Profile = Literal["", "openai", "anthropic", "glm", "deepseek", "openrouter", "vllm", "plain"]
 Transport = Literal["fast", "httpx"]
 LogFormat = Literal["text", "json"]
 TimeTag = Literal["always", "user_turns", "off"]
@@ -57,7 +58,6 @@ Hidden = Annotated[Secret | None, printable]
 LATER = frozenset(
     {
         "server.workers",
-        "upstreams.profile",
         "clock.hold_for_jobs",
         "cron",
         "agents",
@@ -100,7 +100,7 @@ class UpstreamSection:
     dialect: Annotated[
         Dialect, "Wire language: `openai-chat`, `openai-responses` or `anthropic-messages`."
     ] = "openai-chat"
-    profile: Annotated[str, "Named set of quirks; empty: none."] = ""
+    profile: Annotated[Profile, "Named set of quirks; empty: none."] = ""
     transport: Annotated[Transport, "HTTP client: `fast`, or `httpx` for unusual networks."] = (
         "fast"
     )

@@ -84,10 +84,7 @@ HOLD_FOLLOW_UP = "clock_hold_followup"
 
 
 class ReminderDue(msgspec.Struct, frozen=True, gc=False):
-    """What was held for is here."""
-
-    additions: tuple[Addition, ...]
-    suffix: str = HOLD_FOLLOW_UP
+    """What was held for is here; it is put into the follow-up when that is sent."""
 
 
 class HoldEnded(msgspec.Struct, frozen=True, gc=False):

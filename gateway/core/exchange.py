@@ -244,8 +244,11 @@ def _enter_opening(exchange: Exchange, event: Event) -> Effect:
     elif isinstance(event, ToolsReturned):
         exchange.count_tool_turn()
         exchange.follow_up(event.results, event.suffix, after_tools=True)
+    elif isinstance(event, ReminderDue):
+        exchange.reset_tool_turns()
+        exchange.follow_up((), HOLD_FOLLOW_UP)
     else:
-        assert isinstance(event, Continue | ReminderDue)
+        assert isinstance(event, Continue)
         exchange.reset_tool_turns()
         exchange.follow_up(event.additions, event.suffix)
     return exchange.open_turn()

@@ -258,6 +258,17 @@ def living(state: SessionState, now_ms: int) -> tuple[Kept, ...]:
     return tuple(item for item in state.kept if now_ms - item.at_ms < KEPT_MS)
 
 
+def without_old(state: SessionState, now_ms: int) -> SessionState:
+    """Forget the kept turns that are too old."""
+    left = living(state, now_ms)
+    return state if left == state.kept else replace(state, kept=left)
+
+
+def kept_until(state: SessionState) -> int | None:
+    """Return when the first of the kept turns is too old."""
+    return min(item.at_ms for item in state.kept) + KEPT_MS if state.kept else None
+
+
 def encoded(state: SessionState) -> dict[str, object]:
     """Write a session's state as the members of its document."""
     document: dict[str, object] = {}

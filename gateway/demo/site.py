@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.demo import chat
+from gateway.demo import chat, messages, responses
 from gateway.demo.beats import Beats, Head
 from gateway.demo.play import Dialect, Refused, Stamp, document, perform, refuse
 from gateway.demo.script import script_for
@@ -10,7 +10,7 @@ from gateway.demo.steps import Fail
 
 MODEL = "demo"
 MODELS = "/v1/models"
-DIALECTS: dict[str, Dialect] = {dialect.path: dialect for dialect in (chat,)}
+DIALECTS: dict[str, Dialect] = {dialect.path: dialect for dialect in (chat, responses, messages)}
 
 MODEL_CARD = b'{"id":"demo","object":"model","created":1767225600,"owned_by":"holdgate"}'
 MODEL_LIST = b'{"object":"list","data":[' + MODEL_CARD + b"]}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.dialects import openai_chat
+from gateway.dialects import anthropic_messages, openai_chat, openai_responses
 from gateway.dialects.base import Dialect
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (openai_chat.DIALECT,)}
+DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect
+    for dialect in (openai_chat.DIALECT, openai_responses.DIALECT, anthropic_messages.DIALECT)
+}
 
 __all__ = ["DIALECTS", "Dialect"]

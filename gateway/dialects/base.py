@@ -11,7 +11,7 @@ below them, chunk by chunk: see `Passage`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gateway.core.additions import Addition, AnsweredTurn
 from gateway.core.model import Asked, TurnEnd
@@ -129,15 +129,49 @@ class Dialect(Protocol):
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer."""
 
-    def error_frame(self, error: HoldgateError) -> bytes:
-        """Render an error inside a stream."""
+    def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
+        """Render an error inside a stream, as the end of this answer if something was shown."""
+
+
+@runtime_checkable
+class Chained(Protocol):
+    """A dialect whose requests may name the answer they go on from."""
+
+    def previous_id(self, body: bytes) -> str:
+        """Return the id of the answer that a request goes on from; empty if it names none."""
+
+    def going_on_from(self, body: bytes, previous_id: str) -> bytes:
+        """Name the answer that a request goes on from as the upstream knows it."""
+
+
+@runtime_checkable
+class Renamed(Protocol):
+    """An answer that the client knows by another id than the upstream does its last turn."""
+
+    @property
+    def answer_id(self) -> str:
+        """The id by which the client knows the answer."""
+
+    @property
+    def upstream_id(self) -> str:
+        """The id by which the upstream knows the last turn."""
 
 
 class Passage(Protocol):
-    """The way to an upstream of another dialect and back; none is needed for the same dialect."""
+    """The way to an upstream of another dialect and back, for one turn."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What of the request has no counterpart there, and was left out."""
 
     def request(self, body: bytes) -> bytes:
-        """Say the same in the upstream's dialect."""
+        """Say the same in the upstream's dialect, or raise `BadRequest`."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take upstream bytes; return frames of the client's dialect."""
+        """Take upstream bytes; return what they say in the client's dialect."""
+
+    def close(self) -> bytes:
+        """Take the end of the upstream's bytes. Raises `UpstreamError` if it came too early."""
+
+    def error(self, body: bytes, status: int = 0) -> bytes:
+        """Say an upstream's error answer in the client's dialect."""

@@ -121,7 +121,7 @@ class OpenAIChat:
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
-        if not tools or name.encode() not in tools:
+        if not tools or (name.encode() not in tools and b"\\u" not in tools):
             return False
         return name in map(_tool_name, _decoded_tools(tools))
 
@@ -161,7 +161,7 @@ class OpenAIChat:
             return error.body
         return msgspec.json.encode({"error": _described(error)})
 
-    def error_frame(self, error: HoldgateError) -> bytes:
+    def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""
         return encode(self.error_body(error).replace(b"\n", b" ").replace(b"\r", b" "))
 

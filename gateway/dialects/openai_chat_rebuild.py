@@ -8,6 +8,7 @@ at as raw slices, so that all beside the one turn stays as it came.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 
 from gateway.core.session import Kept
 from gateway.dialects.body import ABSENT, fields_of, raw, written
-from gateway.dialects.openai_chat_calls import as_text
+from gateway.dialects.openai_chat_calls import Json, as_text, function_of
 
 T = TypeVar("T")
 Raws = list[msgspec.Raw]
@@ -40,13 +41,16 @@ _items: msgspec.json.Decoder[Raws] = msgspec.json.Decoder(Raws)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _message = msgspec.json.Decoder(_Message)
 _called = msgspec.json.Decoder(_Called)
+_call = msgspec.json.Decoder(Json)
+_value = msgspec.json.Decoder(Any)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Turn:
     """A kept turn, read: all its calls in their order, and the results of ours."""
 
-    theirs: frozenset[str]
+    theirs: Mapping[str, object]
+    """What the client's calls ask for, by their ids."""
     ours: list[_Item]
     places: dict[str, int]
     results: dict[str, msgspec.Raw]
@@ -54,6 +58,14 @@ class _Turn:
     def place(self, item: _Item) -> int:
         """Return where a call stands; what is not of this turn comes last."""
         return self.places.get(item[0], len(self.places))
+
+    def has(self, calls: list[_Item]) -> bool:
+        """Tell whether a turn that made these calls is this one, as the client saw it.
+
+        Ids alone do not tell: some upstreams count their calls from nought in every conversation,
+        and some in every turn.
+        """
+        return self.theirs.items() <= {call: _wish(item) for call, item in calls}.items()
 
 
 def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
@@ -94,9 +106,11 @@ def _turn(kept: Kept) -> _Turn:
     message = _read(_message, kept.message) or _Message()
     calls = _identified(message.tool_calls or [])
     told = {result.call_id: result.text for result in kept.results}
+    wishes = {call: _wish(item) for call, item in calls}
+    theirs = {call: wishes.get(call) for call in kept.calls}
     ours = [(call, item) for call, item in calls if call in told]
     places = {call: at for at, (call, _) in enumerate(calls)}
-    return _Turn(frozenset(kept.calls), ours, places, {c: _result(c, told[c]) for c, _ in ours})
+    return _Turn(theirs, ours, places, {c: _result(c, told[c]) for c, _ in ours})
 
 
 def _result(call: str, text: str) -> msgspec.Raw:
@@ -116,6 +130,16 @@ def _identified(calls: Raws) -> list[_Item]:
     return [((as_text(called.id) or "") if called else "", call) for called, call in read]
 
 
+def _wish(call: msgspec.Raw) -> tuple[object, object]:
+    """Return what a call asks for; clients may write the same arguments in another way."""
+    function = function_of(_read(_call, call) or {})
+    arguments = function.get("arguments") or "{}"
+    try:
+        return function.get("name"), _value.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return function.get("name"), arguments
+
+
 def _restored(messages: Raws, turns: list[_Turn]) -> Raws:
     """Put the turns back, the newest first: where ids come again, the last to use them has them."""
     after = list(messages)
@@ -124,8 +148,7 @@ def _restored(messages: Raws, turns: list[_Turn]) -> Raws:
         if message is None or message.role != "assistant" or not message.tool_calls:
             continue
         calls = _identified(message.tool_calls)
-        shown = {call for call, _ in calls}
-        turn = next((turn for turn in reversed(turns) if turn.theirs <= shown), None)
+        turn = next((turn for turn in reversed(turns) if turn.has(calls)), None)
         if turn is not None:
             turns.remove(turn)
             end = _end_of_results(messages, at + 1)

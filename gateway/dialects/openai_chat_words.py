@@ -35,7 +35,9 @@ def last_role(messages: msgspec.Raw) -> str:
     """Return who speaks in the last message; nothing if that cannot be told."""
     items = _read(_items, messages)
     last = _read(_message, items[-1]) if items else None
-    return last.role if last is not None else ""
+    role = last.role if last is not None else ""
+    # In the older form it is the function that speaks.
+    return "tool" if role == "function" else role
 
 
 def newest_user(body: bytes) -> tuple[int, tuple[str, ...]]:

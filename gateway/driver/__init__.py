@@ -29,6 +29,8 @@ class Driver:
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
         drive = Drive(self.services, request, client)
+        # In a long wait the drive lets go of what is large in it, and nobody else is to hold it.
+        del request
         self.live.add(drive)
         try:
             await drive.run()

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
+from functools import partial
+
 import anyio
+import msgspec
+from anyio.to_thread import run_sync
 
 from gateway.core.exchange import Exchange
 from gateway.core.model import Usage
-from gateway.dialects.base import Splice, Tap
+from gateway.dialects.base import Passage, Splice, Tap
 from gateway.driver.values import Client, Request, Services
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
 from gateway.upstream.base import Turn
 from gateway.upstream.blot import blotted
 
 CLEAN_UP = 2.0
+# A history is mostly text, of which a fifth is left; in small requests it is not worth the while.
+PACKED_ABOVE = 16 * 1024
+# What takes more than a millisecond or two is done beside the event loop.
+ASIDE_ABOVE = 128 * 1024
 NO_TOOLS: frozenset[str] = frozenset()
+
+
+_compress = partial(zlib.compress, level=1)
+
+
+async def _worked(work: Callable[[bytes], bytes], data: bytes) -> bytes:
+    if len(data) <= ASIDE_ABOVE:
+        return work(data)
+    return await run_sync(work, data, abandon_on_cancel=True)
 
 
 class Course:
@@ -32,6 +51,9 @@ class Course:
         "gone",
         "has_place",
         "headers",
+        "lost",
+        "packed",
+        "passage",
         "request",
         "services",
         "splice",
@@ -55,9 +77,12 @@ class Course:
         self.splice: Splice = request.dialect.splice(asked, tools, size)
         # The request as it stands, and up to which turn.
         self.body = asked.body
+        self.packed = False
         self.body_turn = 1 if request.time is None else 0
         self.tap: Tap | None = None
         self.turn: Turn | None = None
+        self.passage: Passage | None = None
+        self.lost: tuple[str, ...] = ()
         self.first = b""
         self.headers: Headers = ()
         self.has_place = False
@@ -82,6 +107,23 @@ class Course:
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await turn.aclose()
 
+    async def pack(self) -> None:
+        """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""
+        request, tap = self.request, self.tap
+        assert tap is not None
+        body = request.dialect.add(self.body, (tap.answered(),))
+        self.packed = len(body) > PACKED_ABOVE
+        # A copy, since the encoder leaves half as much room again behind what it wrote.
+        self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
+        self.tap = self.passage = None
+        self.first = b""
+        bare = msgspec.structs.replace(request.asked, body=b"", tools=b"")
+        self.request = msgspec.structs.replace(request, asked=bare)
+
+    async def unpack(self) -> bytes:
+        """Return the request that was packed."""
+        return await _worked(zlib.decompress, self.body)
+
     async def take_place(self) -> None:
         """Wait for a place among the follow-ups of due reminders, which may be many at once."""
         if not self.has_place:
@@ -99,3 +141,5 @@ class Course:
         self.error = error
         if isinstance(error, UpstreamAnswered):
             error.body = blotted(error.body, self.services.upstreams[upstream].endpoint)
+            if self.passage is not None and self.turn is None:
+                error.body = self.passage.error(error.body, error.status)

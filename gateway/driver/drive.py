@@ -147,6 +147,7 @@ class Drive:
             seconds=course.services.now() - course.begun,
             first_seconds=first,
             usage=course.usage,
+            lost=course.lost,
         )
 
     def _leave(self) -> None:
@@ -175,6 +176,9 @@ class Drive:
 
     async def _note(self, effect: Effect | None) -> None:
         course = self._course
+        if not course.request.asked.stream:
+            # A body of one piece has no place for it, even when white space has begun it.
+            return
         if course.client.started and self.exchange.state not in (State.DONE, State.FAILED):
             note: dict[str, object] = {"state": self.exchange.state, "turn": self.exchange.number}
             if isinstance(effect, Hold) and course.time is not None:

@@ -6,6 +6,7 @@ import anyio
 
 from gateway.core.effects import Close, LetGo, ShowError
 from gateway.core.events import Outcome, Saved
+from gateway.dialects.base import Renamed
 from gateway.driver.course import CLEAN_UP, Course
 from gateway.driver.values import error_headers
 
@@ -21,6 +22,7 @@ async def close(course: Course, effect: Close) -> Outcome:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await course.request.session.disarm(effect.disarm)
     tail = course.splice.tail(effect.plainly)
+    await _remember(course)
     if course.request.asked.stream or course.client.started:
         await course.client.end(tail)
     else:
@@ -31,6 +33,16 @@ async def close(course: Course, effect: Close) -> Outcome:
     return SAVED
 
 
+async def _remember(course: Course) -> None:
+    """Keep which upstream answer stands behind the one the client may go on from."""
+    splice, answers = course.splice, course.request.answers
+    if answers is None or course.passage is not None or not isinstance(splice, Renamed):
+        return
+    if splice.answer_id and splice.upstream_id not in ("", splice.answer_id):
+        with anyio.move_on_after(CLEAN_UP, shield=True):
+            await answers.remember(course.request.owner, splice.answer_id, splice.upstream_id)
+
+
 async def show_error(course: Course, effect: ShowError) -> None:
     """Say what went wrong: a status before the first byte, an error frame after it."""
     error, dialect = effect.error, course.request.dialect
@@ -39,8 +51,10 @@ async def show_error(course: Course, effect: ShowError) -> None:
         course.time.let_go()
     if course.client.started:
         streams = course.request.asked.stream
-        say = dialect.error_frame if streams else dialect.error_body
-        await course.client.end(say(error))
+        if streams:
+            await course.client.end(dialect.error_frame(error, course.splice))
+        else:
+            await course.client.end(dialect.error_body(error))
         return
     course.status = error.status
     route = (b"x-holdgate-upstream", course.exchange.route.upstream.encode())

@@ -39,4 +39,5 @@ async def hold(course: Course, effect: Hold) -> Outcome:
         # White space before a JSON value is none of its own: it keeps the connection in use.
         course.client.ready(course.headers, lambda: b" ")
         course.services.beats.add(course.client)
+    await course.pack()
     return await course.time.hold()

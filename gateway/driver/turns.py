@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from gateway.core.additions import UserText
+from gateway.core.additions import Addition, UserText
 from gateway.core.effects import OpenTurn, RelayTurn
 from gateway.core.events import OpeningFailed, Outcome, StreamBroke, TurnEnded, TurnOpened
 from gateway.core.model import Stop, TurnEnd
 from gateway.dialects.base import Tap
 from gateway.driver.course import Course
+from gateway.driver.passing import TranslatedTurn
 from gateway.driver.values import Session
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.upstream.base import Turn
@@ -44,17 +45,23 @@ async def open_turn(course: Course, effect: OpenTurn) -> Outcome:
 async def _ask(course: Course, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
     request = course.request
-    if effect.number > course.body_turn:
-        await _build(course, effect)
     if effect.waits_its_turn:
         await course.take_place()
+    if effect.number > course.body_turn:
+        await _build(course, effect)
     body, asked = course.body, request.asked
     if effect.route.model != asked.model or asked.stream_implied:
         body = request.dialect.rewrite(body, effect.route.model, asked.stream)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
-    upstream = course.services.upstreams[effect.route.upstream]
-    turn = await upstream.open(body, (*request.headers, (b"x-request-id", name.encode())))
-    course.turn = turn
+    ways, where, dialect = course.services.ways, effect.route.upstream, request.dialect.name
+    passage = course.passage = ways.to(where, request.dialect, body, name)
+    if passage is not None:
+        body = passage.request(body)
+        course.lost = passage.lost
+    headers = ways.headers(where, dialect, request.headers)
+    upstream = course.services.upstreams[where]
+    turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())))
+    course.turn = turn = turn if passage is None else TranslatedTurn(turn, passage)
     if not course.splice.accepts(_content_type(turn.headers)):
         raise await _refusal(course, turn)
     if not course.client.started:
@@ -75,11 +82,20 @@ async def _build(course: Course, effect: OpenTurn) -> None:
         assert course.time is not None
         told = await course.time.first()
     else:
-        assert course.tap is not None
-        told = (course.tap.answered(), *effect.additions)
+        told = _follow_up(course, effect)
     if told:
-        course.body = course.request.dialect.add(course.body, told)
+        body = await course.unpack() if course.packed else course.body
+        course.body, course.packed = course.request.dialect.add(body, told), False
     course.body_turn = effect.number
+
+
+def _follow_up(course: Course, effect: OpenTurn) -> tuple[Addition, ...]:
+    """Return what is added to the request since the turn before."""
+    if course.tap is not None:
+        return (course.tap.answered(), *effect.additions)
+    # After a long wait that turn is in the request already; only what ended the wait is not.
+    assert course.time is not None
+    return course.time.woken()
 
 
 async def _refusal(course: Course, turn: Turn) -> UpstreamError:
@@ -176,8 +192,11 @@ async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> Tu
     offered = TurnEnded(end, text, " ".join(said.casefold().split()))
     if not course.exchange.would_repeat(offered):
         return offered
-    body = course.request.dialect.add(course.body, (tap.answered(), UserText(text)))
+    due = await course.time.due() if course.time is not None else ()
+    body = course.request.dialect.add(course.body, (tap.answered(), *due, UserText(text)))
     if not await session.claim(said):
+        if course.time is not None:
+            course.time.lost()
         return None
     course.body, course.body_turn = body, course.exchange.number + 1
     return offered

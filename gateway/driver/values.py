@@ -9,13 +9,14 @@ from typing import Protocol
 import anyio
 import msgspec
 
+from gateway.answers import Answers
 from gateway.beats import Beats, Line
 from gateway.core.additions import Addition, ToolResult
 from gateway.core.decide import RULES, Rule
 from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.exchange import State
 from gateway.core.model import Asked, Route, ToolCall, Usage
-from gateway.dialects.base import Dialect
+from gateway.dialects.base import Dialect, Passage
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.routing import Health
 from gateway.upstream.base import Upstream
@@ -85,6 +86,9 @@ class Time(Protocol):
     async def first(self) -> tuple[Addition, ...]:
         """Return what is added to the client's request."""
 
+    async def due(self) -> tuple[Addition, ...]:
+        """Return what fell due since, for a follow-up that is sent whether or not anything is."""
+
     async def delivered(self) -> None:
         """Take it that the client has seen the turn that carries reminders."""
 
@@ -109,6 +113,38 @@ class Time(Protocol):
     async def hold(self) -> ReminderDue | HoldEnded:
         """Keep the answer open until a reminder is ready, or there is a reason not to."""
 
+    def woken(self) -> tuple[Addition, ...]:
+        """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
+
+
+class Ways(Protocol):
+    """How each upstream is spoken to."""
+
+    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
+        """Return the way to an upstream for a turn of this id; None for the same dialect."""
+
+    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
+        """Return what an upstream is told beside the body, of what the client said."""
+
+    def spoken(self, upstream: str) -> str:
+        """Return the dialect an upstream speaks, if that is known."""
+
+
+class SameDialect:
+    """The ways to upstreams that all speak the client's dialect."""
+
+    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
+        """Return no way: none is needed."""
+        return None
+
+    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
+        """Return all of them."""
+        return headers
+
+    def spoken(self, upstream: str) -> str:
+        """Return nothing."""
+        return ""
+
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
@@ -122,6 +158,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     notes: bool = False
     session: Session | None = None
     time: Time | None = None
+    answers: Answers | None = None
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
@@ -139,6 +176,8 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     first_seconds: float | None
     usage: Usage | None
+    lost: tuple[str, ...] = ()
+    """What of the request the upstream's dialect cannot say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +205,7 @@ class Services:
     health: Health = field(default_factory=Health)
     places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
     """How many follow-ups of due reminders may be under way at once."""
+    ways: Ways = field(default_factory=SameDialect)
 
 
 def error_headers(error: HoldgateError) -> Headers:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
 from itertools import islice
 from typing import NoReturn, Protocol, TypeVar
 from uuid import uuid4
@@ -28,6 +30,7 @@ from gateway.core.reminders import (
 from gateway.reminders.claims import Claims, Debts, Reservation
 from gateway.reminders.records import Counts, Ended, Recent
 from gateway.stores.base import Documents, Key, Shape, StoreUnavailable, amend, fetch
+from gateway.stores.overdue import AT_ONCE, overdue
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 R = TypeVar("R")
@@ -40,11 +43,6 @@ DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
 LONGEST_SHOWN = 200
 # A change waits for the disk, and for its turn among others; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
-# Sessions that are swept at once: they share what makes them durable, and more were not faster,
-# but kept the disk from everybody else.
-SWEPT_AT_ONCE = 16
-# So many that cannot be swept are not some bad sessions, but a store that is down.
-MOST_LEFT = 2_000
 
 
 class Clock(Protocol):
@@ -188,12 +186,7 @@ class Reminders:
         """Have the callback called after each change of a session's tasks or reservations."""
         key = Key(KIND, owner, session)
         stops = (self.store.watch(key, callback), self._watchers.watch(key, callback))
-
-        def unsubscribe() -> None:
-            for stop in stops:
-                stop()
-
-        return unsubscribe
+        return partial(_call_all, stops)
 
     def recent(self, owner: str, session: str) -> tuple[Ended, ...]:
         """Return what ended in a session during the last day."""
@@ -213,24 +206,16 @@ class Reminders:
         self._recent.forget(self.clock.now_ms())
         expired = 0
         debtors = iter(self._claims.debtors())
-        while keys := tuple(islice(debtors, SWEPT_AT_ONCE)):
+        while keys := tuple(islice(debtors, AT_ONCE)):
             expired += await self._tidy(keys)
         return expired + await self._remove_expired()
 
     async def _remove_expired(self) -> int:
         before_ms = self.clock.now_ms() - self.rules.retention_ms
         expired = 0
-        tidied: tuple[Key, ...] = ()
-        left: set[Key] = set()
-        while len(left) < MOST_LEFT:
-            limit = SWEPT_AT_ONCE + len(left) + len(tidied)
-            listed = await self.store.due(KIND, before_ms, limit)
-            # What could not be tidied up now is passed over, and tried again by the next sweep.
-            left.update(set(tidied).intersection(listed))
-            tidied = tuple(key for key in listed if key not in left)
-            if not tidied:
-                break
-            expired += await self._tidy(tidied)
+        async with aclosing(overdue(self.store, KIND, before_ms)) as found:
+            async for keys in found:
+                expired += await self._tidy(keys)
         return expired
 
     async def _tidy(self, keys: Sequence[Key]) -> int:
@@ -260,14 +245,13 @@ class Reminders:
         back after it, and give the tasks as they were before, when nothing holds them any more.
         """
         store = self.store
-        # Nearly all sessions have none, and those need no turn.
-        if not (tasks := await fetch(store, key, SHAPE)).items:
-            return tasks
         await store.turns.take(key)
         try:
             tasks = await fetch(store, key, SHAPE)
         finally:
             store.turns.give(key)
+        if not tasks.items:
+            return tasks
         applied = self._claims.applied(key, tasks)
         return expire(applied, self.clock.now_ms(), self.rules)[0]
 
@@ -346,6 +330,11 @@ def _new_id() -> str:
 
 def _ids(tasks: tuple[Task, ...]) -> str:
     return ",".join(task.id for task in tasks)
+
+
+def _call_all(calls: tuple[Callable[[], None], ...]) -> None:
+    for call in calls:
+        call()
 
 
 def _unchanged(tasks: Tasks) -> tuple[Tasks, None]:

@@ -108,7 +108,7 @@ class Sessions:
     async def _kept(self, visit: Visit, state: SessionState) -> tuple[Kept, ...]:
         """Return what is kept of turns that this request may carry."""
         now_ms = self.states.store.now_ms()
-        if visit.name is not None or not visit.asked.tools:
+        if visit.name is not None:
             return living(state, now_ms)
         found: list[Kept] = []
         for call in visit.dialect.called(visit.asked.body)[-MOST_LOOKED_UP:]:

@@ -31,7 +31,9 @@ class Session:
     def __init__(self, around: Surroundings, visit: Visit, state: SessionState, kind: Kind) -> None:
         self._around = around
         self._states = around.states
-        self._visit = visit
+        # Not the visit itself: its request may be large, and the exchange long.
+        self._owner, self._name, self._key = visit.owner, visit.name, visit.key
+        self._dialect = visit.dialect.name
         self._kind = kind
         self._read = state
         self._read_at = around.states.changes
@@ -41,9 +43,9 @@ class Session:
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""
         # Without an id what is in force lives and dies with the exchange.
-        if self._read_at != self._states.changes and self._visit.key is not None:
+        if self._read_at != self._states.changes and self._key is not None:
             self._read_at = self._states.changes
-            self._read = await self._states.read(self._visit.key)
+            self._read = await self._states.read(self._key)
         stop = self._read.stop
         if stop is None or not stop.armed or not self._around.settings.rules.enabled:
             return None
@@ -74,22 +76,22 @@ class Session:
 
         Without a session it is found again by the first of those calls.
         """
-        visit, now_ms = self._visit, self._states.store.now_ms()
+        now_ms = self._states.store.now_ms()
         if not calls:
             return
-        kept = Kept(message, visit.dialect.name, calls, results, now_ms)
-        key = visit.key or Key(KIND, visit.owner, CALL + calls[0])
+        kept = Kept(message, self._dialect, calls, results, now_ms)
+        key = self._key or Key(KIND, self._owner, CALL + calls[0])
         try:
             await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))
         except StoreUnavailable as error:
             self._log("tool_results_not_stored", why=error.message)
 
     async def _change(self, change: Change[R], failed: R) -> R:
-        if self._visit.key is None:
+        if self._key is None:
             self._read, answer = change(self._read)
             return answer
         try:
-            return await self._states.change(self._visit.key, change)
+            return await self._states.change(self._key, change)
         except StoreUnavailable as error:
             self._log("session_not_stored", why=error.message)
             return failed
@@ -102,4 +104,4 @@ class Session:
         return left is False
 
     def _log(self, event: str, **fields: object) -> None:
-        self._states.note(event, owner=self._visit.owner, session=self._visit.name, **fields)
+        self._states.note(event, owner=self._owner, session=self._name, **fields)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import aclosing
+from typing import NoReturn, TypeVar
 
-from gateway.core.session import SessionState
+import anyio
+
+from gateway.core.session import SessionState, without_old
 from gateway.sessions.values import KIND, NEW, SHAPE
 from gateway.stores.base import Documents, Key, StoreUnavailable, amend, fetch
+from gateway.stores.overdue import overdue
 
 R = TypeVar("R")
 Note = Callable[..., None]
@@ -48,3 +52,28 @@ class States:
         """Remove all that is kept of a session."""
         await self.store.delete(Key(KIND, owner, name))
         self.changes += 1
+
+    async def run(self, tick_ms: int) -> NoReturn:
+        """Sweep now, and then every tick, for ever."""
+        while True:
+            try:
+                await self.sweep()
+            except StoreUnavailable as error:
+                self.note("sessions_not_swept", why=error.message)
+            await anyio.sleep(tick_ms / 1000)
+
+    async def sweep(self) -> None:
+        """Forget the turns that were kept long enough; a session of which nothing is left goes."""
+        async with aclosing(overdue(self.store, KIND, self.store.now_ms())) as found:
+            async for keys in found:
+                for key in keys:
+                    await self._tidy(key)
+
+    async def _tidy(self, key: Key) -> None:
+        now_ms = self.store.now_ms()
+        try:
+            await self.change(key, lambda state: (without_old(state, now_ms), None))
+        except StoreUnavailable as error:
+            # One bad session must not keep the others from being tidied up.
+            who = {"owner": key.owner, "session": key.session}
+            self.note("sessions_not_swept", **who, why=error.message)

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from gateway.core.model import Asked
-from gateway.core.session import SessionState, StopRules, decoded, encoded
+from gateway.core.session import SessionState, StopRules, decoded, encoded, kept_until
 from gateway.dialects.base import Dialect
 from gateway.stores.base import Key, Shape
 
 KIND = "session"
 NEW = SessionState()
-SHAPE = Shape(KIND, 1, NEW, encoded, decoded)
+SHAPE = Shape(KIND, 1, NEW, encoded, decoded, kept_until)
 # Where no session is named, what has to be found again is kept under the id of a call.
 CALL = "call:"
 

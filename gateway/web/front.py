@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
-from gateway.dialects import DIALECTS
+from gateway.dialects import DIALECTS, Dialect
 from gateway.driver import error_headers
 from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError
 from gateway.web.incoming import KEY, Incoming, new_chain, request_id
@@ -49,13 +49,24 @@ class Admission:
         raise Forbidden(f"The Origin '{origin[:100]}' is not accepted; see server.cors_origins.")
 
 
+class Relaying(Protocol):
+    """A model endpoint, and the language it is spoken to in."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """In which it answers, errors too."""
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+
 class Front:
     """Checks Host, Origin and headers of every request, gives it its id, and lets it in.
 
     Model requests go straight to their relay; all others through the router.
     """
 
-    def __init__(self, app: App, admission: Admission, models: Mapping[str, App]) -> None:
+    def __init__(self, app: App, admission: Admission, models: Mapping[str, Relaying]) -> None:
         self._app = app
         self._admission = admission
         self._models = models
@@ -71,12 +82,13 @@ class Front:
         note = Incoming(chain, request_id(headers, chain), headers, scope["headers"])
         note.answer_headers = ((b"x-request-id", note.request_id.encode()),)
         scope[KEY] = note
+        relay = self._models.get(scope["path"])
         try:
             self._admit(note)
         except HoldgateError as error:
-            await refuse(error, receive, send, note.answer_headers)
+            said = relay.dialect if relay is not None else DIALECTS["openai-chat"]
+            await refuse(error, receive, send, note.answer_headers, said)
             return
-        relay = self._models.get(scope["path"])
         if scope["method"] == "OPTIONS":
             await Answer(receive, send, note.answer_headers).whole(204, _preflight(note), b"")
         elif relay is not None:
@@ -110,9 +122,15 @@ def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
     return sum(name == b"host" for name, _ in listed)
 
 
-async def refuse(error: HoldgateError, receive: Receive, send: Send, headers: Headers) -> None:
-    """Answer with an error, in the shape most clients read."""
-    body = DIALECTS["openai-chat"].error_body(error)
+async def refuse(
+    error: HoldgateError,
+    receive: Receive,
+    send: Send,
+    headers: Headers,
+    dialect: Dialect = DIALECTS["openai-chat"],
+) -> None:
+    """Answer with an error; where no dialect is spoken, in the shape most clients read."""
+    body = dialect.error_body(error)
     await Answer(receive, send, headers).whole(error.status, error_headers(error), body)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zstandard import ZstdDecompressor, ZstdError, frame_content_size
+
 from gateway.errors import BadRequest, BodyTooLarge, Headers, UnsupportedEncoding
 from gateway.web.stream import Receive
 
@@ -20,6 +22,8 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 _PROCESS = secrets.token_hex(8)
 _numbers = itertools.count(1)
 KEY = "holdgate"
+# What unpacking may take in memory; the library's usual levels stay below.
+LARGEST_WINDOW = 32 * 1024 * 1024
 JSON = b"application/json"
 
 
@@ -110,9 +114,26 @@ def _within(body: bytes, limit: int) -> bytes:
 
 def _decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
     if encoding in (b"", b"identity"):
-        return body
+        return _within(body, limit)
+    if encoding == b"zstd":
+        return _from_zstd(body, limit)
     if encoding != b"gzip":
-        raise UnsupportedEncoding("The body's content-encoding must be gzip or identity.")
+        raise UnsupportedEncoding("The body's content-encoding must be gzip, zstd or identity.")
+    return _from_gzip(body, limit)
+
+
+def _from_zstd(body: bytes, limit: int) -> bytes:
+    try:
+        if frame_content_size(body) > limit:
+            raise _too_large(limit)
+        unpack = ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+        reader = unpack.stream_reader(body, read_across_frames=True)
+        return _within(reader.read(limit + 1), limit)
+    except ZstdError:
+        raise BadRequest("The body is not valid zstd, or its window is too large.") from None
+
+
+def _from_gzip(body: bytes, limit: int) -> bytes:
     unzip = zlib.decompressobj(wbits=31)
     try:
         plain = unzip.decompress(body, limit + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request as WebRequest
@@ -27,6 +28,11 @@ GET  /metrics               for Prometheus
 """
 
 
+def _is_anthropic(request: WebRequest) -> bool:
+    """Whether the client speaks Messages: the SDKs say their version on every request."""
+    return b"anthropic-version" in incoming_of(request.scope).headers
+
+
 @dataclass(frozen=True, slots=True)
 class Operations:
     """What an operator looks at."""
@@ -39,6 +45,7 @@ class Operations:
     check_store: Callable[[], Awaitable[None]]
     started_at: float
     wall: Callable[[], float]
+    clock: Callable[[], Mapping[str, Any]]
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -84,6 +91,7 @@ class Operations:
                 "upstreams": [self._upstream(name) for name in self.driver.services.upstreams],
                 "exchanges": {"live": len(self.driver.live), "by_state": self._states()},
                 "models": [model.name for model in self.models.listed],
+                "clock": self.clock(),
             }
         )
 
@@ -106,6 +114,10 @@ class Operations:
     async def list_models(self, request: WebRequest) -> Response:
         """List the public names."""
         self.keys.owner(incoming_of(request.scope).headers)
+        if _is_anthropic(request):
+            found = [self._anthropic_model(model) for model in self.models.listed]
+            ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]} if found else {}
+            return JSONResponse({"data": found, "has_more": False, **ends})
         data = [self._model(model) for model in self.models.listed]
         return JSONResponse({"object": "list", "data": data})
 
@@ -115,7 +127,18 @@ class Operations:
         name = request.path_params["name"]
         if not name:
             raise NotFound("Name a model.")
-        return JSONResponse(self._model(self.models.find(name)))
+        model = self.models.find(name)
+        shown = self._anthropic_model(model) if _is_anthropic(request) else self._model(model)
+        return JSONResponse(shown)
+
+    def _anthropic_model(self, model: PublicModel) -> Mapping[str, Any]:
+        created = datetime.fromtimestamp(int(self.started_at), UTC).isoformat()
+        return {
+            "type": "model",
+            "id": model.name,
+            "display_name": model.name,
+            "created_at": created.replace("+00:00", "Z"),
+        }
 
     def _model(self, model: PublicModel) -> Mapping[str, Any]:
         created = int(self.started_at)

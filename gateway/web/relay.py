@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
+from gateway.answers import Answers
 from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.model import Route
-from gateway.dialects.base import Dialect
+from gateway.dialects.base import Chained, Dialect
 from gateway.dialects.identity import session_of
 from gateway.driver import Driver, Request, error_headers
 from gateway.errors import (
@@ -32,6 +35,8 @@ from gateway.web.incoming import ClientLeft, Incoming, incoming_of, plain_body, 
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
+# Who is told the time right after the results of tools may answer nothing at all.
+SHY = frozenset({"anthropic-messages"})
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch
 
@@ -55,15 +60,18 @@ class Relay:
         keys: Keys,
         sessions: Sessions,
         timepieces: Timepieces | None,
+        answers: Answers,
         limits: RelayLimits,
         draining: Callable[[], bool],
     ) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         self._driver = driver
         self._models = models
         self._keys = keys
         self._sessions = sessions
         self._timepieces = timepieces
+        self._answers = answers
+        self._chain = dialect if isinstance(dialect, Chained) else None
         self._limits = limits
         self._draining = draining
 
@@ -98,26 +106,35 @@ class Relay:
     async def _read(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
         headers, listed = note.headers, note.listed
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
-        asked = self._dialect.read(body, self._limits.json_depth, prefers_stream)
+        asked = self.dialect.read(body, self._limits.json_depth, prefers_stream)
+        if self._chain is not None and (previous := self._chain.previous_id(asked.body)):
+            real = await self._answers.upstream_id(owner, previous)
+            if real != previous:
+                going_on = self._chain.going_on_from(asked.body, real)
+                asked = msgspec.structs.replace(asked, body=going_on)
         name = session_of(listed, asked.identity)
-        visit = Visit(owner, name, asked, self._dialect, note.chain)
+        visit = Visit(owner, name, asked, self.dialect, note.chain)
         entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
         if name is not None or entry.told:
             answer.also(_told(name, entry.told))
         model = self._models.find(asked.model)
+        routes = self._routes(model, entry)
         return Request(
             id=note.request_id,
             owner=owner,
             asked=entry.asked,
-            dialect=self._dialect,
-            routes=self._routes(model, entry),
+            dialect=self.dialect,
+            routes=routes,
             headers=towards_upstream(listed),
             notes=headers.get(b"x-holdgate-notes") == b"1",
             session=entry.session,
-            time=self._time(visit, entry, headers) if model.clock else None,
+            answers=self._answers if self._chain is not None else None,
+            time=self._time(visit, entry, headers, routes[0]) if model.clock else None,
         )
 
-    def _time(self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes]) -> Timepiece | None:
+    def _time(
+        self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes], route: Route
+    ) -> Timepiece | None:
         """Give the exchange its clock, unless it is not to have one."""
         if self._timepieces is None or entry.kind is Kind.AUXILIARY:
             return None
@@ -125,7 +142,15 @@ class Relay:
         if entry.kind is not Kind.PLAIN or headers.get(b"x-holdgate-clock") == b"off":
             return None
         may_hold = headers.get(b"x-holdgate-hold") != b"off"
-        errand = Errand(visit.owner, visit.name, visit.chain, entry.asked, self._dialect, may_hold)
+        errand = Errand(
+            owner=visit.owner,
+            session=visit.name,
+            chain=visit.chain,
+            asked=entry.asked,
+            dialect=self.dialect,
+            may_hold=may_hold,
+            tags_results=self._driver.services.ways.spoken(route.upstream) not in SHY,
+        )
         return self._timepieces.give(errand)
 
     def _refuse_while_draining(self) -> None:
@@ -151,20 +176,18 @@ class Relay:
 
     async def _say(self, error: HoldgateError, answer: Answer) -> None:
         if answer.started:
-            await answer.end(self._dialect.error_frame(error))
+            await answer.end(self.dialect.error_frame(error))
             return
         # What is left of a refused body must not be read as the next request.
         headers = (*error_headers(error), (b"connection", b"close"))
-        await answer.whole(error.status, headers, self._dialect.error_body(error))
+        await answer.whole(error.status, headers, self.dialect.error_body(error))
 
 
 def _told(session: str | None, directives: str) -> Headers:
     headers: Headers = ()
     if session is not None:
         # An id is any text; a header takes only some of it as it is.
-        shown = (
-            session if _is_plain(session) else quote(session, safe="!#$&'()*+,-./:;<=>?@[]^_`{|}~")
-        )
+        shown = session if _is_plain(session) else quote(session, safe=SAFE)
         headers += ((b"x-holdgate-session", shown.encode()),)
     if directives:
         headers += ((b"x-holdgate-directive", directives.encode("ascii", "replace")),)

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.core.directives import in_force
 from gateway.core.session import SessionState, StopMessage
 from gateway.errors import BadRequest, NotFound
+from gateway.reminders import Reminders
 from gateway.sessions import KIND, States
 from gateway.stores.base import LATEST, Listed
 from gateway.web.auth import Keys
@@ -31,6 +32,7 @@ class SessionsArea:
     """The routes about sessions; each owner sees only their own."""
 
     states: States
+    reminders: Reminders
     keys: Keys
 
     def routes(self) -> list[BaseRoute]:
@@ -55,15 +57,18 @@ class SessionsArea:
 
     async def show(self, request: WebRequest) -> Response:
         """Show what is in force in a session."""
-        name = request.path_params["name"]
-        state = await self.states.show(self._owner(request), name)
-        if state == SessionState():
+        name, owner = request.path_params["name"], self._owner(request)
+        state = await self.states.show(owner, name)
+        idle = await self.reminders.idle(owner, name)
+        if state == SessionState() and idle:
             raise _unknown(name)
+        tasks = () if idle else (await self.reminders.tasks(owner, name)).items
         return JSONResponse(
             {
                 "sessionId": name,
                 "directives": list(in_force(state.routing)),
                 "stopMessage": _stop(state.stop) if state.stop else None,
+                "reminders": len(tasks),
             }
         )
 
@@ -71,8 +76,11 @@ class SessionsArea:
         """Forget a session."""
         name = request.path_params["name"]
         owner = self._owner(request)
-        if await self.states.show(owner, name) == SessionState():
+        state, idle = await self.states.show(owner, name), await self.reminders.idle(owner, name)
+        if state == SessionState() and idle:
             raise _unknown(name)
+        if not idle:
+            await self.reminders.clear(owner, name)
         await self.states.forget(owner, name)
         return JSONResponse({"sessionId": name, "deleted": True})
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from . import curl, httpx_reader, openai_node, openai_python
+from . import curl, httpx_reader, langchain_python, openai_node, openai_python
 from .reading import Client, Form
 
 CLIENTS: tuple[Client, ...] = (
     openai_python.CLIENT,
     openai_node.CLIENT,
+    langchain_python.CLIENT,
     httpx_reader.CLIENT,
     curl.CLIENT,
 )

@@ -75,6 +75,8 @@ def body_of(ask: Ask) -> dict[str, Any]:
         body["stream_options"] = {"include_usage": True}
     if ask.tools:
         body["tools"] = [{"type": "function", "function": {"name": name}} for name in ask.tools]
+    if ask.session:
+        body["metadata"] = {"session_id": ask.session}
     return body
 
 

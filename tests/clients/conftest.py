@@ -11,6 +11,13 @@ from .processes import Running, running
 from .reading import Form
 
 BEATING = {"HOLDGATE_SERVER__KEEPALIVE_MS": "50"}
+TIMED = {"HOLDGATE_CLOCK__ENABLED": "true", "HOLDGATE_CLOCK__NTP__ENABLED": "false"}
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The event loop of production, for gateways that run in the test's own."""
+    return ("asyncio", {"use_uvloop": True})
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,6 +50,15 @@ def going_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The same, with three turns to every answer."""
     home = tmp_path_factory.mktemp("going_on")
     with running("tests.clients.going_on", home=home, settings=BEATING) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The same, with the clock, and with heartbeats while it is asked."""
+    home = tmp_path_factory.mktemp("timed")
+    settings = {**BEATING, **TIMED}
+    with running("gateway", "serve", "--port", "0", home=home, settings=settings) as started:
         yield started
 
 

@@ -62,7 +62,8 @@ def _conclude(curl: subprocess.Popen[bytes], rest: bytes, notes: Notes) -> None:
     assert curl.wait() == 0, said
     if int(said) >= 400:
         notes.refused(int(said), rest)
-    elif rest.startswith(b"{"):
+    elif rest.lstrip().startswith(b"{"):
+        # An answer that was held begins with white space.
         notes.whole(msgspec.json.decode(rest))
 
 

@@ -18,6 +18,9 @@ class Ask:
     leave_after: int | None = None
     """After so many pieces of text the client leaves."""
     retries: int = 0
+    session: str = ""
+    idle: float = 120
+    """After so many seconds without a chunk the client gives up, if it is one that can."""
 
 
 @dataclass(frozen=True, slots=True)

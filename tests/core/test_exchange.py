@@ -156,9 +156,8 @@ def test_the_stop_message_goes_before_the_hold() -> None:
 def test_only_follow_ups_of_due_reminders_wait_for_each_other() -> None:
     exchange = Exchange((A,))
     wait = TurnEnded(STOPPED.turn, wait=Wait(1000, 0, 60))
-    due = ReminderDue((UserText("tea"),))
-    effects = play(exchange, TurnOpened(), wait, due)
-    assert effects[-1] == OpenTurn(2, A, due.additions, "clock_hold_followup", True)
+    effects = play(exchange, TurnOpened(), wait, ReminderDue())
+    assert effects[-1] == OpenTurn(2, A, (), "clock_hold_followup", True)
     effects = play(exchange, TurnOpened(), CALLED, RESULTS)
     assert effects[-1] == OpenTurn(3, A, RESULTS.results, "clock_followup", False)
 
@@ -194,10 +193,9 @@ def test_tool_turns_count_anew_after_a_stop() -> None:
 
 
 def test_a_hold_ends_in_a_follow_up_or_in_the_tail() -> None:
-    due = ReminderDue((UserText("[Clock Reminder]"),))
     held = Exchange((A,), (wait_once,))
-    effects = play(held, TurnOpened(), STOPPED, due)
-    assert effects[-2:] == [Hold(1000), OpenTurn(2, A, due.additions, "clock_hold_followup", True)]
+    effects = play(held, TurnOpened(), STOPPED, ReminderDue())
+    assert effects[-2:] == [Hold(1000), OpenTurn(2, A, (), "clock_hold_followup", True)]
     ended = Exchange((A,), (wait_once,))
     assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(
         plainly=False, why="cancelled"

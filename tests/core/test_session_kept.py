@@ -17,7 +17,9 @@ from gateway.core.session import (
     decoded,
     encoded,
     keep,
+    kept_until,
     living,
+    without_old,
 )
 from gateway.stores.base import LARGEST_DOCUMENT
 
@@ -38,6 +40,15 @@ def test_what_is_kept_lives_for_a_day() -> None:
     assert living(state, NOW - KEPT_MS) == (KEPT,)
     later = keep(state, at(KEPT_MS), NOW + KEPT_MS)
     assert later.kept == (at(KEPT_MS),)
+
+
+def test_what_is_too_old_can_be_forgotten() -> None:
+    assert kept_until(EMPTY) is None
+    state = keep(keep(EMPTY, KEPT, NOW), at(5), NOW + 5)
+    assert kept_until(state) == NOW + KEPT_MS
+    assert without_old(state, NOW + KEPT_MS - 1) is state
+    assert without_old(state, NOW + KEPT_MS).kept == (at(5),)
+    assert without_old(state, NOW + KEPT_MS + 5) == EMPTY
 
 
 def test_the_oldest_come_first_and_go_first() -> None:

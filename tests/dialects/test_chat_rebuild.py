@@ -167,6 +167,35 @@ def test_where_ids_come_again_the_newest_turn_has_the_newest_record() -> None:
     assert only["content"] == "two"
 
 
+@pytest.mark.parametrize(
+    "kept_arguments, sent",
+    [
+        ('{"a":[1,"é"],"b":2}', '{"b": 2.0, "a": [1, "\\u00e9"]}'),
+        ("{}", ""),
+        ("{", "{"),
+        ("[" * 10_000, "[" * 10_000),
+    ],
+)
+def test_arguments_may_be_written_in_another_way(kept_arguments: str, sent: str) -> None:
+    turn = {**said(), "tool_calls": [call("A"), call("w", "f", kept_arguments)]}
+    record = Kept(msgspec.json.encode(turn), CHAT.name, ("w",), (ToolResult("A", "ours"),), 0)
+    mine = {**said(), "tool_calls": [call("w", "f", sent)]}
+    assert rebuilt(body(mine, told("w")), record)[1:] == [told("A", "ours"), told("w")]
+
+
+@pytest.mark.parametrize(
+    "other", [call("w", "g"), call("w", "f", '{"a":1}'), call("w", "f", "{"), {"id": "w"}]
+)
+def test_a_call_that_asks_for_something_else_is_another_one(other: Json) -> None:
+    """Some upstreams count from nought in every turn, some in every conversation."""
+    elsewhere = body(USER, {**said(), "tool_calls": [other]}, told("w"))
+    assert CHAT.rebuilt(elsewhere, (kept("A", "w"),)) is elsewhere
+    later = body(said("w"), told("w"), {**said(), "tool_calls": [other]}, told("w"))
+    first, ours, *rest = rebuilt(later, kept("A", "w"))
+    assert (first, ours) == (said("A", "w"), told("A", "ours"))
+    assert rest == json.loads(later)["messages"][1:]
+
+
 @pytest.mark.parametrize("ident", ["é", 'a"b', "a/b", "7"])
 def test_ids_that_are_written_in_other_ways(ident: str) -> None:
     data = json.dumps({"messages": [said(ident), told(ident)]}).replace("/", "\\/").encode()

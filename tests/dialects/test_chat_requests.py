@@ -55,6 +55,7 @@ def test_what_is_absent_or_null() -> None:
         ([{"role": "system"}, {"role": "user"}], "user"),
         ([{"role": "user"}, {"role": "assistant", "content": "{"}], "assistant"),
         ([{"role": "tool"}], "tool"),
+        ([{"role": "function", "name": "f"}], "tool"),
         ([{"content": "x"}], ""),
         ([{"role": 7}], ""),
         ([7], ""),
@@ -78,6 +79,11 @@ def test_who_spoke_last(messages: list[object], role: str) -> None:
 )
 def test_whether_a_tool_of_ours_may_be_added(fields: dict[str, object], takes: bool) -> None:
     assert read(body(**fields)).takes_tools is takes
+
+
+def test_a_name_may_be_written_with_escapes() -> None:
+    tools = rb'[{"type":"function","function":{"name":"cl\u006fck"}}]'
+    assert CHAT.declares(tools, "clock")
 
 
 @pytest.mark.parametrize(

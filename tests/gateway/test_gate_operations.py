@@ -27,6 +27,18 @@ KEYS = {
 }
 
 
+async def test_models_are_listed_as_messages_clients_want_them() -> None:
+    names = {"models": [{"name": "m", "routes": ["a/x"]}, {"name": "n", "routes": ["a/y"]}]}
+    async with running(None, tables=names) as gate:
+        listed = (await gate.fetch(get("/v1/models", "anthropic-version: 2023-06-01"))).json
+        one = (await gate.fetch(get("/v1/models/n", "anthropic-version: 2023-06-01"))).json
+    assert [model["id"] for model in listed["data"]] == ["m", "n"]
+    assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("m", "n", False)
+    assert one == listed["data"][1]
+    assert one["type"] == "model"
+    assert one["created_at"].endswith("Z")
+
+
 async def test_models_are_listed() -> None:
     names = {"models": [{"name": "m", "routes": ["a/x"]}, {"name": "n/n", "routes": ["a/y"]}]}
     async with running(ONE, tables=names) as gate:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 import pytest
+from zstandard import ZstdCompressor
 
 from tests.gateway.harness import running, until, within
 from tests.gateway.wire import (
@@ -25,6 +27,7 @@ from tests.gateway.wire import (
 )
 from tests.upstream.fake import CHUNKED, LAST, chunk
 
+GZIP = ("too large", "a bomb", "cut short", "not at all")
 ONE = streaming(turn("one"))
 JSON = "content-type: application/json"
 KEYS = {
@@ -35,9 +38,12 @@ KEYS = {
 }
 
 
-async def test_a_compressed_body_is_unpacked() -> None:
+@pytest.mark.parametrize(
+    "coding, packed", [("gzip", gzip.compress), ("zstd", ZstdCompressor().compress)]
+)
+async def test_a_compressed_body_is_unpacked(coding: str, packed: Callable[[bytes], bytes]) -> None:
     async with running(ONE) as gate:
-        answer = await gate.ask(gzip.compress(chat("zipped")), "content-encoding: gzip")
+        answer = await gate.ask(packed(chat("zipped")), f"content-encoding: {coding}")
         assert answer.text == "one"
         assert gate.requests[0].body == chat("zipped")
         assert b"content-encoding" not in gate.requests[0].headers
@@ -50,10 +56,14 @@ async def test_a_compressed_body_is_unpacked() -> None:
         (gzip.compress(bytes(50_000_000), 9)[:900], "gzip", 413),
         (gzip.compress(chat())[:-9], "gzip", 400),
         (b"no gzip", "gzip", 400),
+        (ZstdCompressor().compress(chat("x" * 2000)), "zstd", 413),
+        (ZstdCompressor(19).compress(bytes(50_000_000))[:900], "zstd", 413),
+        (ZstdCompressor().compress(chat())[:-9], "zstd", 400),
+        (b"no zstd", "zstd", 400),
         (chat(), "br", 415),
         (chat(), "gzip, gzip", 415),
     ],
-    ids=["too large", "a bomb", "cut short", "no gzip", "brotli", "twice"],
+    ids=[*GZIP, *(f"zstd {name}" for name in GZIP), "brotli", "twice"],
 )
 async def test_compressed_bodies_we_do_not_read(body: bytes, coding: str, status: int) -> None:
     async with running(ONE, limits__body_bytes=1000) as gate:

@@ -13,9 +13,9 @@ from gateway.clock.manual import ManualClock
 from gateway.core.reminders import Task, Tasks, Wanted
 from gateway.reminders import SHAPE, Counts, Ended
 from gateway.reminders.records import MOST_ENDED, MOST_ENDED_HERE, Recent
-from gateway.reminders.service import MOST_LEFT, SWEPT_AT_ONCE
 from gateway.stores import Draft
 from gateway.stores.base import seal
+from gateway.stores.overdue import AT_ONCE, MOST_LEFT
 
 from .conftest import LATER, LATEST, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
 
@@ -49,7 +49,7 @@ async def test_what_expired_is_removed_and_told(desk: Desk) -> None:
 
 
 async def test_more_than_one_handful(desk: Desk) -> None:
-    many = 2 * SWEPT_AT_ONCE + 3
+    many = 2 * AT_ONCE + 3
     async with anyio.create_task_group() as group:
         for number in range(many):
             group.start_soon(partial(desk.add, TEA, session=f"s{number}"))
@@ -78,22 +78,22 @@ async def test_the_scan_when_a_store_is_opened(durable: Place) -> None:
 async def test_a_session_that_cannot_be_written_hurts_only_itself(
     shaky: Desk, troubled: Troubled, clock: ManualClock
 ) -> None:
-    for number in range(SWEPT_AT_ONCE + 50):
+    for number in range(AT_ONCE + 50):
         await shaky.add(Wanted(NOW + number, "x"), session=f"s{number}")
-    troubled.bad = {key_of(f"s{number}") for number in range(SWEPT_AT_ONCE + 10)}
+    troubled.bad = {key_of(f"s{number}") for number in range(AT_ONCE + 10)}
     clock.advance(LATEST + 1000)
     assert await shaky.reminders.sweep() == 40
     (told,) = [note for note in shaky.noted("reminders_not_swept") if note["sessions"] != 10]
-    assert told == {"sessions": SWEPT_AT_ONCE, "why": "The disk is full."}
+    assert told == {"sessions": AT_ONCE, "why": "The disk is full."}
     troubled.bad = set()
-    assert await shaky.reminders.sweep() == SWEPT_AT_ONCE + 10
-    assert shaky.reminders.counts.expired == SWEPT_AT_ONCE + 50
+    assert await shaky.reminders.sweep() == AT_ONCE + 10
+    assert shaky.reminders.counts.expired == AT_ONCE + 50
 
 
 async def test_a_disk_that_takes_nothing_is_not_tried_for_ever(
     shaky: Desk, troubled: Troubled, clock: ManualClock
 ) -> None:
-    many = MOST_LEFT + 2 * SWEPT_AT_ONCE
+    many = MOST_LEFT + 2 * AT_ONCE
     tasks = Tasks((Task("u", NOW, NOW, NOW, "x"),))
     for number in range(many):
         key = key_of(f"s{number}")

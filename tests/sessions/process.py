@@ -23,11 +23,25 @@ class Gate:
         self._process = process
         self.port = port
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    async def gone(self) -> None:
+        """Wait until it is gone, by whatever hand."""
+        await self._process.wait()
+
     async def kill(self) -> None:
         """End it without a word, and wait until it is gone."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
+
+    async def terminate(self) -> int:
+        """Ask it to leave, and wait until it has; return its status."""
+        self._process.terminate()
+        return await self._process.wait()
 
 
 @asynccontextmanager

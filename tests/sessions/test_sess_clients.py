@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from openai import OpenAI
 
-from tests.clients import openai_node, openai_python
+from tests.clients import langchain_python, openai_node, openai_python
 from tests.clients.conftest import fail_unless, no_proxy
 from tests.clients.node import provide
 from tests.clients.processes import Running, running
@@ -20,7 +20,8 @@ PROMPT = (
     + '\ndemo: say="It begins." delay_ms=1'
 )
 ALL = "It begins.\n\nAnd on.\n\nAnd on.\n\nAnd on."
-FORMS = (*openai_python.CLIENT.forms, *openai_node.CLIENT.forms)
+CLIENTS = (openai_python.CLIENT, openai_node.CLIENT, langchain_python.CLIENT)
+FORMS = tuple(form for client in CLIENTS for form in client.forms)
 
 
 @pytest.fixture(scope="module")

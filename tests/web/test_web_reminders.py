@@ -321,6 +321,9 @@ async def test_the_time_is_told_as_the_tool_tells_it() -> None:
 class Down(Memory):
     """A store on a disk that cannot be read."""
 
+    def absent(self, key: Key) -> bool:
+        return False
+
     async def read(self, key: Key) -> Stored | None:
         raise StoreUnavailable("The disk cannot be read.")
 

@@ -1,0 +1,96 @@
+"""Putting a history in order, so that every dialect can tell it.
+
+In order, no two turns of one side follow each other, every call has its result in the user's turn
+right after it, in the order of the calls and before anything else, and no result is without a call.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from itertools import groupby
+
+from gateway.dialects.canonical import Call, Message, Part, Refusal, Result, Text
+from gateway.errors import BadRequest
+
+UNANSWERED = (Text("No result came back from this call."),)
+System = tuple[str, ...]
+
+
+class _Turn:
+    """A message without the results in it, and the results of the calls it makes."""
+
+    def __init__(self, message: Message) -> None:
+        self.role = message.role
+        self.parts = tuple(part for part in message.parts if not isinstance(part, Result))
+        calls = (part.id for part in message.parts if isinstance(part, Call))
+        self.results: dict[str, Result | None] = dict.fromkeys(calls)
+
+    def told(self) -> list[Message]:
+        """Return the message, and what its calls came to."""
+        results = (
+            result or Result(call, UNANSWERED, is_error=True)
+            for call, result in self.results.items()
+        )
+        return [Message(self.role, self.parts), Message("user", tuple(results))]
+
+
+def in_order(messages: Iterable[Message], param: str) -> tuple[System, tuple[Message, ...]]:
+    """Return the instructions a history begins with, and the rest of it put in order.
+
+    A result without a call raises `BadRequest`; a call without a result gets one.
+    """
+    turns: list[_Turn] = []
+    waiting: defaultdict[str, list[_Turn]] = defaultdict(list)
+    for message in merged(messages):
+        for part in message.parts:
+            if isinstance(part, Result):
+                _caller(part, waiting, param).results[part.call_id] = part
+        turns.append(turn := _Turn(message))
+        for call in turn.results:
+            waiting[call].append(turn)
+    told = merged(message for turn in turns for message in turn.told())
+    if told and told[0].role == "system":
+        return texts(told[0].parts), told[1:]
+    return (), told
+
+
+def _caller(result: Result, waiting: Mapping[str, list[_Turn]], param: str) -> _Turn:
+    """Return the turn that waits for a result; where ids come again, the last to use them."""
+    turns = waiting.get(result.call_id)
+    if not turns:
+        raise BadRequest(
+            f"The tool result `{result.call_id}` answers no call that waits for one.", param=param
+        )
+    return turns.pop()
+
+
+def merged(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Make one turn of all that one side says in a row; what says nothing is left out."""
+    spoken = (message for message in messages if message.parts)
+    return tuple(
+        Message(role, tuple(part for message in run for part in message.parts))
+        for role, run in groupby(spoken, key=lambda message: message.role)
+    )
+
+
+def spoken(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Return all but texts that are empty."""
+    return tuple(part for part in parts if not isinstance(part, Text | Refusal) or part.text)
+
+
+def texts(parts: Iterable[Part]) -> tuple[str, ...]:
+    """Return what is said in so many words."""
+    return tuple(part.text for part in parts if isinstance(part, Text))
+
+
+def fitted(name: str, longest: int, allowed: str = "") -> str:
+    """Return an id as it is if it fits, else a shorter one that is always the same for it.
+
+    `allowed` are the characters beside letters and digits; empty for any.
+    """
+    fits = not allowed or all((c.isascii() and c.isalnum()) or c in allowed for c in name)
+    if fits and len(name) <= longest:
+        return name
+    return "id_" + sha256(name.encode()).hexdigest()[:32]

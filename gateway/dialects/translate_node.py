@@ -1,0 +1,129 @@
+"""Reading a request member by member: what is not as it should be is named by where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest
+
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A JSON object of a request, and where it stands."""
+
+    members: dict[str, Any]
+    path: str = ""
+
+    def place(self, name: str) -> str:
+        """Return where a member stands."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def text(self, name: str) -> str:
+        """Return a text; empty when it is absent or null."""
+        return self._read(name, str, "a string") or ""
+
+    def need(self, name: str) -> str:
+        """Return a text that must not be absent or empty."""
+        text = self.text(name)
+        if not text:
+            place = self.place(name)
+            raise BadRequest(f"`{place}` is missing.", param=place)
+        return text
+
+    def flag(self, name: str) -> bool | None:
+        """Return a truth; None when it is absent or null."""
+        flag: bool | None = self._read(name, bool, "true or false")
+        return flag
+
+    def number(self, name: str) -> float | None:
+        """Return a number; None when it is absent or null."""
+        number: float | None = self._read(name, (int, float), "a number")
+        if isinstance(number, bool):
+            raise self.misfit(name, "a number")
+        return number
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number; None when it is absent or null."""
+        value = self.number(name)
+        if value is not None and value != int(value):
+            raise self.misfit(name, "a whole number")
+        return None if value is None else int(value)
+
+    def node(self, name: str) -> Node | None:
+        """Return an object; None when it is absent or null."""
+        members = self._read(name, dict, "an object")
+        return None if members is None else Node(members, self.place(name))
+
+    def inner(self, name: str) -> Node:
+        """Return an object, an empty one when it is absent or null."""
+        return self.node(name) or Node({}, self.place(name))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts; none when it is absent or null."""
+        found = self._read(name, list, "a list of strings") or []
+        if not all(isinstance(item, str) for item in found):
+            raise self.misfit(name, "a list of strings")
+        return tuple(found)
+
+    def nodes(self, name: str) -> list[Node]:
+        """Return the objects of a list; none when it is absent or null."""
+        items = self._read(name, list, "a list") or []
+        return [self._item(name, at, item) for at, item in enumerate(items)]
+
+    def content(self, name: str) -> str | list[Node]:
+        """Return a text, or the objects of a list."""
+        value = self.members.get(name)
+        return value if isinstance(value, str) else self.nodes(name)
+
+    def misfit(self, name: str, expected: str) -> BadRequest:
+        """Say what a member should have been."""
+        place = self.place(name)
+        return BadRequest(f"`{place}` must be {expected}.", param=place)
+
+    def _item(self, name: str, at: int, item: object) -> Node:
+        if not isinstance(item, dict):
+            raise self.misfit(f"{name}[{at}]", "an object")
+        return Node(item, f"{self.place(name)}[{at}]")
+
+    def _read(self, name: str, kind: Any, expected: str) -> Any:
+        value = self.members.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise self.misfit(name, expected)
+        return value
+
+
+def opened(body: bytes) -> Node:
+    """Read a body, or raise `BadRequest`."""
+    try:
+        return Node(_object.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"The body is not a JSON object we can read: {error}.") from None
+    except RecursionError:
+        raise BadRequest("The body is nested too deeply.") from None
+
+
+class Losses:
+    """What a translation leaves out, each named once, in the order it was met."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = dict.fromkeys(names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of it."""
+        return tuple(self._names)
+
+    def add(self, name: str) -> None:
+        """Name something that is left out."""
+        self._names[name] = None
+
+    def beside(self, node: Node, known: frozenset[str], kind: str = "") -> None:
+        """Name the members that are not known; those that ask for nothing are no loss."""
+        for name, value in node.members.items():
+            says_nothing = value is None or value is False or value in ([], {})
+            if name not in known and not says_nothing:
+                self.add(f"{kind}.{name}" if kind else name)

@@ -1,0 +1,84 @@
+"""What a translated answer takes from its request: names, ids, and how much may be kept of it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+
+from gateway.core.model import Asked
+from gateway.errors import UpstreamBroke
+
+ID_DIGITS = 24
+
+
+class _Custom(msgspec.Struct):
+    name: str = ""
+
+
+class _Tool(msgspec.Struct):
+    type: str = ""
+    name: str = ""
+    custom: _Custom | None = None
+
+
+_tools = msgspec.json.Decoder(list[_Tool])
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What the client asked for, as far as the answer tells."""
+
+    model: str
+    """Its name for the model, shown where the upstream says none."""
+    seed: str
+    """What no other turn has; ids are made of it."""
+    created: int = 0
+    """When the answer began, shown where the upstream does not say."""
+    request: bytes = b"{}"
+    usage: bool = False
+    """Whether a Chat Completions client asked for the usage of a stream."""
+    custom: frozenset[str] = frozenset()
+    """The tools that take plain text instead of JSON."""
+
+    def ident(self, prefix: str, *told: object) -> str:
+        """Make an id: each time the same for the same things told."""
+        parts = "\0".join(map(str, (self.seed, *told)))
+        return f"{prefix}{sha256(parts.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
+
+
+def wanted(asked: Asked, seed: str, created: int) -> Wanted:
+    """Take from a request what its answer needs of it."""
+    custom = custom_tools(asked.tools) if b'"custom"' in asked.tools else frozenset()
+    return Wanted(asked.model, seed, created, asked.body, asked.wants_usage, custom)
+
+
+def custom_tools(tools: bytes) -> frozenset[str]:
+    """Return the names of the tools that take plain text."""
+    try:
+        offered = _tools.decode(tools)
+    except msgspec.DecodeError:
+        # What is wrong with them is the request's translation to say.
+        return frozenset()
+    names = (tool.custom.name if tool.custom else tool.name for tool in offered if _is_custom(tool))
+    return frozenset(name for name in names if name)
+
+
+def _is_custom(tool: _Tool) -> bool:
+    return tool.type == "custom"
+
+
+class Room:
+    """How much of one answer may be kept in memory, by all who have to keep some of it."""
+
+    __slots__ = ("_left", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = self._left = size
+
+    def take(self, size: int) -> None:
+        """Take room for something that is kept."""
+        self._left -= size
+        if self._left < 0:
+            raise UpstreamBroke(
+                f"More than {self._size} bytes of the upstream's answer would have to be kept."
+            )

@@ -1,0 +1,76 @@
+"""The data of server-sent events, out of frames, and read by their type."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.errors import UpstreamBroke
+from gateway.sse import data_of, split
+
+T = TypeVar("T")
+
+
+def datas(batch: bytes) -> list[bytes]:
+    """Return the data of the frames in a batch; one frame at a time is the usual case."""
+    data = _only_line(batch)
+    if data is not None:
+        return [data]
+    found = (_only_line(frame) or data_of(frame) for frame in split(batch))
+    return [data for data in found if data]
+
+
+def _only_line(frame: bytes) -> bytes | None:
+    """Return the data of a frame that is one line of it, after at most the event's name."""
+    head, _, data = frame.partition(b"data: ")
+    if data.find(b"\n") != len(data) - 2 or b"\r" in frame:
+        return None
+    if head and not (head.startswith(b"event: ") and head.find(b"\n") == len(head) - 1):
+        return None
+    return data[:-2]
+
+
+def read(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """Read an event by its type; None for one of a shape that its dialect does not have."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_mended(decoder, data)
+
+
+def _read_mended(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """Read it as clients do: what is no character becomes a replacement character."""
+    try:
+        text = json.dumps(json.loads(data.decode(errors="replace")), ensure_ascii=False)
+        return decoder.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except msgspec.ValidationError:
+        return None
+    except (ValueError, RecursionError):
+        raise UpstreamBroke("The upstream sent an event that cannot be read.") from None
+
+
+def text_in(value: Any) -> str:
+    """Return a text, whether it came in one piece or as a list of parts; else nothing."""
+    if isinstance(value, str):
+        return value
+    texts = (part.get("text") for part in objects_in(value))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def number_in(value: Any, *names: str) -> int:
+    """Return a count inside of objects, 0 if there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return whole_number(value)
+
+
+def whole_number(value: Any) -> int:
+    """Return a number without its fraction, 0 for anything else."""
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,134 @@
+"""Claude Code, which speaks Anthropic Messages, with upstreams that do not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from .cli import (
+    CLOCK_SAID,
+    HERE,
+    HOLD,
+    SECONDS,
+    Command,
+    Event,
+    Outcome,
+    Scene,
+    Stage,
+    agent,
+    check,
+    exported,
+    play,
+)
+from .conftest import fail_unless
+from .node import DIRECTORY, NotReady, locked_version
+from .table import PAGE
+
+NAME, PACKAGE, SCRIPT = "Claude Code", "@anthropic-ai/claude-code", "cli-wrapper.cjs"
+UPSTREAMS = ("openai-chat", "openai-responses")
+OPTIONS = ("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash")
+# One turn calls both the gateway's tool and Claude Code's own.
+TOOLS = """
+demo: tool=clock args={"action":"get"} tool=Bash args={"command":"echo tea-$((6*7))"}
+demo: say="The shell said so."
+"""
+STOP = 'demo: say="First." <**stopMessage:"go on",2**>'
+SCENES = {
+    (name, dialect): Scene(name, dialect, prompt)
+    for dialect in UPSTREAMS
+    for name, prompt in (("tools", TOOLS), ("hold", HOLD), ("stop", STOP))
+}
+
+over = pytest.mark.parametrize("dialect", UPSTREAMS)
+
+Outcomes = Mapping[Scene, Outcome]
+
+
+@pytest.fixture(scope="module")
+def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Play all scenes at once."""
+    fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
+    return play(tuple(SCENES.values()), command, tmp_path_factory.mktemp("claude_code"))
+
+
+def command(stage: Stage) -> Command:
+    """Configure Claude Code as the documentation says, and have it print all that happens."""
+    values = {HERE: stage.url, "demo": stage.scene.model}
+    environment = {name: values.get(value, value) for name, value in exported(NAME).items()}
+    # After `--`, since the option before it takes any number of values.
+    return Command((*agent(PACKAGE, SCRIPT), "-p", *OPTIONS, "--", stage.scene.prompt), environment)
+
+
+def blocks(outcome: Outcome, kind: str) -> Iterator[Event]:
+    """Yield the content blocks of one kind, as Claude Code read or made them."""
+    for event in outcome.events:
+        if event.get("type") in ("assistant", "user"):
+            yield from (block for block in event["message"]["content"] if block["type"] == kind)
+
+
+def texts(outcome: Outcome) -> list[str]:
+    """List the texts of the model."""
+    return [block["text"] for block in blocks(outcome, "text")]
+
+
+@over
+def test_it_runs_its_own_tool(dialect: str, outcomes: Outcomes) -> None:
+    outcome = outcomes[SCENES["tools", dialect]]
+    assert [block["content"] for block in blocks(outcome, "tool_result")] == ["tea-42"]
+    assert texts(outcome) == ["The shell said so."]
+
+
+@over
+def test_the_model_finds_its_calls_answered(dialect: str, outcomes: Outcomes) -> None:
+    first, second = outcomes[SCENES["tools", dialect]].asked
+    assert "tea-42" not in json.dumps(first)
+    assert "tea-42" in json.dumps(second)
+    assert CLOCK_SAID in json.dumps(second), "what the clock said is put back"
+
+
+@over
+def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
+    outcome = outcomes[SCENES["hold", dialect]]
+    first, second = texts(outcome)
+    assert first.startswith("I set it: drink tea. This answer stays open")
+    assert second == "It is time: drink tea."
+    (exchange,) = outcome.exchanges
+    assert exchange["state"] == "done"
+    assert exchange["ms"] > (SECONDS - 1) * 1000
+
+
+@over
+def test_a_stop_message_goes_on(dialect: str, outcomes: Outcomes) -> None:
+    outcome = outcomes[SCENES["stop", dialect]]
+    first, *others = texts(outcome)
+    assert first == "First."
+    assert [text.partition(".")[0] for text in others] == ["You said “go on”"] * 2
+    assert len(outcome.asked) == 3
+    assert "stopMessage" not in json.dumps(outcome.asked)
+    (exchange,) = outcome.exchanges
+    assert exchange["turns"] == 3
+
+
+@over
+@pytest.mark.parametrize("scene, called", [("tools", ["Bash"]), ("hold", [])])
+def test_the_clock_is_called_unseen(
+    scene: str, called: list[str], dialect: str, outcomes: Outcomes
+) -> None:
+    outcome = outcomes[SCENES[scene, dialect]]
+    assert '"clock"' in json.dumps(outcome.asked[0]["tools"])
+    assert [block["name"] for block in blocks(outcome, "tool_use")] == called
+
+
+def test_without_its_program_it_says_so(node: None, tmp_path: Path) -> None:
+    installed = Path("node_modules", PACKAGE)
+    shutil.copytree(DIRECTORY / installed, tmp_path / installed)
+    with pytest.raises(NotReady, match=f"{SCRIPT} does not start. .* run npm ci"):
+        check(agent(PACKAGE, SCRIPT, tmp_path))
+
+
+def test_the_page_names_this_version() -> None:
+    assert f"{NAME} {locked_version(PACKAGE)}," in PAGE.read_text()

@@ -1,0 +1,173 @@
+"""Responses answers of one piece: passed as they are, or joined by the same rules."""
+
+import json
+from typing import Any
+
+import pytest
+from responses_wire import CLOCK, Json, call, custom, message, reasoning, refusal, search, usage
+
+from gateway.core.model import Asked, Stop, ToolCall, Usage
+from gateway.dialects.base import Tap
+from gateway.dialects.openai_responses import DIALECT
+from gateway.dialects.openai_responses_items import Answered
+from gateway.dialects.openai_responses_whole import ResponsesWhole
+from gateway.errors import UpstreamAnswered, UpstreamBroke
+
+
+def body(*items: Json, ident: str = "a", status: str = "completed", **more: Any) -> bytes:
+    response = {"id": ident, "object": "response", "model": ident, "status": status}
+    response |= {"error": None, "output": list(items), "usage": usage(2, 3, 1), **more}
+    return json.dumps(response).encode()
+
+
+def splice(tools: frozenset[str] = frozenset()) -> ResponsesWhole:
+    made = DIALECT.splice(Asked(model="m", body=b"{}"), tools, 10_000)
+    assert isinstance(made, ResponsesWhole)
+    return made
+
+
+def run(answer: ResponsesWhole, data: bytes) -> Tap:
+    tap = answer.tap()
+    assert tap.feed(data[:5]) == tap.feed(data[5:]) == b""
+    assert not tap.seen
+    tap.close()
+    assert tap.seen
+    assert tap.ended
+    answer.take(tap)
+    return tap
+
+
+def tail(answer: ResponsesWhole) -> Json:
+    found = json.loads(answer.tail(plainly=False))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_one_turn_passes_byte_for_byte() -> None:
+    for tools in (frozenset[str](), CLOCK):
+        answer = splice(tools)
+        assert (answer.answer_id, answer.upstream_id) == ("", "")
+        data = body(reasoning("rs"), message("m", "hi"), call("1", "f"), big=10**30)
+        tap = run(answer, data)
+        assert answer.tail(plainly=False) == data
+        assert tap.text() == "hi"
+        assert tap.end().usage == Usage(2, 3)
+        assert tap.end().client_calls
+        assert tap.failure is None
+    assert answer.content_type == b"application/json"
+    assert answer.heartbeat() == b""
+
+
+@pytest.mark.parametrize(
+    "data, stop",
+    [
+        (body(message("m", "x")), Stop.STOP),
+        (body(refusal("m", "No.")), Stop.FILTER),
+        (body(call("1", "f")), Stop.TOOL_CALLS),
+        (body(custom("1", "f")), Stop.TOOL_CALLS),
+        (
+            body(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            Stop.LENGTH,
+        ),
+        (body(status="incomplete", incomplete_details=7), Stop.UNKNOWN),
+        (body(status="queued"), Stop.UNKNOWN),
+        (body(status="failed", error={"code": "server_error", "message": "x"}), Stop.UNKNOWN),
+        (b'{"output":7,"usage":7}', Stop.UNKNOWN),
+    ],
+)
+def test_why_a_turn_ended(data: bytes, stop: Stop) -> None:
+    answer = splice()
+    end = run(answer, data).end()
+    assert end.stop is stop
+    assert end.continuable is (stop is not Stop.UNKNOWN)
+    assert answer.tail(plainly=False) == data
+
+
+def test_two_turns_are_one_body() -> None:
+    answer = splice()
+    run(answer, body(message("m", "one"), ident="first", output_text="one"))
+    second = body(
+        message("m", "two"), {"type": "odd"}, ident="second", status="incomplete", output_text="two"
+    )
+    run(answer, second)
+    joined = tail(answer)
+    assert joined["id"] == joined["model"] == "first"
+    assert joined["status"] == "incomplete"
+    assert joined["output"] == [message("m", "one"), message("m_2", "two"), {"type": "odd"}]
+    assert joined["usage"] == {**usage(2, 6, 2), "total_tokens": 5}
+    assert "output_text" not in joined
+    assert (answer.answer_id, answer.upstream_id) == ("first", "second")
+
+
+def test_usage_that_only_some_turns_tell() -> None:
+    answer = splice()
+    run(answer, body(message("m", "one"), usage=usage(2, 3)))
+    run(answer, body(message("n", "two"), usage=None))
+    assert tail(answer)["usage"] == usage(2, 3)
+    odd = splice()
+    assert run(odd, body(usage={"input_tokens": "x"})).end().usage == Usage(0, 0)
+    run(odd, body(usage={"input_tokens": 7}))
+    assert tail(odd)["usage"] == {"input_tokens": 7}
+    none = splice()
+    run(none, body(usage=None))
+    assert run(none, body(usage=None)).end().usage is None
+    assert tail(none)["usage"] is None
+
+
+def test_calls_to_server_tools_are_taken_out() -> None:
+    answer = splice(CLOCK)
+    items = [reasoning("rs"), call("1", "clock"), call("2", "weather")]
+    tap = run(answer, body(*items))
+    assert tap.end().server_calls == (ToolCall("call_1", "clock", "{}"),)
+    assert tap.client_call_ids() == ("call_2",)
+    assert tail(answer)["output"] == [items[0], items[2]]
+    assert tap.answered().message == Answered(items)
+
+
+def test_ours_only_and_then_the_last_turns_end() -> None:
+    answer = splice(CLOCK)
+    first = run(answer, body(call("1", "clock"), conversation={"id": "c"}))
+    assert not first.end().client_calls
+    assert first.answered().message == Answered([call("1", "clock")], remembered=True)
+    run(answer, body(search("ws"), message("m", "noon"), ident="b"))
+    assert [item["id"] for item in tail(answer)["output"]] == ["ws", "m"]
+
+
+def test_calls_without_ids_get_them_and_keep_them() -> None:
+    answer = splice(CLOCK)
+    bare = [{k: v for k, v in call(n, n).items() if k != "call_id"} for n in ("weather", "clock")]
+    tap = run(answer, body(*bare))
+    (shown,) = tail(answer)["output"]
+    assert (shown["call_id"],) == tap.client_call_ids()
+    assert tap.end().server_calls[0].id != shown["call_id"]
+    plain = splice(CLOCK)
+    run(plain, body(bare[0]))
+    assert tail(plain)["output"][0]["call_id"].startswith("call_")
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>", b"data: {}\n\n", b"[]"])
+def test_what_is_no_json_object_is_broken(data: bytes) -> None:
+    tap = splice().tap()
+    tap.feed(data)
+    with pytest.raises(UpstreamBroke):
+        tap.close()
+
+
+def test_an_error_under_a_2xx_status() -> None:
+    tap = splice().tap()
+    tap.feed(b'{"error":{"message":"no","code":503}}')
+    with pytest.raises(UpstreamAnswered) as caught:
+        tap.close()
+    assert caught.value.status == 503
+
+
+def test_an_answer_longer_than_the_limit() -> None:
+    tap = splice().tap()
+    tap.feed(b"x" * 9_000)
+    with pytest.raises(UpstreamBroke):
+        tap.feed(b"x" * 2_000)
+
+
+def test_what_a_whole_answer_accepts() -> None:
+    assert splice().accepts(b"application/json; charset=utf-8")
+    assert not splice().accepts(b"text/event-stream")

@@ -1,0 +1,84 @@
+"""Turns go round in order, and who watches is told until they stop watching."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.stores.waiting import Turns, Watchers
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def told(watchers: Watchers, thing: str) -> None:
+    """Change a thing, and let its watchers hear of it."""
+    watchers.changed(thing)
+    await anyio.lowlevel.checkpoint()
+
+
+async def test_turns_are_taken_in_order_and_leave_nothing_behind() -> None:
+    turns, order = Turns(), list[int]()
+
+    async def go(number: int) -> None:
+        await turns.take("tea")
+        order.append(number)
+        await anyio.lowlevel.checkpoint()
+        turns.give("tea")
+
+    async with anyio.create_task_group() as group:
+        for number in range(5):
+            group.start_soon(go, number)
+    assert order == [0, 1, 2, 3, 4]
+    assert len(turns) == 0
+
+
+async def test_things_do_not_wait_for_each_other() -> None:
+    turns = Turns()
+    await turns.take("tea")
+    with anyio.fail_after(1):
+        await turns.take("soup")
+    assert len(turns) == 2
+
+
+async def test_who_leaves_the_line_does_not_stop_it() -> None:
+    turns = Turns()
+    await turns.take("tea")
+    async with anyio.create_task_group() as group:
+        with anyio.move_on_after(0.01):
+            await turns.take("tea")
+        group.start_soon(turns.take, "tea")
+        await anyio.wait_all_tasks_blocked()
+        turns.give("tea")
+    turns.give("tea")
+    assert len(turns) == 0
+
+
+async def test_all_who_watch_are_told() -> None:
+    watchers, heard = Watchers(), list[str]()
+    watchers.watch("tea", lambda: heard.append("one"))
+    watchers.watch("tea", lambda: heard.append("two"))
+    watchers.watch("soup", lambda: heard.append("another"))
+    await told(watchers, "tea")
+    assert heard == ["one", "two"]
+
+
+async def test_who_stops_watching_is_told_no_more() -> None:
+    watchers, heard = Watchers(), list[str]()
+
+    def hear() -> None:
+        heard.append("tea")
+
+    stop, other = watchers.watch("tea", hear), watchers.watch("tea", hear)
+    stop()
+    stop()
+    await told(watchers, "tea")
+    assert heard == ["tea"]
+    other()
+    other()
+    await told(watchers, "tea")
+    assert heard == ["tea"]
+    assert len(watchers) == 0
