@@ -1,4 +1,4 @@
-"""Where state is kept: one small document for each kind, owner and session."""
+"""Where state is kept: one small document for each kind, owner and session, and rows."""
 
 from gateway.stores.base import (
     Conflict,
@@ -18,7 +18,8 @@ from gateway.stores.base import (
     update,
 )
 from gateway.stores.memory import Memory
-from gateway.stores.opening import open_documents
+from gateway.stores.opening import open_documents, open_rows
+from gateway.stores.rows import Rows
 
 __all__ = [
     "Conflict",
@@ -30,6 +31,7 @@ __all__ = [
     "Listed",
     "Memory",
     "Newer",
+    "Rows",
     "Shape",
     "StoreUnavailable",
     "Stored",
@@ -37,5 +39,6 @@ __all__ = [
     "amend",
     "fetch",
     "open_documents",
+    "open_rows",
     "update",
 ]

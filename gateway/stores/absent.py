@@ -24,7 +24,8 @@ class Absent:
     def __init__(self, root: Path, steady: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._steady = steady
-        self._keys: set[Key] = set()
+        # By kind: a directory that changes all the time must not cost what the others hold.
+        self._keys: dict[str, set[Key]] = {}
         self._seen: dict[str, int] = {}
         self._looked: dict[str, float] = {}
 
@@ -32,20 +33,21 @@ class Absent:
         now = self._steady()
         if now - self._looked.get(key.kind, -LOOK_SECONDS) >= LOOK_SECONDS:
             self._look(key.kind, now)
-        return key in self._keys
+        return key in self._keys[key.kind]
 
     def add(self, key: Key) -> None:
         """Take it that a key has no file, if there is a directory that could hold it."""
         self._look(key.kind, self._steady())
         if self._seen[key.kind] == GONE:
             return
-        if len(self._keys) >= MOST:
-            self._keys.clear()
-        self._keys.add(key)
+        keys = self._keys[key.kind]
+        if len(keys) >= MOST:
+            keys.clear()
+        keys.add(key)
 
     def drop(self, key: Key) -> None:
         """Take it that a key may have a file."""
-        self._keys.discard(key)
+        self._keys.get(key.kind, set()).discard(key)
 
     def _look(self, kind: str, now: float) -> None:
         self._looked[kind] = now
@@ -55,4 +57,4 @@ class Absent:
             changed = GONE
         if self._seen.get(kind) != changed:
             self._seen[kind] = changed
-            self._keys = {key for key in self._keys if key.kind != kind}
+            self._keys[kind] = set()

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from gateway.stores import disk
 from gateway.stores.base import StoreUnavailable
+from gateway.stores.schema import MIGRATIONS as MIGRATIONS
 
 BUSY_MS = 5000
+BUSY_LOOK_SECONDS = 0.005
 # Before this one, two processes that write and check-point at once can lose a commit.
 SHARED_SINCE = (3, 51, 3)
-
-# One entry a schema version, each a list of statements. What is published is never changed.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        # The row number is the revision: AUTOINCREMENT never gives one twice, not even after a
-        # deletion.
-        """CREATE TABLE documents (
-            revision INTEGER PRIMARY KEY AUTOINCREMENT,
-            kind TEXT NOT NULL,
-            owner TEXT NOT NULL,
-            session TEXT NOT NULL,
-            due_ms INTEGER,
-            updated_ms INTEGER NOT NULL,
-            document BLOB NOT NULL,
-            UNIQUE (kind, owner, session)
-        )""",
-        "CREATE INDEX documents_due ON documents (kind, due_ms) WHERE due_ms IS NOT NULL",
-        "CREATE INDEX documents_newest ON documents (kind, owner, updated_ms, session)",
-        """CREATE TABLE corrupt_documents (
-            kind TEXT NOT NULL,
-            owner TEXT NOT NULL,
-            session TEXT NOT NULL,
-            at_ms INTEGER NOT NULL,
-            reason TEXT NOT NULL,
-            document BLOB NOT NULL
-        )""",
-    ),
-)
 
 REASONS = {
     "SQLITE_FULL": "the disk is full",
@@ -65,23 +40,58 @@ def unavailable(error: sqlite3.Error | OSError) -> StoreUnavailable:
     return failure
 
 
+class MemoryDatabase:
+    """A database that is nowhere but here, and empty at first."""
+
+    def __init__(self) -> None:
+        self._connection: sqlite3.Connection | None = None
+
+    def connection(self, *, make: bool = True) -> sqlite3.Connection:
+        """Return the connection."""
+        if self._connection is None:
+            self._connection = sqlite3.connect(
+                ":memory:", isolation_level=None, check_same_thread=False
+            )
+            migrate(self._connection, MIGRATIONS)
+        return self._connection
+
+    def close(self) -> None:
+        """Forget everything."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 class Database:
     """A connection to the file that is now in its place; used by one thread at a time."""
 
-    def __init__(self, path: Path, migrations: tuple[tuple[str, ...], ...] = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        migrations: tuple[tuple[str, ...], ...] = MIGRATIONS,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self._path = path
         self._migrations = migrations
+        self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
-        self._file = (0, 0)
+        self._nothing = MemoryDatabase()
+        self._file: tuple[int, int] | None = None
 
-    def connection(self) -> sqlite3.Connection:
+    def connection(self, *, make: bool = True) -> sqlite3.Connection:
         """Return the connection; a file that was replaced or removed is opened anew.
 
-        SQLite would go on writing into a file that nobody can find any more.
+        SQLite would go on writing into a file that nobody can find any more. Without `make`, an
+        empty database stands in for a file that is not there.
         """
-        if self._connection is None or self._found() != self._file:
-            self.close()
-            self._connection = self._open()
+        if self._connection is not None and self._found() == self._file:
+            return self._connection
+        self.close()
+        if not make and self._is_nothing():
+            return self._nothing.connection()
+        self._connection = self._open()
+        self._nothing.close()
         return self._connection
 
     def close(self) -> None:
@@ -90,12 +100,21 @@ class Database:
             self._connection.close()
             self._connection = None
 
-    def _found(self) -> tuple[int, int]:
+    def _found(self) -> tuple[int, int] | None:
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            return 0, 0
+            return None
         return status.st_dev, status.st_ino
+
+    def _is_nothing(self) -> bool:
+        # A directory that is gone is another matter than one in which nothing was kept yet.
+        self._path.parent.stat()
+        try:
+            # A file that is being made, or could not be, is empty.
+            return self._path.stat().st_size == 0
+        except FileNotFoundError:
+            return True
 
     def _open(self) -> sqlite3.Connection:
         # Made by us first, for its mode; SQLite gives the same to the files beside it.
@@ -106,13 +125,39 @@ class Database:
         )
         try:
             _known(connection, self._migrations)
-            connection.execute("PRAGMA journal_mode = WAL")
+            _to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection, self._migrations)
+            connection.execute(f"PRAGMA query_only = {int(self._read_only)}")
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _to_wal(connection: sqlite3.Connection) -> None:
+    # Somebody else may be about to do the same, and for that SQLite does not wait by itself.
+    patience = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
+                raise
+            time.sleep(BUSY_LOOK_SECONDS)
+        else:
+            return
+
+
+def prove(path: Path) -> None:
+    """Open a file once, making it if there is none, to say what is wrong with it at start."""
+    database = Database(path)
+    try:
+        database.connection()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreUnavailable(f'The database "{path}" cannot be used: {error}.') from error
+    finally:
+        database.close()
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> None:

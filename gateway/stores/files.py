@@ -101,6 +101,7 @@ class Files:
     ) -> None:
         self.now_ms = now_ms
         self.turns = Turns()
+        self.lock = place.lock
         self._place = place
         self._root = str(place.root)
         self._shapes = shapes

@@ -6,31 +6,39 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from threading import RLock
 
 from gateway.stores.base import InUse, StoreUnavailable
 
 
 class Lock:
-    """A locked file that names its process; shared among those that can share."""
+    """A locked file that names its process; shared among those that can share.
+
+    The threads of a process may have it together.
+    """
 
     def __init__(self, path: Path, place: str, *, shared: bool = False) -> None:
         self._path = path
         self._place = place
-        self._mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        self.shared = shared
         self._descriptor = -1
+        self._changing = RLock()
 
     def hold(self) -> None:
         """Have the lock, or raise `InUse`; look again whether the file in its place is ours."""
-        while not self._ours():
-            self.release()
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._lock()
+        with self._changing:
+            while not self._ours():
+                self.release()
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+                self._lock()
 
     def release(self) -> None:
         """Let go of it. The file stays: to remove it would free the name while others wait."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._changing:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
 
     def _ours(self) -> bool:
         if self._descriptor < 0:
@@ -42,8 +50,9 @@ class Lock:
         return os.path.samestat(there, os.fstat(self._descriptor))
 
     def _lock(self) -> None:
+        mode = fcntl.LOCK_SH if self.shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(self._descriptor, self._mode | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
             self.release()

@@ -9,9 +9,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from gateway.stores.base import Documents, Shape, StoreUnavailable
-from gateway.stores.files import open_files
+from gateway.stores.files import Files, open_files
 from gateway.stores.memory import Memory
-from gateway.stores.sqlite import open_sqlite
+from gateway.stores.rows import Rows
+from gateway.stores.sqlite import Sqlite, open_sqlite
+from gateway.stores.sqlite_rows import Around, embedded_rows, memory_rows, shared_rows
 
 SQLITE = "sqlite:///"
 
@@ -41,6 +43,29 @@ async def open_documents(
     if url.startswith(SQLITE) and len(url) > len(SQLITE):
         return await open_sqlite(sqlite_path(url), now_ms, on_quarantine)
     raise StoreUnavailable(f'No store is known for "{url.partition(":")[0]}:".')
+
+
+async def open_rows(
+    url: str,
+    session_dir: Path,
+    documents: Documents,
+    *,
+    now_ms: Callable[[], int] = system_ms,
+    lease_ms: Callable[[], int] = system_ms,
+    on_quarantine: Callable[[str, str], None] = unreported,
+) -> Rows:
+    """Open the rows of a URL, beside its documents; they are closed before the documents are.
+
+    `lease_ms` is the host's time, by which leases end.
+    """
+    around = Around(now_ms, lease_ms, on_quarantine)
+    if isinstance(documents, Sqlite):
+        return shared_rows(documents, around)
+    if isinstance(documents, Files):
+        return await embedded_rows(session_dir, documents.lock, around)
+    if isinstance(documents, Memory):
+        return memory_rows(around)
+    raise StoreUnavailable(f'No store of rows is known for "{url.partition(":")[0]}:".')
 
 
 def sqlite_path(url: str) -> Path:

@@ -1,4 +1,4 @@
-"""Documents in one SQLite file: one thread writes, many changes a transaction; another reads."""
+"""Documents in one SQLite file, beside the rows that are kept there too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
 
 from anyio.to_thread import run_sync
 
@@ -14,21 +13,17 @@ from gateway.stores.base import (
     LOCAL_OWNER,
     Conflict,
     Draft,
-    InUse,
     Key,
     Listed,
     Stored,
     StoreUnavailable,
 )
-from gateway.stores.database import SHARED_SINCE, Database, rollback, unavailable
+from gateway.stores.database import SHARED_SINCE, prove
 from gateway.stores.disk import make_directory
-from gateway.stores.lock import Lock, lost
+from gateway.stores.engine import file_engine
+from gateway.stores.lock import Lock
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
-from gateway.stores.worker import Worker
 
-R = TypeVar("R")
-
-Query = Callable[[sqlite3.Connection], object]
 Reported = Callable[[str, str], None]
 
 READ = "SELECT document, revision FROM documents WHERE kind = ? AND owner = ? AND session = ?"
@@ -47,30 +42,31 @@ NEXT = """SELECT updated_ms, session FROM documents
     ORDER BY updated_ms DESC, session DESC LIMIT ?"""
 
 
-async def open_sqlite(path: Path, now_ms: Callable[[], int], on_quarantine: Reported) -> Sqlite:
+async def open_sqlite(
+    path: Path,
+    now_ms: Callable[[], int],
+    on_quarantine: Reported,
+    *,
+    shared: bool = sqlite3.sqlite_version_info >= SHARED_SINCE,
+) -> Sqlite:
     """Open a database file, making it if there is none; raise `InUse` if it cannot be shared."""
-    lock = await run_sync(_prepare, path)
+    lock = Lock(path.with_name(f"{path.name}.lock"), f'The database "{path}"', shared=shared)
+    await run_sync(_prepare, path, lock)
     return Sqlite(path, lock, now_ms, on_quarantine)
 
 
-def _prepare(path: Path) -> Lock:
-    shared = sqlite3.sqlite_version_info >= SHARED_SINCE
-    lock = Lock(path.with_name(f"{path.name}.lock"), f'The database "{path}"', shared=shared)
-    database = Database(path)
+def _prepare(path: Path, lock: Lock) -> None:
     try:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         make_directory(path.parent)
         lock.hold()
-        database.connection()
-    except (sqlite3.Error, OSError) as error:
+        prove(path)
+    except OSError as error:
         lock.release()
         raise StoreUnavailable(f'The database "{path}" cannot be used: {error}.') from error
     except BaseException:
         lock.release()
         raise
-    finally:
-        database.close()
-    return lock
 
 
 class Sqlite:
@@ -81,17 +77,19 @@ class Sqlite:
     ) -> None:
         self.now_ms = now_ms
         self.turns = Turns()
+        self.engine = file_engine(path, lock.hold)
         self._path = path
         self._lock = lock
         self._on_quarantine = on_quarantine
         self._watchers = Watchers()
-        self._write_base = Database(path)
-        self._read_base = Database(path)
-        self._writer: Worker[Query, object] = Worker("holdgate-sqlite-write", self._commit)
-        self._reader: Worker[Query, object] = Worker("holdgate-sqlite-read", self._look)
 
     def __repr__(self) -> str:
         return f"<Sqlite {self._path}>"
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may use the file too."""
+        return self._lock.shared
 
     def absent(self, key: Key) -> bool:
         """Tell nothing: another process may have written it."""
@@ -99,31 +97,32 @@ class Sqlite:
 
     async def read(self, key: Key) -> Stored | None:
         """Return the document, or None if there is none."""
-        return await self._asked(partial(_read, key))
+        return await self.engine.ask(partial(_read, key))
 
     async def write(self, key: Key, draft: Draft, revision: int) -> int:
         """Replace the document of this revision; return the new one."""
-        return await self._changed(key, partial(_write, key, draft, revision))
+        query = partial(_write, key, draft, revision)
+        return await self.engine.change(query, partial(self._settled, key))
 
     async def delete(self, key: Key, revision: int | None = None) -> None:
         """Remove the document."""
-        await self._changed(key, partial(_delete, key, revision))
+        await self.engine.mend(partial(_delete, key, revision), partial(self._settled, key))
 
     async def set_aside(self, key: Key, revision: int, reason: str) -> None:
         """Move a corrupt document to the table of such, if it still has this revision."""
         query = partial(_set_aside, key, revision, reason, self.now_ms())
-        if await self._changed(key, query):
+        if await self.engine.mend(query, partial(self._settled, key)):
             self._on_quarantine("/".join(key), reason)
 
     async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
         """Return the keys that have something due before a time, the earliest first."""
-        return await self._asked(partial(_due, kind, before_ms, limit))
+        return await self.engine.ask(partial(_due, kind, before_ms, limit))
 
     async def listing(
         self, kind: str, owner: str, after: Listed | None, limit: int
     ) -> list[Listed]:
         """Return a page of an owner's sessions, the one written last first."""
-        return await self._asked(partial(_listing, kind, owner, after, limit))
+        return await self.engine.ask(partial(_listing, kind, owner, after, limit))
 
     def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each change of this key by this process."""
@@ -134,65 +133,13 @@ class Sqlite:
         await self.read(Key("session", LOCAL_OWNER, "check"))
 
     async def aclose(self) -> None:
-        """Write what was submitted, end the threads, and close the file."""
-        await self._reader.aclose()
-        await self._writer.aclose()
-        self._read_base.close()
-        self._write_base.close()
+        """Write what was submitted, end the threads, and leave the file to others."""
+        await self.engine.aclose()
         self._lock.release()
 
-    async def _asked(self, query: Callable[[sqlite3.Connection], R]) -> R:
-        return cast(R, await self._reader.submit(query, _nothing))
-
-    async def _changed(self, key: Key, query: Callable[[sqlite3.Connection], R]) -> R:
-        def settle(outcome: object) -> None:
-            if outcome and not isinstance(outcome, Exception):
-                self._watchers.changed(key)
-
-        return cast(R, await self._writer.submit(query, settle))
-
-    def _look(self, batch: list[Query]) -> list[object]:
-        try:
-            connection = self._read_base.connection()
-        except (sqlite3.Error, OSError) as error:
-            return [unavailable(error) for _ in batch]
-        return [_attempt(query, connection) for query in batch]
-
-    def _commit(self, batch: list[Query]) -> list[object]:
-        try:
-            self._lock.hold()
-            connection = self._write_base.connection()
-            return _transaction(batch, connection)
-        except (sqlite3.Error, OSError) as error:
-            return [unavailable(error) for _ in batch]
-        except InUse:
-            return [lost() for _ in batch]
-
-
-def _transaction(batch: list[Query], connection: sqlite3.Connection) -> list[object]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        outcomes = [_judge(query, connection) for query in batch]
-        connection.execute("COMMIT")
-    except BaseException:
-        rollback(connection)
-        raise
-    return outcomes
-
-
-def _judge(query: Query, connection: sqlite3.Connection) -> object:
-    # A conflict changed nothing, so the others of the transaction can go on.
-    try:
-        return query(connection)
-    except Conflict as conflict:
-        return conflict
-
-
-def _attempt(query: Query, connection: sqlite3.Connection) -> object:
-    try:
-        return query(connection)
-    except sqlite3.Error as error:
-        return unavailable(error)
+    def _settled(self, key: Key, outcome: object) -> None:
+        if outcome and not isinstance(outcome, Exception):
+            self._watchers.changed(key)
 
 
 def _read(key: Key, connection: sqlite3.Connection) -> Stored | None:
@@ -240,7 +187,3 @@ def _listing(
     else:
         rows = connection.execute(NEXT, (kind, owner, *after, limit))
     return [Listed(*row) for row in rows]
-
-
-def _nothing(_: object) -> None:
-    pass

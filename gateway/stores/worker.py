@@ -43,8 +43,9 @@ class Worker(Generic[J, R]):
         self._queue: SimpleQueue[_Ticket[J, R] | None] = SimpleQueue()
         self._waiting = 0
         self._closed = False
+        # A store that is never used needs no thread.
+        self._begun = False
         self._thread = Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
 
     def submit(self, job: J, settle: Callable[[R | Exception], None]) -> asyncio.Future[R]:
         """Have a job done; its outcome is given to `settle` first, then to the future."""
@@ -55,6 +56,9 @@ class Worker(Generic[J, R]):
         self._waiting += 1
         future: asyncio.Future[R] = self._loop.create_future()
         self._queue.put(_Ticket(job, future, settle))
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
         return future
 
     async def aclose(self) -> None:
@@ -62,6 +66,8 @@ class Worker(Generic[J, R]):
         if not self._closed:
             self._closed = True
             self._queue.put(None)
+        if not self._begun:
+            return
         with anyio.move_on_after(CLOSING_SECONDS, shield=True):
             await run_sync(self._thread.join, abandon_on_cancel=True)
 

@@ -1,0 +1,128 @@
+"""Conversations and snapshots in a database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from gateway.stores.base import Conflict
+from gateway.stores.engine import Engine
+from gateway.stores.rows import Conversation, Snapshot
+
+FIND = """SELECT owner, agent, session, messages, version, updated_ms FROM conversations
+    WHERE owner = ? AND session = ? AND agent = ?"""
+OF_SESSION = """SELECT owner, agent, session, messages, version, updated_ms FROM conversations
+    WHERE owner = ? AND session = ?"""
+VERSION = "SELECT version FROM conversations WHERE owner = ? AND session = ? AND agent = ?"
+# The row number is the version: it is never given twice, not even after a deletion.
+PUT = """INSERT OR REPLACE INTO conversations (owner, session, agent, messages, updated_ms)
+    VALUES (?, ?, ?, ?, ?)"""
+NEWEST = """SELECT updated_ms, session, agent FROM conversations WHERE owner = ?
+    ORDER BY updated_ms DESC, session DESC, agent DESC LIMIT ?"""
+# A session has one exchange at a time, so two agents of one never end in the same instant.
+NEXT = """SELECT updated_ms, session, agent FROM conversations
+    WHERE owner = ? AND (updated_ms, session) < (?, ?)
+    ORDER BY updated_ms DESC, session DESC, agent DESC LIMIT ?"""
+FORGET = "DELETE FROM conversations WHERE owner = ? AND session = ?"
+FORGET_SNAPSHOT = "DELETE FROM snapshots WHERE owner = ? AND session = ?"
+SNAPSHOT = """SELECT dialect, model, body, answer, updated_ms, headers FROM snapshots
+    WHERE owner = ? AND session = ?"""
+KEEP_SNAPSHOT = """INSERT OR REPLACE INTO snapshots
+    (owner, session, dialect, model, body, answer, updated_ms, headers)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+_headers = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+
+
+class SqliteConversations:
+    """The `ConversationRows` of a database; what is not dated is dated by the store."""
+
+    def __init__(self, engine: Engine, now_ms: Callable[[], int]) -> None:
+        self._engine = engine
+        self._now_ms = now_ms
+
+    async def get(self, owner: str, agent: str, session: str) -> Conversation | None:
+        """Return a conversation."""
+        return await self._engine.ask(partial(_find, (owner, session, agent)))
+
+    async def of_session(self, owner: str, session: str) -> list[Conversation]:
+        """Return the conversations of a session, with whatever agent, the newest first."""
+        return await self._engine.ask(partial(_of_session, owner, session))
+
+    async def put(self, conversation: Conversation) -> int:
+        """Replace the conversation of the version given; return the new version."""
+        updated_ms = conversation.updated_ms or self._now_ms()
+        return await self._engine.change(partial(_put, conversation, updated_ms))
+
+    async def listing(
+        self, owner: str, before: tuple[int, str] | None, limit: int
+    ) -> list[tuple[int, str, str]]:
+        """Return a page of an owner's conversations, newest first."""
+        return await self._engine.ask(partial(_listing, owner, before, limit))
+
+    async def forget(self, owner: str, session: str) -> int:
+        """Delete a session's conversations and its snapshot; say how many conversations."""
+        return await self._engine.mend(partial(_forget, owner, session))
+
+    async def snapshot(self, owner: str, session: str) -> Snapshot | None:
+        """Return what is kept of a relay session."""
+        return await self._engine.ask(partial(_snapshot, owner, session))
+
+    async def keep_snapshot(self, owner: str, session: str, snapshot: Snapshot) -> None:
+        """Replace what is kept of a relay session."""
+        seen = (snapshot.dialect, snapshot.model, snapshot.body, snapshot.answer)
+        headers = msgspec.json.encode(snapshot.headers)
+        values = (owner, session, *seen, snapshot.updated_ms or self._now_ms(), headers)
+        await self._engine.change(partial(_keep_snapshot, values))
+
+
+def _find(key: tuple[str, str, str], connection: sqlite3.Connection) -> Conversation | None:
+    row = connection.execute(FIND, key).fetchone()
+    return None if row is None else Conversation(*row)
+
+
+def _of_session(owner: str, session: str, connection: sqlite3.Connection) -> list[Conversation]:
+    found = [Conversation(*row) for row in connection.execute(OF_SESSION, (owner, session))]
+    # Ordered by the database, they would be looked for among all that their owner has.
+    return sorted(found, key=lambda one: (one.updated_ms, one.version), reverse=True)
+
+
+def _put(conversation: Conversation, updated_ms: int, connection: sqlite3.Connection) -> int:
+    key = (conversation.owner, conversation.session, conversation.agent)
+    row = connection.execute(VERSION, key).fetchone()
+    if (row[0] if row else 0) != conversation.version:
+        raise Conflict("The conversation was continued by somebody else.")
+    return connection.execute(PUT, (*key, conversation.messages, updated_ms)).lastrowid or 0
+
+
+def _listing(
+    owner: str, before: tuple[int, str] | None, limit: int, connection: sqlite3.Connection
+) -> list[tuple[int, str, str]]:
+    if before is None:
+        return connection.execute(NEWEST, (owner, limit)).fetchall()
+    return connection.execute(NEXT, (owner, *before, limit)).fetchall()
+
+
+def _forget(owner: str, session: str, connection: sqlite3.Connection) -> int:
+    connection.execute(FORGET_SNAPSHOT, (owner, session))
+    return connection.execute(FORGET, (owner, session)).rowcount
+
+
+def _snapshot(owner: str, session: str, connection: sqlite3.Connection) -> Snapshot | None:
+    row = connection.execute(SNAPSHOT, (owner, session)).fetchone()
+    if row is None:
+        return None
+    *seen, headers = row
+    try:
+        return replace(Snapshot(*seen), headers=_headers.decode(headers))
+    except msgspec.MsgspecError:
+        # As good as none: the session's next request takes its place.
+        return None
+
+
+def _keep_snapshot(values: tuple[str | bytes | int, ...], connection: sqlite3.Connection) -> None:
+    connection.execute(KEEP_SNAPSHOT, values)

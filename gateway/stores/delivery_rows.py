@@ -1,0 +1,153 @@
+"""What waits for sessions, and what happened in them, in a database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from gateway.stores import item_table
+from gateway.stores.engine import Engine
+from gateway.stores.rows import Event, Item
+
+NOTE = """INSERT INTO events (owner, session, kind, key, at_ms, data) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (owner, session, kind, key) DO NOTHING"""
+OF_SESSION = """SELECT owner, session, kind, key, at_ms, data, seq FROM events
+    WHERE owner = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?"""
+OF_OWNER = """SELECT owner, session, kind, key, at_ms, data, seq FROM events
+    WHERE owner = ? AND seq > ? ORDER BY seq LIMIT ?"""
+# A session that is busy day and night does not fill the disk in the days that events are kept.
+MOST_EVENTS = 1000
+SURPLUS = """DELETE FROM events WHERE owner = ?1 AND session = ?2 AND seq <= (
+    SELECT seq FROM events WHERE owner = ?1 AND session = ?2
+    ORDER BY seq DESC LIMIT 1 OFFSET ?3)"""
+LAST = "SELECT coalesce(max(seq), 0) FROM events"
+FORGET = tuple(
+    f"DELETE FROM {table} WHERE owner = ? AND session = ?"
+    for table in ("items", "events", "interests")
+)
+# Some at a time: whoever has a change to make does not wait for a week of events to go.
+PRUNED_AT_ONCE = 1000
+PRUNE = tuple(
+    f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {time} < ? LIMIT ?)"
+    for table, time in (("events", "at_ms"), ("items", "delivered_ms"), ("interests", "at_ms"))
+)
+INTERESTED = """INSERT INTO interests (owner, session, at_ms) VALUES (?, ?, ?)
+    ON CONFLICT (owner, session) DO UPDATE SET at_ms = max(at_ms, excluded.at_ms)"""
+INTERESTS = "SELECT owner, session FROM interests ORDER BY owner, session"
+POSITION = "SELECT seq FROM positions WHERE name = ?"
+MOVE = """INSERT INTO positions (name, seq) VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET seq = max(seq, excluded.seq)"""
+
+
+class SqliteDeliveries:
+    """The `DeliveryRows` of a database."""
+
+    def __init__(self, engine: Engine, now_ms: Callable[[], int]) -> None:
+        self._engine = engine
+        self._now_ms = now_ms
+
+    async def add(self, item: Item) -> Item:
+        """Put an item at the end of its session's queue, unless it is or was there."""
+        return await self._engine.change(partial(item_table.add, item))
+
+    async def pending(self, owner: str, session: str) -> list[Item]:
+        """Return what is not delivered, in order."""
+        return await self._engine.ask(partial(item_table.pending, owner, session))
+
+    async def waiting(self) -> list[tuple[str, str]]:
+        """Return the sessions that have something undelivered."""
+        return await self._engine.ask(item_table.waiting)
+
+    async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Mark items delivered; return the ids of those that were not yet."""
+        query = partial(item_table.deliver, (owner, session), ids, self._now_ms())
+        return await self._engine.mend(query)
+
+    async def forget(self, owner: str, session: str) -> None:
+        """Delete a session's items, its events, and that somebody wants to hear of it."""
+        await self._engine.mend(partial(_forget, owner, session))
+
+    async def note(self, event: Event) -> Event | None:
+        """Append to the log of a session, unless that very event is in it already.
+
+        Of a log that is too long the oldest events go.
+        """
+        return await self._engine.change(partial(_note, event))
+
+    async def events(self, owner: str, session: str, after: int, limit: int) -> list[Event]:
+        """Return a session's events of higher numbers, in order."""
+        return await self._engine.ask(partial(_events, OF_SESSION, (owner, session, after, limit)))
+
+    async def events_since(self, owner: str, after: int, limit: int) -> list[Event]:
+        """Return an owner's events of higher numbers, of all sessions, in order."""
+        return await self._engine.ask(partial(_events, OF_OWNER, (owner, after, limit)))
+
+    async def last_event(self, owner: str, session: str) -> int:
+        """Return the number of the newest event of all sessions, 0 if there is none."""
+        return await self._engine.ask(partial(_number, LAST, ()))
+
+    async def prune(self, before_ms: int) -> int:
+        """Delete events, delivered items and interests that are older; say how many."""
+        pruned = 0
+        for statement in PRUNE:
+            done = PRUNED_AT_ONCE
+            while done == PRUNED_AT_ONCE:
+                done = await self._engine.mend(partial(_prune, statement, before_ms))
+                pruned += done
+        return pruned
+
+    async def interested(self, owner: str, session: str, at_ms: int) -> None:
+        """Remember that somebody wants to hear of this session."""
+        await self._engine.change(partial(_do, INTERESTED, (owner, session, at_ms)))
+
+    async def interests(self) -> list[tuple[str, str]]:
+        """Return the sessions somebody wants, or wanted lately, to hear of."""
+        return await self._engine.ask(_interests)
+
+    async def position(self, name: str) -> int:
+        """Return how far a reader of events has come, 0 if it was never said."""
+        return await self._engine.ask(partial(_number, POSITION, (name,)))
+
+    async def move(self, name: str, seq: int) -> None:
+        """Remember how far a reader of events has come; it never goes back."""
+        await self._engine.change(partial(_do, MOVE, (name, seq)))
+
+
+def _note(event: Event, connection: sqlite3.Connection) -> Event | None:
+    values = (event.owner, event.session, event.kind, event.key, event.at_ms, event.data)
+    done = connection.execute(NOTE, values)
+    if done.rowcount <= 0:
+        return None
+    connection.execute(SURPLUS, (event.owner, event.session, MOST_EVENTS))
+    return replace(event, seq=done.lastrowid)
+
+
+def _events(
+    statement: str, values: tuple[str | int, ...], connection: sqlite3.Connection
+) -> list[Event]:
+    return [Event(*row) for row in connection.execute(statement, values)]
+
+
+def _number(statement: str, values: tuple[str, ...], connection: sqlite3.Connection) -> int:
+    row = connection.execute(statement, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _forget(owner: str, session: str, connection: sqlite3.Connection) -> None:
+    for statement in FORGET:
+        connection.execute(statement, (owner, session))
+
+
+def _prune(statement: str, before_ms: int, connection: sqlite3.Connection) -> int:
+    return connection.execute(statement, (before_ms, PRUNED_AT_ONCE)).rowcount
+
+
+def _do(statement: str, values: tuple[str | int, ...], connection: sqlite3.Connection) -> None:
+    connection.execute(statement, values)
+
+
+def _interests(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute(INTERESTS).fetchall()

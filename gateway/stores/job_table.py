@@ -1,0 +1,132 @@
+"""Jobs in a database: each function is a part of one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from gateway.core.jobs import Job
+from gateway.errors import TooMany
+from gateway.stores.base import Conflict
+from gateway.stores.row_forms import read_job, written
+
+R = TypeVar("R")
+
+FIND = "SELECT job_id, owner, job FROM jobs WHERE job_id = ?"
+FIND_SAME = "SELECT job_id, owner, job FROM jobs WHERE owner = ? AND dedupe_key = ?"
+LIST = "SELECT job_id, owner, job FROM jobs"
+COUNT = "SELECT count(*) FROM jobs WHERE owner = ?"
+ADD = """INSERT INTO jobs (owner, session, agent, dedupe_key, next_run_ms, job, job_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+KEEP = """UPDATE jobs SET owner = ?, session = ?, agent = ?, dedupe_key = ?, next_run_ms = ?,
+    job = ?, running = EXISTS
+        (SELECT 1 FROM runs WHERE runs.job_id = jobs.job_id AND status = 'running')
+    WHERE job_id = ?"""
+REMOVE = "DELETE FROM jobs WHERE job_id = ?"
+REMOVE_RUNS = "DELETE FROM runs WHERE job_id = ?"
+REMOVE_DEBTS = "DELETE FROM owed WHERE job_id = ?"
+OF_SESSION = "SELECT job_id FROM jobs WHERE owner = ? AND session = ?"
+REMOVE_SESSION_DEBTS = "DELETE FROM owed WHERE owner = ? AND session = ?"
+NEXT = """SELECT next_run_ms FROM jobs WHERE running = 0 AND next_run_ms IS NOT NULL
+    ORDER BY next_run_ms LIMIT 1"""
+
+
+def find(job_id: str, owner: str | None, connection: sqlite3.Connection) -> Job | None:
+    """Return a job; with an owner, only if it is theirs."""
+    row = connection.execute(FIND, (job_id,)).fetchone()
+    return None if row is None or owner not in (None, row[1]) else read_job(*row)
+
+
+def listing(
+    owner: str | None, session: str | None, agent: str | None, connection: sqlite3.Connection
+) -> list[Job]:
+    """Return the jobs of whom and what is given, the oldest first."""
+    wanted = {"owner": owner, "session": session, "agent": agent}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    where = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
+    # All at once: a cursor that is left half-way at a bad row would hold on to what it saw.
+    rows = connection.execute(f"{LIST} WHERE {where} ORDER BY number", given).fetchall()
+    return [read_job(*row) for row in rows]
+
+
+def add(
+    job: Job, again: Callable[[Job], Job], most: int, connection: sqlite3.Connection
+) -> tuple[Job, bool]:
+    """Keep a new job, or what becomes of its owner's job of the same `dedupe_key`."""
+    known = _same(job, connection)
+    if known is not None:
+        kept = again(known)
+        keep(kept, connection)
+        return kept, True
+    if connection.execute(FIND, (job.job_id,)).fetchone() is not None:
+        raise Conflict("There is a job of this id already.")
+    if connection.execute(COUNT, (job.user_id,)).fetchone()[0] >= most:
+        raise TooMany(f"There are {most} jobs already, which is the limit; remove one first.")
+    connection.execute(ADD, _row(job))
+    return job, False
+
+
+def change(
+    job_id: str,
+    owner: str | None,
+    change: Callable[[Job], tuple[Job | None, R]],
+    connection: sqlite3.Connection,
+) -> R | None:
+    """Replace a job by what a function makes of it, or delete it."""
+    job = find(job_id, owner, connection)
+    if job is None:
+        return None
+    changed, answer = change(job)
+    if changed is None:
+        _remove(job_id, connection)
+    elif changed != job:
+        keep(changed, connection)
+    return answer
+
+
+def keep(job: Job, connection: sqlite3.Connection) -> None:
+    """Replace a job that is there; it is running if it has a run that is."""
+    same = _same(job, connection)
+    if same is not None and same.job_id != job.job_id:
+        raise Conflict("Another job has this dedupe_key already.")
+    connection.execute(KEEP, _row(job))
+
+
+def drop(job_id: str, connection: sqlite3.Connection) -> None:
+    """Delete a job and its runs; what it owes stays owed."""
+    connection.execute(REMOVE_RUNS, (job_id,))
+    connection.execute(REMOVE, (job_id,))
+
+
+def next_run_ms(connection: sqlite3.Connection) -> int | None:
+    """Return when the earliest job that is not running is to be looked at."""
+    row = connection.execute(NEXT).fetchone()
+    return None if row is None else int(row[0])
+
+
+def forget(owner: str, session: str, connection: sqlite3.Connection) -> int:
+    """Delete the jobs of a session; say how many."""
+    of_session = (owner, session)
+    jobs = connection.execute(OF_SESSION, of_session).fetchall()
+    for (job_id,) in jobs:
+        _remove(job_id, connection)
+    connection.execute(REMOVE_SESSION_DEBTS, of_session)
+    return len(jobs)
+
+
+def _remove(job_id: str, connection: sqlite3.Connection) -> None:
+    drop(job_id, connection)
+    connection.execute(REMOVE_DEBTS, (job_id,))
+
+
+def _same(job: Job, connection: sqlite3.Connection) -> Job | None:
+    if not job.dedupe_key:
+        return None
+    row = connection.execute(FIND_SAME, (job.user_id, job.dedupe_key)).fetchone()
+    return None if row is None else read_job(*row)
+
+
+def _row(job: Job) -> tuple[str | bytes | int | None, ...]:
+    whose = (job.user_id, job.session_id, job.agent_id)
+    return (*whose, job.dedupe_key, job.next_run_ms, written(job), job.job_id)

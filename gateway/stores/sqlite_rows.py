@@ -1,0 +1,85 @@
+"""A store of rows on SQLite: the embedded one, the one beside documents, the one in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from gateway.stores.conversation_rows import SqliteConversations
+from gateway.stores.database import prove
+from gateway.stores.delivery_rows import SqliteDeliveries
+from gateway.stores.engine import Engine, file_engine, memory_engine
+from gateway.stores.job_rows import SqliteJobs
+from gateway.stores.lock import Lock
+from gateway.stores.lock_rows import MemoryLocks, SqliteLocks
+from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows
+from gateway.stores.sqlite import Sqlite
+
+FILE_NAME = "holdgate.sqlite3"
+
+Reported = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What rows need to know: the gateway's time, the host's, and who hears of corrupt ones."""
+
+    now_ms: Callable[[], int]
+    lease_ms: Callable[[], int]
+    on_quarantine: Reported
+
+
+class SqliteRows:
+    """The `Rows` of a database, whose engine it closes if it is its own."""
+
+    def __init__(self, engine: Engine, around: Around, *, shares: Sqlite | None = None) -> None:
+        self.jobs: JobRows = SqliteJobs(engine, around.now_ms, around.on_quarantine)
+        self.conversations: ConversationRows = SqliteConversations(engine, around.now_ms)
+        self.deliveries: DeliveryRows = SqliteDeliveries(engine, around.now_ms)
+        # Where no other process can be, a lock is not worth a write, and none outlives its holder.
+        self.locks: LockRows = (
+            SqliteLocks(engine, around.lease_ms)
+            if shares is not None and shares.shared
+            else MemoryLocks(around.lease_ms)
+        )
+        self._engine = engine
+        self._is_own = shares is None
+
+    async def check(self) -> None:
+        """See whether the database answers."""
+        await self._engine.ask(_look)
+
+    async def aclose(self) -> None:
+        """Write what was submitted, and close the file unless documents are kept in it too."""
+        if self._is_own:
+            await self._engine.aclose()
+
+
+def _look(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
+
+
+async def embedded_rows(root: Path, lock: Lock, around: Around) -> SqliteRows:
+    """Keep rows in a file below a directory that is locked; it is made when it is needed."""
+    path = root / FILE_NAME
+    await run_sync(_prove_if_there, path)
+    return SqliteRows(file_engine(path, lock.hold), around)
+
+
+def _prove_if_there(path: Path) -> None:
+    if path.exists():
+        prove(path)
+
+
+def shared_rows(documents: Sqlite, around: Around) -> SqliteRows:
+    """Keep rows in the file in which documents are kept."""
+    return SqliteRows(documents.engine, around, shares=documents)
+
+
+def memory_rows(around: Around) -> SqliteRows:
+    """Keep rows for as long as the process lives."""
+    return SqliteRows(memory_engine(), around)
