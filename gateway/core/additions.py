@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredTurn:
+class AnsweredTurn(msgspec.Struct, frozen=True):
     """The assistant's turn as it was answered, in the form of the dialect that recorded it."""
 
     message: object
 
 
-@dataclass(frozen=True, slots=True)
-class UserText:
+class UserText(msgspec.Struct, frozen=True, gc=False):
     """A user message."""
 
     text: str
+    fleeting: bool = False
+    """Whether it is true for one turn only, and not to be kept: what time it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True, gc=False):
     """What a server tool returned for one call."""
 
     call_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDeclaration:
+class ToolDeclaration(msgspec.Struct, frozen=True, gc=False):
     """A server tool, offered to the model."""
 
     name: str

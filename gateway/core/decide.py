@@ -12,6 +12,7 @@ from gateway.core.model import Stop, TurnEnd
 
 STOP_FOLLOW_UP = "stop_followup"
 SAME_ANSWERS = 5
+FINISH = Finish()
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
@@ -89,4 +90,7 @@ RULES: tuple[Rule, ...] = (
 
 def verdict(facts: Facts, rules: tuple[Rule, ...] = RULES) -> Verdict:
     """Judge the end of a turn."""
-    return next((found for rule in rules if (found := rule(facts))), Finish())
+    for rule in rules:
+        if found := rule(facts):
+            return found
+    return FINISH

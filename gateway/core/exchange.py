@@ -261,6 +261,8 @@ def _enter_tooling(exchange: Exchange, event: Event) -> Effect:
 
 def _enter_holding(exchange: Exchange, event: Event) -> Effect:
     assert isinstance(event, WaitUntil)
+    # They are in the request by now, and the wait may be long.
+    exchange.additions = ()
     return Hold(event.at_ms)
 
 

@@ -270,6 +270,8 @@ def expire(
         for task in tasks.items
         if is_expired(task.due_ms, now_ms, rules) and task.id not in taken
     }
+    if not gone:
+        return tasks, ()
     lost = tuple(t for t in tasks.items if t.id in gone and t.delivered_ms is None)
     return _with(tasks, tuple(task for task in tasks.items if task.id not in gone)), lost
 
@@ -279,8 +281,8 @@ def due(
 ) -> tuple[Task, ...]:
     """Return those that a turn of this chain may carry now, by the time at which they are due."""
     ready_ms = now_ms + rules.due_window_ms
-    waiting = _waiting(tasks, chain, now_ms, rules, taken)
-    return tuple(sorted((task for task in waiting if task.due_ms <= ready_ms), key=_due_ms))
+    ready = [t for t in _waiting(tasks, chain, now_ms, rules, taken) if t.due_ms <= ready_ms]
+    return tuple(sorted(ready, key=_due_ms))
 
 
 def next_ready(
@@ -293,15 +295,15 @@ def next_ready(
 
 def _waiting(
     tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
-) -> Iterable[Task]:
-    return (
+) -> list[Task]:
+    return [
         task
         for task in tasks.items
         if task.delivered_ms is None
         and task.id not in taken
         and not (task.guard and task.guard == chain)
         and not is_expired(task.due_ms, now_ms, rules)
-    )
+    ]
 
 
 def deliver(tasks: Tasks, ids: Container[str], now_ms: int) -> Tasks:
