@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+import msgspec
+
 from gateway.core.reminders import Rules, Task, Tasks, deliver
 from gateway.stores.base import Key
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The claim of one turn on what is due in its session."""
 
     id: str
@@ -62,6 +63,14 @@ class Claims:
         if not held:
             self._held.pop(reservation.key, None)
         return tasks
+
+    def drop(self, key: Key, tasks: tuple[Task, ...]) -> None:
+        """Take tasks out of whatever reservations hold them."""
+        held = self._held.get(key, {})
+        for task in tasks:
+            held.pop(task.id, None)
+        if not held:
+            self._held.pop(key, None)
 
     def owe(self, key: Key, tasks: tuple[Task, ...], at_ms: int) -> None:
         """Note that tasks were delivered."""

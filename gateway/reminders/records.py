@@ -25,6 +25,7 @@ class Counts:
     released: int = 0
     expired: int = 0
     cancelled: int = 0
+    acknowledged: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from gateway.core.reminders import (
     cancel,
     clear,
     decoded,
+    deliver,
     due,
     earliest_due,
     encoded,
@@ -68,6 +69,8 @@ class Reminders:
         self.rules = rules
         self.note = note
         self.counts = Counts()
+        self.on_schedule: Callable[[str, str], None] = _unheard
+        """Told of the owner and the session whenever something was scheduled."""
         self._patience = patience
         self._claims = Claims()
         self._recent = Recent()
@@ -102,6 +105,7 @@ class Reminders:
         scheduled, new = await self._change(key, change)
         self.counts.scheduled += new
         self._log("reminders_scheduled", key, scheduled)
+        self.on_schedule(owner, session)
         return scheduled
 
     async def cancel(self, owner: str, session: str, task_id: str) -> bool:
@@ -121,6 +125,34 @@ class Reminders:
         self._log("reminders_cleared", key, removed)
         return len(removed)
 
+    async def undelivered(self, owner: str, session: str) -> tuple[Task, ...]:
+        """Return what waits to be delivered, reserved or not; raises if the store is down."""
+        key = Key(KIND, owner, session)
+        if self.store.absent(key):
+            return ()
+        return tuple(task for task in (await self._read(key)).items if task.delivered_ms is None)
+
+    async def acknowledge(self, owner: str, session: str, ids: Container[str]) -> tuple[Task, ...]:
+        """Take it that somebody has got these by another way, durably; return those who waited.
+
+        A turn that carries one of them now has nothing to deliver or to give back any more.
+        """
+        key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
+        if self.store.absent(key):
+            return ()
+
+        def change(tasks: Tasks) -> tuple[Tasks, tuple[Task, ...]]:
+            found = tuple(t for t in tasks.items if t.id in ids and t.delivered_ms is None)
+            return deliver(tasks, frozenset(task.id for task in found), now_ms), found
+
+        found = await self._change(key, change)
+        if found:
+            self._claims.drop(key, found)
+            self.counts.acknowledged += len(found)
+            self._end(key, found, DELIVERED)
+            self._log("reminders_acknowledged", key, found, tasks=_ids(found))
+        return found
+
     async def idle(self, owner: str, session: str) -> bool:
         """Tell at little cost whether a session has no reminders at all."""
         key = Key(KIND, owner, session)
@@ -132,8 +164,13 @@ class Reminders:
             # Whoever goes on to look is told, and it is logged there.
             return False
 
-    async def reserve(self, owner: str, session: str, chain: str) -> Reservation | None:
-        """Claim what is due for a turn of this chain; without a working store nothing is."""
+    async def reserve(
+        self, owner: str, session: str, chain: str, by: Callable[[], None] | None = None
+    ) -> Reservation | None:
+        """Claim what is due for a turn of this chain; without a working store nothing is.
+
+        Who watches the session and claims by itself need not be called back.
+        """
         key = Key(KIND, owner, session)
         tasks = await self._read_or_nothing(key)
         if not tasks.items:
@@ -147,7 +184,7 @@ class Reminders:
         self._claims.reserve(reservation)
         self.counts.reserved += len(ready)
         self._log_reservation("reminders_reserved", reservation, ready)
-        self._watchers.changed(key)
+        self._watchers.changed(key, by)
         return reservation
 
     async def commit(self, reservation: Reservation) -> None:
@@ -245,7 +282,8 @@ class Reminders:
         back after it, and give the tasks as they were before, when nothing holds them any more.
         """
         store = self.store
-        await store.turns.take(key)
+        if not store.turns.grab(key):
+            await store.turns.take(key)
         try:
             tasks = await fetch(store, key, SHAPE)
         finally:
@@ -335,6 +373,10 @@ def _ids(tasks: tuple[Task, ...]) -> str:
 def _call_all(calls: tuple[Callable[[], None], ...]) -> None:
     for call in calls:
         call()
+
+
+def _unheard(owner: str, session: str) -> None:
+    return None
 
 
 def _unchanged(tasks: Tasks) -> tuple[Tasks, None]:

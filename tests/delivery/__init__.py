@@ -1,0 +1,1 @@
+"""Delivery to clients that are not asking right now."""
