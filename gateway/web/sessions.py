@@ -1,4 +1,4 @@
-"""Sessions over REST: what is in force, and forgetting it."""
+"""Sessions over REST: what was said, what is to come, what is in force, and forgetting it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from starlette.requests import Request as WebRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.agents import Conversations
 from gateway.core.directives import in_force
+from gateway.core.job_shown import shown_job
+from gateway.core.jobs import Job
+from gateway.core.reminders import Task
 from gateway.core.session import SessionState, StopMessage
+from gateway.delivery import Deliveries
 from gateway.errors import BadRequest, NotFound
 from gateway.reminders import Reminders
-from gateway.sessions import KIND, States
+from gateway.scheduler.jobs import Jobs
+from gateway.sessions import States
 from gateway.stores.base import LATEST, Listed
+from gateway.stores.rows import Conversation
+from gateway.tools.clock import shown
 from gateway.web.auth import Keys
 from gateway.web.incoming import incoming_of
+from gateway.web.paths import SESSION
+from gateway.web.session_pages import Pages
 
 PAGE = 50
 LARGEST_PAGE = 500
@@ -28,64 +39,123 @@ LAST_MS = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """All that is kept of a session."""
+
+    state: SessionState
+    reminders: tuple[Task, ...]
+    jobs: list[Job]
+    talks: list[Conversation]
+    deliveries: int
+
+    def __bool__(self) -> bool:
+        return self.state != SessionState() or any(
+            (self.reminders, self.jobs, self.talks, self.deliveries)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SessionsArea:
     """The routes about sessions; each owner sees only their own."""
 
     states: States
     reminders: Reminders
+    conversations: Conversations
+    jobs: Jobs
+    deliveries: Deliveries
     keys: Keys
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
         return [
             Route("/api/sessions", self.listing, methods=["GET"]),
-            Route("/api/sessions/{name:path}", self.show, methods=["GET"]),
-            Route("/api/sessions/{name:path}", self.forget, methods=["DELETE"]),
+            Route(SESSION, self.show, methods=["GET"]),
+            Route(SESSION, self.forget, methods=["DELETE"]),
         ]
 
     async def listing(self, request: WebRequest) -> Response:
-        """List the owner's sessions that have state, the one changed last first."""
+        """List the owner's sessions that have state or a conversation, the newest first."""
         owner = self._owner(request)
         limit = min(_number(request, "limit", PAGE), LARGEST_PAGE)
         after = _cursor(request.query_params.get("after", ""))
-        found = await self.states.store.listing(KIND, owner, after, limit)
+        pages = Pages(self.states.store, self.conversations.rows, owner)
+        found = await pages.page(after, limit)
         listed = [
-            {"sessionId": item.session, "updatedAt": _time(item.updated_ms)} for item in found
+            {
+                "sessionId": item.session,
+                "agentId": item.agent or None,
+                "updatedAt": _time(item.updated_ms),
+            }
+            for item in found
         ]
         last = f"{found[-1].updated_ms}:{found[-1].session}" if len(found) == limit else None
-        return JSONResponse({"sessions": listed, "next": last})
+        return _answer({"sessions": listed, "next": last})
 
     async def show(self, request: WebRequest) -> Response:
-        """Show what is in force in a session."""
-        name, owner = request.path_params["name"], self._owner(request)
-        state = await self.states.show(owner, name)
-        idle = await self.reminders.idle(owner, name)
-        if state == SessionState() and idle:
+        """Show a session: what was said, what is to come, what is in force."""
+        owner, name = self._owner(request), request.path_params["name"]
+        kept = await self._kept(owner, name)
+        if not kept:
             raise _unknown(name)
-        tasks = () if idle else (await self.reminders.tasks(owner, name)).items
-        return JSONResponse(
+        talk = _chosen(kept.talks, request.query_params.get("agentId", ""))
+        state = kept.state
+        return _answer(
             {
                 "sessionId": name,
+                "agentId": talk.agent if talk else None,
+                "agents": [found.agent for found in kept.talks],
+                "messages": msgspec.Raw(talk.messages if talk else b"[]"),
+                "bookmark": _bookmark(talk) if talk else None,
+                "reminders": [shown(task) for task in kept.reminders],
+                "jobs": [shown_job(job) for job in kept.jobs],
+                "deliveries": kept.deliveries,
                 "directives": list(in_force(state.routing)),
                 "stopMessage": _stop(state.stop) if state.stop else None,
-                "reminders": len(tasks),
             }
         )
 
     async def forget(self, request: WebRequest) -> Response:
-        """Forget a session."""
-        name = request.path_params["name"]
-        owner = self._owner(request)
-        state, idle = await self.states.show(owner, name), await self.reminders.idle(owner, name)
-        if state == SessionState() and idle:
+        """Forget a session, with its conversation, reminders, jobs and what waits for it."""
+        owner, name = self._owner(request), request.path_params["name"]
+        kept = await self._kept(owner, name)
+        if not kept:
             raise _unknown(name)
-        if not idle:
+        # Jobs first: one that ran in between would bring something of the session back.
+        await self.jobs.forget(owner, name)
+        if kept.reminders:
             await self.reminders.clear(owner, name)
+        await self.conversations.rows.forget(owner, name)
+        await self.deliveries.forget(owner, name)
         await self.states.forget(owner, name)
-        return JSONResponse({"sessionId": name, "deleted": True})
+        return _answer({"sessionId": name, "deleted": True})
+
+    async def _kept(self, owner: str, name: str) -> Kept:
+        idle = await self.reminders.idle(owner, name)
+        return Kept(
+            state=await self.states.show(owner, name),
+            reminders=() if idle else (await self.reminders.tasks(owner, name)).items,
+            jobs=await self.jobs.listing(owner, name),
+            talks=await self.conversations.rows.of_session(owner, name),
+            deliveries=len(await self.deliveries.pending(owner, name)),
+        )
 
     def _owner(self, request: WebRequest) -> str:
         return self.keys.owner(incoming_of(request.scope).headers).name
+
+
+def _chosen(talks: list[Conversation], agent: str) -> Conversation | None:
+    """Return the conversation with an agent; without one, the newest."""
+    if not agent:
+        return talks[0] if talks else None
+    return next((talk for talk in talks if talk.agent == agent), None)
+
+
+def _bookmark(talk: Conversation) -> Mapping[str, int]:
+    return {"seq": talk.version, "timestamp": talk.updated_ms}
+
+
+def _answer(members: Mapping[str, object]) -> Response:
+    return Response(msgspec.json.encode(members), media_type="application/json")
 
 
 def _stop(stop: StopMessage) -> Mapping[str, Any]:

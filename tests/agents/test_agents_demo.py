@@ -1,0 +1,90 @@
+"""The agent that is there without any configuration, in a real process."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from gateway.app.wiring import agents_of
+from gateway.config import load
+from tests.test_command_line import serving
+
+PATIENCE = 20
+DEMO = {"id": "demo", "name": "Demo", "model": "demo", "tools": ["clock", "schedule_task"]}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A gateway as anybody starts it."""
+    with serving(tmp_path) as (_, found):
+        yield found
+
+
+def answer(url: str, body: dict[str, str] | None = None) -> Any:
+    """Ask for something; the answer is read as it comes."""
+    data = json.dumps(body).encode() if body else None
+    asked = urllib.request.Request(url, data, {"content-type": "application/json"})
+    return urllib.request.urlopen(asked, timeout=PATIENCE)
+
+
+def events(stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read events as they come."""
+    name = ""
+    for line in stream:
+        if line.startswith(b"event: "):
+            name = line[7:].decode().strip()
+        elif line.startswith(b"data: "):
+            yield name, json.loads(line[6:])
+
+
+def said_to_demo(url: str, message: str) -> str:
+    """Say something to the agent as soon as its job leaves a gap, and hear it out."""
+    try:
+        with answer(f"{url}/api/chat", {"agentId": "demo", "message": message}) as stream:
+            found = list(events(stream))
+    except HTTPError as refused:
+        if refused.status != 429:
+            raise
+        return said_to_demo(url, message)
+    assert found[-1][0] == "complete", found[-1]
+    return "".join(data["delta"] for name, data in found if name == "text")
+
+
+def test_there_is_an_agent_to_talk_to(url: str) -> None:
+    with answer(f"{url}/api/agents") as listed:
+        assert json.load(listed) == {"agents": [DEMO]}
+    assert said_to_demo(url, "Hello!").startswith("Hello! I am the demo model")
+
+
+def test_it_does_something_again_and_again_until_it_is_told_to_stop(url: str) -> None:
+    with answer(f"{url}/api/sessions/demo/events") as stream:
+        said = said_to_demo(url, "every second tell me a word")
+        assert said.startswith("I will do it every second: tell me a word. The first time is at ")
+        runs = (data["data"] for name, data in events(stream) if name == "run.finished")
+        found = [next(runs), next(runs)]
+    assert [run["status"] for run in found] == ["ok", "ok"]
+    assert found[0]["result"] != found[1]["result"]
+    assert said_to_demo(url, "stop") == "I cancelled it: tell me a word."
+    with answer(f"{url}/api/sessions/demo") as shown:
+        session = json.load(shown)
+    assert session["jobs"] == []
+    words = [m["content"] for m in session["messages"] if m["role"] == "assistant"]
+    assert {run["result"] for run in found} <= set(words)
+
+
+def test_one_that_is_configured_takes_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "holdgate.toml"
+    file.write_text('[[agents]]\nid = "mine"\nmodel = "demo"\n')
+    assert [agent.id for agent in agents_of(load(file, {}, {}, tmp_path))] == ["mine"]
+
+
+def test_where_demo_is_no_public_model_there_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "holdgate.toml"
+    file.write_text('[[models]]\nname = "default"\nroutes = ["demo/demo"]\n')
+    assert agents_of(load(file, {}, {}, tmp_path)) == []

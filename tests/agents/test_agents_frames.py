@@ -1,0 +1,49 @@
+"""What the driver shows, read as what happened."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.agents.frames import Called, Failed, Noted, Said, Shown, Thought, read_frames
+from gateway.sse import comment
+from tests.gateway.wire import DONE, data, event, text, usage
+
+CALL = {"index": 0, "id": "c", "function": {"name": "shell", "arguments": "{"}}
+FRAMES: dict[str, tuple[bytes, list[Shown]]] = {
+    "text": (text("hi") + text("ho"), [Said("hi"), Said("ho")]),
+    "a thought": (event({"reasoning_content": "hm"}), [Thought("hm")]),
+    "a thought by another name": (event({"reasoning": "hm"}), [Thought("hm")]),
+    "one under both": (event({"reasoning": "hm", "reasoning_content": "hm"}), [Thought("hm")]),
+    "a thought and text": (event({"content": "b", "reasoning": "a"}), [Thought("a"), Said("b")]),
+    "a refusal": (event({"refusal": "no"}), [Said("no")]),
+    "a call": (event({"tool_calls": [CALL]}), [Called("shell")]),
+    "more of a call": (event({"tool_calls": [{"function": {"arguments": "}"}}]}), []),
+    "nothing": (event({}, "stop") + usage(1, 2) + DONE, []),
+    "no text": (event({"content": None, "reasoning": 7}), []),
+    "a note": (comment('holdgate {"state":"holding","until":7}'), [Noted("holding", 7)]),
+    "why": (comment('holdgate {"state":"closing","why":"x"}'), [Noted("closing", 0, "x")]),
+    "another comment": (comment("wait") + comment("holdgate {"), []),
+    "garbage": (b"data: {]\n\n", []),
+}
+
+
+@pytest.mark.parametrize("frames, found", FRAMES.values(), ids=FRAMES)
+def test_what_frames_say(frames: bytes, found: list[Shown]) -> None:
+    assert list(read_frames(frames)) == found
+
+
+ERRORS: list[tuple[Any, str, str]] = [
+    ({"message": "no", "code": "bad_key", "type": "auth"}, "no", "bad_key"),
+    ({"message": "no", "code": None, "type": "auth"}, "no", "auth"),
+    ({"message": "no", "code": 1214}, "no", "1214"),
+    ({"code": {}}, "The model failed and did not say why.", "upstream_error"),
+    ("overloaded", "The model failed: overloaded", "upstream_error"),
+]
+
+
+@pytest.mark.parametrize("error, message, code", ERRORS, ids=[json.dumps(e[0]) for e in ERRORS])
+def test_what_went_wrong(error: Any, message: str, code: str) -> None:
+    assert list(read_frames(data({"error": error}))) == [Failed(message, code)]
