@@ -1,0 +1,231 @@
+"""The last request of each relay session and what answered it: all a job has to go on from.
+
+They are kept in memory, and in the store for the sessions that have jobs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NoReturn
+
+import anyio
+
+from gateway.clock.base import Clock
+from gateway.core.model import Asked, TurnEnd
+from gateway.errors import Headers
+from gateway.stores.base import StoreUnavailable
+from gateway.stores.rows import ConversationRows, Snapshot
+
+Note = Callable[..., None]
+Place = tuple[str, str]
+
+LARGEST = 2 * 1024 * 1024
+ROOM = 32 * 1024 * 1024
+MOST = 512
+# What a turn takes until it is read: about so many bytes for each token, of so many if not told.
+AS_EVENTS = 250
+UNTOLD = 100
+# How long the last ones may take when the gateway leaves.
+FAREWELL = 5.0
+AGAIN_AFTER = 5.0
+
+
+class Snapshots:
+    """Remembers what relay sessions asked last; the eldest are forgotten when there are too many.
+
+    `has_jobs` tells of which sessions it is to be kept.
+    """
+
+    def __init__(
+        self,
+        rows: ConversationRows,
+        clock: Clock,
+        has_jobs: Callable[[str, str], bool],
+        note: Note,
+        room: int = ROOM,
+    ) -> None:
+        self.rows = rows
+        self._clock = clock
+        self._has_jobs = has_jobs
+        self._log = note
+        self._room = room
+        self.again_after = AGAIN_AFTER
+        self._size = 0
+        self._seen: OrderedDict[Place, Seen] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._unkept: dict[Place, Snapshot] = {}
+        self._news = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __repr__(self) -> str:
+        return f"<Snapshots {len(self)} of {self._size} bytes>"
+
+    def onlooker(
+        self, owner: str, session: str, dialect: str, asked: Asked, headers: Headers
+    ) -> Onlooker | None:
+        """Return who is to hear how a request is answered; None if it is too large to keep.
+
+        It is the request as the client sent it, before anything was added.
+        """
+        if len(asked.body) > LARGEST:
+            return None
+        return Onlooker(self, (owner, session), Seen(dialect, asked, headers))
+
+    def begin(self, place: Place, seen: Seen) -> int:
+        """Remember a request whose first turn ended; return a number by which to go on."""
+        seen.number = next(self._numbers)
+        self._forget(place)
+        self._note(place, seen)
+        return seen.number
+
+    def go_on(self, place: Place, number: int, text: Callable[[], str], size: int) -> None:
+        """Remember what a later turn said, if the request is still the last."""
+        seen = self._seen.get(place)
+        if seen is not None and seen.number == number:
+            self._forget(place)
+            seen.add(text, size)
+            self._note(place, seen)
+
+    def read(self, place: Place, number: int) -> None:
+        """Read what the turns of a request said so far, if it is still the last."""
+        seen = self._seen.get(place)
+        if seen is not None and seen.number == number:
+            seen.read()
+
+    def _note(self, place: Place, seen: Seen) -> None:
+        seen.at_ms = self._clock.now_ms()
+        self._seen[place] = seen
+        self._size += seen.size
+        while self._size > self._room or len(self._seen) > MOST:
+            self._forget(next(iter(self._seen)))
+        if self._has_jobs(*place) and (snapshot := seen.snapshot()) is not None:
+            self._unkept[place] = snapshot
+            self._news.set()
+
+    async def find(self, owner: str, session: str) -> Snapshot | None:
+        """Return what a session asked last, as far as that is known."""
+        seen = self._seen.get((owner, session))
+        known = seen.snapshot() if seen is not None else None
+        return known if known is not None else await self.rows.snapshot(owner, session)
+
+    async def keep(self, owner: str, session: str) -> None:
+        """Keep what is known of a session that has a job now; if that cannot be yet, later."""
+        place = (owner, session)
+        seen = self._seen.get(place)
+        if seen is not None and (snapshot := seen.snapshot()) is not None:
+            self._unkept[place] = snapshot
+            if not await self._is_kept(place, snapshot):
+                self._news.set()
+
+    def forget(self, owner: str, session: str) -> None:
+        """Forget a session; what the store has of it goes with its conversations."""
+        self._forget((owner, session))
+        self._unkept.pop((owner, session), None)
+
+    async def run(self) -> NoReturn:
+        """Keep what is new, for ever, and at the end what is left."""
+        try:
+            while True:
+                await self._news.wait()
+                self._news = anyio.Event()
+                if not await self._keep_news():
+                    await anyio.sleep(self.again_after)
+                    self._news.set()
+        finally:
+            with anyio.move_on_after(FAREWELL, shield=True):
+                await self._keep_news()
+
+    async def _keep_news(self) -> bool:
+        """Keep all that is not kept yet; tell whether that went well."""
+        while self._unkept:
+            if not await self._is_kept(*next(iter(self._unkept.items()))):
+                return False
+        return True
+
+    async def _is_kept(self, place: Place, snapshot: Snapshot) -> bool:
+        try:
+            await self.rows.keep_snapshot(*place, snapshot)
+        except StoreUnavailable as error:
+            self._log("snapshot_not_kept", session=place[1], why=error.message)
+            return False
+        # A newer one may have taken its place meanwhile.
+        if self._unkept.get(place) is snapshot:
+            del self._unkept[place]
+        return True
+
+    def _forget(self, place: Place) -> None:
+        before = self._seen.pop(place, None)
+        if before is not None:
+            self._size -= before.size
+
+
+class Seen:
+    """A request that was heard, and how to have what its turns said.
+
+    Nearly nobody asks for that, and reading it costs more than relaying it did: so it is read
+    when it is asked for, and until then the turns are kept as they came.
+    """
+
+    __slots__ = ("_asked", "_dialect", "_headers", "_said", "_texts", "at_ms", "number", "size")
+
+    def __init__(self, dialect: str, asked: Asked, headers: Headers) -> None:
+        self._dialect = dialect
+        self._asked = asked
+        self._headers = headers
+        self._texts: list[Callable[[], str]] = []
+        self._said: list[str] = []
+        self.at_ms = self.number = 0
+        self.size = len(asked.body)
+
+    def add(self, text: Callable[[], str], size: int) -> None:
+        """Hear that one more turn ended."""
+        self._texts.append(text)
+        self.size += size
+
+    def read(self) -> None:
+        """Read what the turns said, and let go of them."""
+        self._said += [said for text in self._texts if (said := text()).strip()]
+        self._texts.clear()
+
+    def snapshot(self) -> Snapshot | None:
+        """Return what is kept of it; None if that is too much."""
+        self.read()
+        answer = "\n\n".join(self._said)
+        asked = self._asked
+        if len(asked.body) + len(answer.encode()) > LARGEST:
+            return None
+        features = tuple((name.decode(), value.decode("latin-1")) for name, value in self._headers)
+        return Snapshot(self._dialect, asked.model, asked.body, answer, self.at_ms, features)
+
+
+class Onlooker:
+    """Hears how one request is answered; it lets go of the request after the first turn.
+
+    An answer may be held open for long, and there may be many.
+    """
+
+    __slots__ = ("_number", "_place", "_seen", "_snapshots")
+
+    def __init__(self, snapshots: Snapshots, place: Place, seen: Seen) -> None:
+        self._snapshots = snapshots
+        self._place = place
+        self._seen: Seen | None = seen
+        self._number = 0
+
+    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
+        """Hear that a turn ended, after the ones before it did."""
+        size = (end.usage.output if end.usage is not None else UNTOLD) * AS_EVENTS
+        seen, self._seen = self._seen, None
+        if seen is None:
+            self._snapshots.go_on(self._place, self._number, text, size)
+        else:
+            seen.add(text, size)
+            self._number = self._snapshots.begin(self._place, seen)
+
+    def rest(self) -> None:
+        """Take the words of the turns so far: they are not kept through a long wait."""
+        self._snapshots.read(self._place, self._number)

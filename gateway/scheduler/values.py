@@ -1,0 +1,86 @@
+"""What runs of jobs are given, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.agents.locks import Lease
+from gateway.clock.base import Clock
+from gateway.core.job_rules import JobRules
+from gateway.core.jobs import Job, Run, Status
+from gateway.delivery.deliveries import Deliveries
+from gateway.delivery.feed import Feed
+from gateway.errors import HoldgateError
+from gateway.scheduler.agenda import Agenda
+from gateway.stores.rows import Item, JobRows
+
+Note = Callable[..., None]
+
+
+class Taken(HoldgateError):
+    """There is one already, and only one can be."""
+
+    status, code, kind = 409, "conflict", "invalid_request_error"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What the operator says about runs."""
+
+    max_concurrent_runs: int = 1
+    idle_retry_ms: int = 2000
+    max_busy_wait_ms: int = 120_000
+    run_timeout_ms: int = 300_000
+    lease_ttl_ms: int = 300_000
+    keep_runs: int = 100
+    store_retry_ms: int = 5000
+    """How long to wait for a store that is down."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """What all runs have to do with."""
+
+    rows: JobRows
+    clock: Clock
+    rules: JobRules
+    settings: RunSettings
+    agenda: Agenda
+    deliveries: Deliveries
+    feed: Feed
+    note: Note
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended: what it said, or what went wrong."""
+
+    status: Status
+    text: str = ""
+    error: str | None = None
+
+
+class Work(Protocol):
+    """How the runs of one kind of session are done."""
+
+    async def lease(self, job: Job) -> Lease | str | None:
+        """Take what a run must have for itself; a text: somebody else has it, and what for."""
+
+    async def done(self, job: Job, run: Run, lease: Lease | None) -> Ended:
+        """Do a run; raises a `HoldgateError` if it cannot even begin."""
+
+
+def item_of(job: Job, run: Run) -> Item:
+    """Make of what a run said something that waits for its session."""
+    return Item(
+        id=run.run_id,
+        owner=job.user_id,
+        session=job.session_id,
+        at_ms=run.finished_ms or 0,
+        text=run.result,
+        job_id=job.job_id,
+        run_id=run.run_id,
+        name=job.name,
+    )

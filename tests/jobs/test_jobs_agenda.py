@@ -1,0 +1,111 @@
+"""When the next run of a session begins, for whoever must not wait to know."""
+
+from __future__ import annotations
+
+import pytest
+from anyio.lowlevel import checkpoint
+
+from gateway.core.jobs import Job
+from gateway.core.schedules import At
+from gateway.scheduler import Agenda
+from gateway.scheduler.slots import Slots
+from tests.jobs.words import HOUR, NOW
+
+
+def job(job_id: str = "a", next_ms: int | None = NOW, **members: object) -> Job:
+    """Make a job."""
+    known = {"user_id": "o", "session_id": "s", "name": "n", "message": "m"}
+    schedule = At(NOW)
+    return Job(job_id=job_id, schedule=schedule, next_run_ms=next_ms, **{**known, **members})  # type: ignore[arg-type]
+
+
+def test_the_earliest_counts() -> None:
+    agenda = Agenda()
+    assert agenda.expecting("o", "s") is None
+    for job_id, next_ms in (("a", NOW + HOUR), ("b", NOW), ("c", None)):
+        agenda.put(job(job_id, next_ms))
+    assert agenda.expecting("o", "s") == NOW
+    assert agenda.expecting("o", "t") is None
+    assert agenda.expecting("p", "s") is None
+    agenda.drop("b")
+    agenda.drop("unknown")
+    assert agenda.expecting("o", "s") == NOW + HOUR
+    assert repr(agenda) == "<Agenda 2 jobs of 1 sessions>"
+
+
+def test_a_run_that_is_under_way_began_in_the_past() -> None:
+    agenda = Agenda()
+    agenda.put(job("a", NOW + HOUR, run_id="r", running_ms=NOW - 1))
+    assert agenda.expecting("o", "s") == NOW - 1
+
+
+def test_a_disabled_job_is_a_job() -> None:
+    agenda = Agenda()
+    agenda.put(job("a", None))
+    assert agenda.has_jobs("o", "s")
+    assert agenda.expecting("o", "s") is None
+    agenda.drop("a")
+    assert not agenda.has_jobs("o", "s")
+
+
+def test_agents_are_not_in_it() -> None:
+    agenda = Agenda()
+    agenda.put(job("a", agent_id="helper"))
+    assert len(agenda) == 0
+    agenda.put(job("a"))
+    agenda.put(job("a", agent_id="helper"))
+    assert not agenda.has_jobs("o", "s")
+
+
+def test_a_job_that_moves_is_where_it_went() -> None:
+    agenda = Agenda()
+    agenda.put(job("a"))
+    agenda.put(job("a", session_id="t"))
+    assert not agenda.has_jobs("o", "s")
+    assert agenda.has_jobs("o", "t")
+
+
+def test_what_is_loaded_is_all_there_is() -> None:
+    agenda = Agenda()
+    agenda.put(job("a"))
+    agenda.load([job("b", session_id="t")])
+    assert not agenda.has_jobs("o", "s")
+    assert agenda.has_jobs("o", "t")
+
+
+async def test_who_watches_hears_of_what_matters() -> None:
+    agenda = Agenda()
+    heard: list[int] = []
+    stop = agenda.watch("o", "s", lambda: heard.append(len(heard)))
+    agenda.put(job("a"))
+    agenda.put(job("a", name="other"))
+    agenda.put(job("a", NOW + HOUR))
+    agenda.put(job("b", session_id="t"))
+    agenda.drop("a")
+    await checkpoint()
+    assert heard == [0, 1, 2]
+    stop()
+    agenda.put(job("a"))
+    await checkpoint()
+    assert heard == [0, 1, 2]
+
+
+async def test_slots_are_taken_in_turn_and_given_back() -> None:
+    freed: list[str] = []
+    slots = Slots(1, lambda: freed.append("freed"))
+    assert slots.take_now()
+    assert not slots.take_now()
+    assert repr(slots) == "<Slots 1 of 1 taken>"
+    slots.give_back()
+    assert freed == []
+    async with slots.slot():
+        assert slots.taken == 1
+    assert (slots.taken, freed) == (0, ["freed"])
+
+
+async def test_a_slot_is_given_back_whatever_happens() -> None:
+    slots = Slots(1, lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        async with slots.slot():
+            raise ZeroDivisionError
+    assert slots.taken == 0

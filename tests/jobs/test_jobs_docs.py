@@ -1,0 +1,75 @@
+"""What the page about jobs says is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+from starlette.routing import Route
+
+from gateway.clock import ManualClock
+from gateway.core.job_reading import SETTABLE
+from gateway.core.job_shown import shown_job, shown_run
+from gateway.core.job_turns import BACK_OFF_MS
+from gateway.core.jobs import Job, Run, Status
+from gateway.core.schedules import At
+from gateway.scheduler import timer
+from gateway.tools.schedule_task import ACTIONS
+from gateway.web.cron import CronArea
+from tests.jobs.words import NOW, house
+from tests.sessions.talk import model
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT.joinpath("docs/jobs.md").read_text()
+EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+
+
+def example(member: str) -> Any:
+    """Return the first example that has a member."""
+    return next(one for one in EXAMPLES if member in one)
+
+
+async def test_every_route_is_listed() -> None:
+    async with house(model(), clock=ManualClock(NOW)) as gate:
+        parts = gate.gateway.parts
+        area = CronArea(parts.jobs, parts.base.keys, None)  # type: ignore[arg-type]
+        paths = [route.path for route in area.routes() if isinstance(route, Route)]
+    own = [path for path in paths if path.startswith("/api") and "{" not in path]
+    assert own
+    assert [path for path in own if f"{path}`" not in PAGE and f"{path}?" not in PAGE] == []
+
+
+def test_jobs_and_runs_look_as_shown() -> None:
+    job = Job(job_id="j", user_id="o", session_id="s", name="n", schedule=At(NOW), message="m")
+    assert list(example("payload")) == list(shown_job(job))
+    assert list(example("trigger")) == list(
+        shown_run(Run(run_id="r", job_id="j", user_id="o", due_ms=0))
+    )
+
+
+def test_members_actions_statuses_and_reasons_are_named() -> None:
+    for name in (*set(SETTABLE) - {"job_id", "payload"}, *ACTIONS):
+        assert f"`{name}`" in PAGE, name
+    for status in set(get_args(Status)) - {"running", "ok"}:
+        assert f"`{status}`" in PAGE, status
+    for reason in (timer.RUNNING, timer.SWITCHED_OFF, timer.STARTING, timer.LEAVING):
+        assert f"`{reason}`" in PAGE
+
+
+def test_the_back_off_is_as_told() -> None:
+    assert "30 s, then 1, 5, 15, 60 minutes" in PAGE
+    assert [ms // 1000 for ms in BACK_OFF_MS] == [30, 60, 300, 900, 3600]
+
+
+def test_what_is_logged_is_told() -> None:
+    sources = ROOT.joinpath("gateway/scheduler").glob("*.py")
+    events = {
+        name
+        for path in sources
+        for name in re.findall(r'"((?:job|run|times|result)_[a-z_]+)"', path.read_text())
+    }
+    quiet = {"run_not_recorded", "result_not_brought"}
+    assert events
+    assert [name for name in events - quiet if f"`{name}`" not in PAGE] == []

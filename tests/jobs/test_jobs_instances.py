@@ -1,0 +1,110 @@
+"""Several schedulers on one store: each time runs once, and who is gone is made up for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from gateway.clock import ManualClock
+from gateway.core.job_rules import JobRules
+from gateway.core.job_turns import after_interrupted, claim_manual, finished
+from gateway.core.jobs import Job, Run
+from gateway.scheduler import AgentRuns, RelayRuns, Scheduler
+from gateway.stores.opening import system_ms
+from gateway.stores.rows import Claimed
+from tests.gateway.harness import Running
+from tests.gateway.wire import hanging
+from tests.jobs.words import (
+    HOUR,
+    MINUTE,
+    NOW,
+    add,
+    asked,
+    every,
+    house,
+    job_of,
+    ran,
+    run_now,
+    runs_of,
+    statuses,
+)
+from tests.sessions.talk import model
+
+
+@asynccontextmanager
+async def others(gate: Running, count: int) -> AsyncIterator[list[Scheduler]]:
+    """Run more schedulers on the store of a gateway, as other instances would."""
+    parts = gate.gateway.parts
+    assert parts.scheduler is not None
+    relays = RelayRuns(parts.agents.means, parts.snapshots, parts.tools_for_run)
+    agents = AgentRuns(parts.agents, parts.locks)
+    found = [Scheduler(parts.scheduler.parts, agents, relays, alone=False) for _ in range(count)]
+    async with anyio.create_task_group() as tasks:
+        for scheduler in found:
+            tasks.start_soon(scheduler.run)
+        yield found
+        tasks.cancel_scope.cancel()
+
+
+async def test_each_time_runs_once() -> None:
+    clock = ManualClock(NOW)
+    async with house(model("done"), clock=clock) as gate:
+        jobs = [await add(gate, agent="", schedule=every(MINUTE)) for _ in range(5)]
+        async with others(gate, 3):
+            for count in range(1, 6):
+                clock.advance(MINUTE)
+                for job_id in jobs:
+                    await ran(gate, job_id, *["ok"] * count)
+        assert len(gate.requests) == 25
+        for job_id in jobs:
+            times = [run["due_at"] for run in await runs_of(gate, job_id)]
+            assert len(set(times)) == 5
+
+
+async def test_a_run_of_an_instance_that_is_gone_is_interrupted_when_its_lease_ends() -> None:
+    clock = ManualClock(NOW)
+    async with house(model("done"), clock=clock) as gate:
+        job_id = await add(gate, agent="", schedule=every(HOUR))
+        rows = gate.gateway.parts.rows.jobs
+
+        async def claim(until_ms: int) -> None:
+            await rows.claim_now(
+                job_id,
+                None,
+                "gone",
+                until_ms,
+                lambda job: Claimed(*claim_manual(job, NOW, lambda: f"run_{until_ms}")),
+            )
+
+        await claim(system_ms() + HOUR)
+        async with others(gate, 1):
+            await anyio.sleep(0.05)
+            assert await statuses(gate, job_id) == ["running"]
+        run_id = (await runs_of(gate, job_id))[0]["run_id"]
+        assert await rows.extend(run_id, "gone", system_ms() - 1)
+        async with others(gate, 1):
+            await ran(gate, job_id, "interrupted")
+            job = await job_of(gate, job_id)
+            assert (job["running_at"], job["consecutive_failures"]) == (None, 0)
+            await run_now(gate, job_id)
+            await ran(gate, job_id, "interrupted", "ok")
+
+
+async def test_a_run_that_others_took_for_dead_is_given_up() -> None:
+    quick = {"cron__lease_ttl_ms": 150}
+    async with house(hanging(), clock=ManualClock(NOW), settings=quick) as gate:
+        job_id = await add(gate, agent="", schedule=every(HOUR))
+        await run_now(gate, job_id)
+        await asked(gate, 1)
+
+        def end(job: Job, run: Run) -> tuple[Job, Run]:
+            over = finished(run, NOW, "interrupted", error="It was taken for dead.")
+            return after_interrupted(job, over, NOW, JobRules()), over
+
+        assert len(await gate.gateway.parts.rows.jobs.lapsed(2**62, end)) == 1
+        # Its lease cannot be renewed any more, so nobody waits for the answer.
+        await gate.quiet()
+        (run,) = await ran(gate, job_id, "interrupted")
+        assert run["error"] == "It was taken for dead."

@@ -1,0 +1,163 @@
+"""What is remembered of relay sessions, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from gateway.clock import ManualClock
+from gateway.core.model import Asked, Stop, TurnEnd, Usage
+from gateway.scheduler import Snapshots
+from gateway.scheduler.snapshots import LARGEST
+from gateway.stores import Memory, open_rows
+from gateway.stores.opening import system_ms, unreported
+from gateway.stores.rows import Snapshot
+from tests.gateway.harness import until
+from tests.jobs.faults import Flaky
+from tests.jobs.words import NOW, seen
+
+END = TurnEnd(Stop.STOP, usage=Usage())
+
+
+class Notes(list[str]):
+    """What was noted in the log."""
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        self.append(event)
+
+
+@asynccontextmanager
+async def remembering(*sessions: str, room: int = 1000) -> AsyncIterator[Snapshots]:
+    """Remember requests; these sessions have jobs."""
+    clock = ManualClock(NOW)
+    store = Memory(system_ms, unreported)
+    rows = await open_rows("memory:", Path(), store, now_ms=clock.now_ms)
+    try:
+        yield Snapshots(
+            rows.conversations, clock, lambda owner, session: session in sessions, Notes(), room
+        )
+    finally:
+        await rows.aclose()
+
+
+def hear(snapshots: Snapshots, session: str, body: bytes, *texts: str) -> None:
+    """Have a request answered in some turns."""
+    asked = Asked("m", body)
+    onlooker = snapshots.onlooker("o", session, "openai-chat", asked, ((b"openai-beta", b"x"),))
+    assert onlooker is not None
+    for text in texts:
+        onlooker.said(partial(str, text), END)
+
+
+async def test_a_request_and_all_that_answered_it() -> None:
+    async with remembering() as snapshots:
+        hear(snapshots, "s", b"{}", "Let me see.", " ", "Done.")
+        found = await snapshots.find("o", "s")
+        headers = (("openai-beta", "x"),)
+        assert found == Snapshot("openai-chat", "m", b"{}", "Let me see.\n\nDone.", NOW, headers)
+        assert await snapshots.find("p", "s") is None
+        assert await snapshots.rows.snapshot("o", "s") is None
+
+
+async def test_a_request_that_nothing_answered_is_not_gone_on_from() -> None:
+    async with remembering() as snapshots:
+        hear(snapshots, "s", b"first", "Done.")
+        hear(snapshots, "s", b"second")
+        found = await snapshots.find("o", "s")
+        assert found is not None
+        assert found.body == b"first"
+
+
+async def test_the_eldest_are_forgotten() -> None:
+    async with remembering(room=30) as snapshots:
+        for session in ("a", "b", "a", "c"):
+            hear(snapshots, session, b"x" * 9, "y")
+        assert len(snapshots) == 3
+        hear(snapshots, "d", b"x" * 9, "y")
+        known = [name for name in "abcd" if await snapshots.find("o", name) is not None]
+        assert known == ["a", "c", "d"]
+
+
+async def test_what_is_too_large_is_not_remembered() -> None:
+    async with remembering(room=10 * LARGEST) as snapshots:
+        huge = Asked("m", b"x" * (LARGEST + 1))
+        assert snapshots.onlooker("o", "s", "openai-chat", huge, ()) is None
+        hear(snapshots, "s", b"x", "y" * LARGEST)
+        assert await snapshots.find("o", "s") is None
+
+
+async def test_a_session_with_jobs_is_kept() -> None:
+    async with remembering("s") as snapshots, anyio.create_task_group() as tasks:
+        tasks.start_soon(snapshots.run)
+        for text in ("one", "two"):
+            hear(snapshots, "s", b"{}", text)
+            hear(snapshots, "t", b"{}", text)
+        await seen(
+            lambda: snapshots.rows.snapshot("o", "s"),
+            lambda found: found is not None and found.answer == "two",
+        )
+        assert await snapshots.rows.snapshot("o", "t") is None
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_session_that_gets_a_job_is_kept_at_once() -> None:
+    async with remembering() as snapshots:
+        await snapshots.keep("o", "s")
+        assert await snapshots.rows.snapshot("o", "s") is None
+        hear(snapshots, "s", b"{}", "Done.")
+        await snapshots.keep("o", "s")
+        assert await snapshots.rows.snapshot("o", "s") is not None
+
+
+async def test_the_last_ones_are_kept_at_the_end() -> None:
+    async with remembering("s") as snapshots:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(snapshots.run)
+            await checkpoint()
+            hear(snapshots, "s", b"{}", "Done.")
+            tasks.cancel_scope.cancel()
+        assert await snapshots.rows.snapshot("o", "s") is not None
+
+
+async def test_a_store_that_is_down_is_tried_again() -> None:
+    async with remembering("s") as snapshots, anyio.create_task_group() as tasks:
+        flaky = Flaky(snapshots.rows, "keep_snapshot")
+        snapshots.rows = flaky
+        snapshots.again_after = 0.01
+        tasks.start_soon(snapshots.run)
+        hear(snapshots, "s", b"{}", "Done.")
+        await until(lambda: flaky.failures > 1)
+        flaky.mend()
+        await seen(lambda: snapshots.rows.snapshot("o", "s"), lambda found: found is not None)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_job_can_be_made_while_the_store_is_down() -> None:
+    async with remembering() as snapshots, anyio.create_task_group() as tasks:
+        flaky = Flaky(snapshots.rows, "keep_snapshot")
+        snapshots.rows = flaky
+        hear(snapshots, "s", b"{}", "Done.")
+        await snapshots.keep("o", "s")
+        assert flaky.failures == 1
+        flaky.mend()
+        tasks.start_soon(snapshots.run)
+        await seen(lambda: snapshots.rows.snapshot("o", "s"), lambda found: found is not None)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_forgotten_session_is_not_kept() -> None:
+    async with remembering("s") as snapshots:
+        hear(snapshots, "s", b"{}", "Done.")
+        snapshots.forget("o", "s")
+        assert await snapshots.find("o", "s") is None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(snapshots.run)
+            await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+        assert await snapshots.rows.snapshot("o", "s") is None
