@@ -14,7 +14,7 @@ PATIENCE = 0.05
 # What is due within a tick is tended together: to wake up for each costs more than its beat.
 TICK = 0.05
 # So many are tended before everybody else has a turn.
-BATCH = 64
+BATCH = 16
 
 
 class Line(Protocol):
@@ -27,6 +27,9 @@ class Line(Protocol):
     @property
     def blocked_since(self) -> float | None:
         """Since when a send has been waiting for the client to read, if one is."""
+
+    def beat_at_once(self) -> bool:
+        """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
 
     async def beat(self) -> None:
         """Send a heartbeat, unless something else waits to be sent."""
@@ -76,18 +79,32 @@ class Beats:
                 await self._added.wait()
             await anyio.sleep(max(tick, self._heap[0][0] - self._now()))
             while due := self._due():
-                await self._tend_all(due)
+                slow = [number for number in due if not self._tend(number)]
+                await self._wait_for(slow[::-1])
                 await anyio.lowlevel.checkpoint()
 
     def _due(self) -> list[int]:
-        """Take the numbers that are due, up to a batch, the first of them last."""
+        """Take the numbers that are due, up to a batch."""
         now = self._now()
         due: list[int] = []
         while self._heap and self._heap[0][0] <= now and len(due) < BATCH:
             due.append(heapq.heappop(self._heap)[1])
-        return due[::-1]
+        return due
 
-    async def _tend_all(self, numbers: list[int]) -> None:
+    def _tend(self, number: int) -> bool:
+        """Do what is due for a line; False when that takes waiting for its client."""
+        line = self._lines.get(number)
+        if line is None:
+            return True
+        now = self._now()
+        if line.blocked_since is not None and now - line.blocked_since >= self._slow_reader:
+            line.give_up()
+        elif now - line.last >= self._interval and not line.beat_at_once():
+            return False
+        self._come_again(line, number)
+        return True
+
+    async def _wait_for(self, numbers: list[int]) -> None:
         while numbers:
             # A full socket must not keep the others waiting; what is not taken is not sent, but
             # tried again: only a beat that passes shows that the client has read on.
@@ -96,16 +113,15 @@ class Beats:
                     number = numbers.pop()
                     line = self._lines.get(number)
                     if line is not None:
-                        await self._tend(line, number)
+                        await self._beat(line, number)
 
-    async def _tend(self, line: Line, number: int) -> None:
-        now = self._now()
+    async def _beat(self, line: Line, number: int) -> None:
         try:
-            if line.blocked_since is not None and now - line.blocked_since >= self._slow_reader:
-                line.give_up()
-            elif now - line.last >= self._interval:
-                await line.beat()
+            await line.beat()
         finally:
-            now = self._now()
-            due = now + max(self._interval - (now - line.last), self._interval / 10)
-            heapq.heappush(self._heap, (due, number))
+            self._come_again(line, number)
+
+    def _come_again(self, line: Line, number: int) -> None:
+        now = self._now()
+        due = now + max(self._interval - (now - line.last), self._interval / 10)
+        heapq.heappush(self._heap, (due, number))

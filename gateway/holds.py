@@ -6,8 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import ceil
+from typing import NoReturn
 
 from gateway.clock.alarms import Alarms
+from gateway.clock.steady import SteadyClock
 
 Where = tuple[str, str]
 
@@ -37,13 +40,13 @@ class Hold:
     There may be many thousands, so it is made of little: a future while it sleeps, and no more.
     """
 
-    __slots__ = ("_alarms", "_has_news", "_sleeper", "begun", "reason", "where")
+    __slots__ = ("_has_news", "_holds", "_sleeper", "begun", "reason", "where")
 
-    def __init__(self, where: Where, alarms: Alarms, begun: float) -> None:
+    def __init__(self, where: Where, holds: Holds, begun: float) -> None:
         self.where = where
         self.begun = begun
         self.reason = ""
-        self._alarms = alarms
+        self._holds = holds
         self._has_news = False
         self._sleeper: asyncio.Future[None] | None = None
 
@@ -72,15 +75,16 @@ class Hold:
         """
         if self._has_news:
             return
-        loop = asyncio.get_running_loop()
-        self._sleeper = loop.create_future()
-        cancel = self._alarms.set(until_ms, self.rouse)
-        enough = loop.call_later(longest, self.rouse)
+        alarms, patience = self._holds.alarms, self._holds.patience
+        self._sleeper = asyncio.get_running_loop().create_future()
+        # The loop's own timers would take four times the memory.
+        due = alarms.set(until_ms, self.rouse)
+        enough = patience.set(patience.now_ms() + ceil(longest * 1000), self.rouse)
         try:
             await self._sleeper
         finally:
-            cancel()
-            enough.cancel()
+            alarms.cancel(due)
+            patience.cancel(enough)
             self._sleeper = None
 
 
@@ -94,7 +98,8 @@ class Holds:
         most: int = 20_000,
         most_of_one: int = 100,
     ) -> None:
-        self._alarms = alarms
+        self.alarms = alarms
+        self.patience = Alarms(SteadyClock(steady))
         self._steady = steady
         self._most = most
         self._most_of_one = most_of_one
@@ -108,6 +113,10 @@ class Holds:
 
     def __repr__(self) -> str:
         return f"<Holds {len(self._open)} open>"
+
+    async def run(self) -> NoReturn:
+        """Have those look again that are held for longer than they may be, for ever."""
+        await self.patience.run()
 
     def has_room(self, owner: str, session: str) -> bool:
         """Whether one more answer may be kept open."""
@@ -123,7 +132,7 @@ class Holds:
         # It was looked for before; who came meanwhile may have taken the last place.
         has_room = self.has_room(owner, session)
         self.end(owner, session, REPLACED)
-        hold = self._open[where] = Hold(where, self._alarms, self._steady())
+        hold = self._open[where] = Hold(where, self, self._steady())
         self._by_owner[owner] += 1
         self.counts.started += 1
         if not has_room:

@@ -38,8 +38,13 @@ def json_line(when: str, level: str, event: str, said: str) -> str:
 
 def pairs(fields: Fields) -> str:
     """Write particulars for people."""
+    # What is plain is told apart here: there are half a dozen in every line.
     return " ".join(
-        [f"{name}={_text(value)}" for name, value in fields.items() if value is not None]
+        [
+            f"{name}={value if isinstance(value, str) and _is_bare(value) else _text(value)}"
+            for name, value in fields.items()
+            if value is not None
+        ]
     )
 
 

@@ -12,12 +12,19 @@ from gateway.beats import BATCH, Beats
 class Line:
     """A line whose clock the test owns."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: bool = False) -> None:
+        self.at_once = at_once
         self.last = 0.0
         self.blocked_since: float | None = None
         self.beats = 0
         self.given_up = False
         self.stuck = False
+
+    def beat_at_once(self) -> bool:
+        if self.at_once:
+            self.beats += 1
+            self.last = anyio.current_time()
+        return self.at_once
 
     async def beat(self) -> None:
         if self.blocked_since is not None:
@@ -42,9 +49,10 @@ async def settle(fact: object) -> None:
             await anyio.sleep(0.005)
 
 
-async def test_an_idle_line_beats_and_a_busy_one_does_not() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_an_idle_line_beats_and_a_busy_one_does_not(at_once: bool) -> None:
     beats = Beats(0.05, 10, anyio.current_time)
-    idle, busy = Line(), Line()
+    idle, busy = Line(at_once), Line(at_once)
     idle.last = anyio.current_time()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(beats.run)
@@ -110,9 +118,10 @@ def test_a_removed_line_is_not_kept_in_memory() -> None:
     assert len(beats) == 0
 
 
-async def test_many_lines_beat_together_and_let_others_in_between() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_many_lines_beat_together_and_let_others_in_between(at_once: bool) -> None:
     beats = Beats(0.2, 10, anyio.current_time)
-    lines = [Line() for _ in range(10 * BATCH)]
+    lines = [Line(at_once) for _ in range(10 * BATCH)]
     most_at_once = 0
 
     async def look() -> None:

@@ -4,6 +4,7 @@ from gateway.clock.alarms import Alarms
 from gateway.clock.base import Clock, Host, NtpState
 from gateway.clock.manual import ManualClock
 from gateway.clock.ntp import NtpClock, NtpSettings
+from gateway.clock.steady import SteadyClock
 from gateway.clock.system import SystemClock
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "NtpClock",
     "NtpSettings",
     "NtpState",
+    "SteadyClock",
     "SystemClock",
 ]

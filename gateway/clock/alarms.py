@@ -6,21 +6,29 @@ import heapq
 import itertools
 import logging
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import anyio
 import anyio.lowlevel
 
-from gateway.clock.base import Clock
-
 Ring = Callable[[], None]
-Cancel = Callable[[], None]
 
-BATCH = 256
+# So many ring before everybody else has a turn.
+BATCH = 64
 SLACK = 64
 NEVER = 2**62
 
 log = logging.getLogger(__name__)
+
+
+class Passing(Protocol):
+    """Time that passes, and can be waited for."""
+
+    def now_ms(self) -> int:
+        """Return the time."""
+
+    async def sleep_until(self, at_ms: int) -> None:
+        """Return at this time, or earlier: it is called until the time has come."""
 
 
 class Alarms:
@@ -30,13 +38,14 @@ class Alarms:
     that is stepped makes them ring sooner or later, and nothing else.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Passing) -> None:
         self._clock = clock
         # A cancelled alarm loses its ring at once; its place in the heap goes when it comes up.
         self._heap: list[tuple[int, int]] = []
         self._rings: dict[int, Ring] = {}
         self._next_number = itertools.count()
         self._nap: anyio.CancelScope | None = None
+        self._rush: anyio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._rings)
@@ -44,8 +53,12 @@ class Alarms:
     def __repr__(self) -> str:
         return f"<Alarms {len(self)} set>"
 
-    def set(self, at_ms: int, ring: Ring) -> Cancel:
-        """Call `ring` at this time, or soon if it is past; the result, called, prevents that."""
+    def now_ms(self) -> int:
+        """Return the time they go by."""
+        return self._clock.now_ms()
+
+    def set(self, at_ms: int, ring: Ring) -> int:
+        """Call `ring` at this time, or soon if it is past; return the number to cancel it by."""
         rings, number = self._rings, next(self._next_number)
         rings[number] = ring
         heapq.heappush(self._heap, (at_ms, number))
@@ -53,18 +66,27 @@ class Alarms:
             self._nap.cancel()
         if len(self._heap) > 2 * len(rings) + SLACK:
             self._tidy()
+        return number
 
-        def cancel() -> None:
-            rings.pop(number, None)
-
-        return cancel
+    def cancel(self, number: int) -> None:
+        """Do not ring, unless that has happened."""
+        self._rings.pop(number, None)
 
     async def run(self) -> NoReturn:
         """Ring for ever."""
         while True:
             while self._ring_some():
+                self._rush = self._rush or anyio.Event()
                 await anyio.lowlevel.checkpoint()
+            if self._rush is not None:
+                self._rush.set()
+                self._rush = None
             await self._sleep()
+
+    async def calm(self) -> None:
+        """Return when no more than a batch is due: what follows from it can wait for the rest."""
+        if self._rush is not None:
+            await self._rush.wait()
 
     def _ring_some(self) -> bool:
         """Ring what is due, up to a batch; tell whether there may be more."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.additions import Addition
+from gateway.core.additions import Addition, AnsweredTurn
 from gateway.core.directives import may_contain
 from gateway.core.model import Asked
 from gateway.core.session import Kept
 from gateway.dialects.anthropic_messages_additions import added, forces
-from gateway.dialects.anthropic_messages_errors import error_body, error_frame, said
+from gateway.dialects.anthropic_messages_errors import error_body, error_frame
+from gateway.dialects.anthropic_messages_errors import said as disguised
 from gateway.dialects.anthropic_messages_rebuild import called, rebuilt
 from gateway.dialects.anthropic_messages_stream import MessagesStream
 from gateway.dialects.anthropic_messages_whole import MessagesWhole
@@ -23,6 +24,7 @@ from gateway.dialects.anthropic_messages_words import (
     readable,
     system_texts,
 )
+from gateway.dialects.bare import bared
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
@@ -51,6 +53,9 @@ _tools = msgspec.json.Decoder(list[Any])
 
 READ = ("model", "messages", "stream", "tools", "tool_choice")
 NO_TOOLS = (b"", b"null", b"[]")
+TOOLING = ("tool_choice",)
+# The tools that the upstream runs by itself.
+HOSTED = ("web_search", "web_fetch", "code_execution", "mcp_toolset")
 
 
 class AnthropicMessages:
@@ -94,6 +99,15 @@ class AnthropicMessages:
         """Put additions into a request."""
         return added(body, additions)
 
+    def said(self, text: str) -> AnsweredTurn:
+        """Make an assistant's turn of what it said; a blank text is refused as a block."""
+        blocks = [{"type": "text", "text": text}] if text.strip() else []
+        return AnsweredTurn({"role": "assistant", "content": blocks})
+
+    def bare(self, body: bytes) -> bytes:
+        """Take out the client's tools."""
+        return bared(body, TOOLING, HOSTED)
+
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
         if not tools or (name.encode() not in tools and b"\\u" not in tools):
@@ -128,7 +142,7 @@ class AnthropicMessages:
 
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""
-        return said(body)
+        return disguised(body)
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer."""

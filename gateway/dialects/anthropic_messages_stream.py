@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import msgspec
+
 from gateway.core.additions import AnsweredTurn
 from gateway.core.model import Asked, Stop, TurnEnd
 from gateway.dialects.anthropic_messages_blocks import Blocks, written
@@ -36,11 +38,31 @@ STOP = written({"type": "message_stop"})
 BLOCK = b'"content_block_st'
 MESSAGE = b'"message_'
 ERROR = b'"error"'
-# How most upstreams begin an event that may; one that comes alone is known by it.
+# How most upstreams begin an event that may, by which it is known.
 USUAL = (
     b'event: content_block_delta\ndata: {"type":"content_block_delta"',
     b'event: content_block_delta\ndata: {"type": "content_block_delta"',
 )
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """What the rest of the answer takes of a turn that is part of it."""
+
+    tail: bytes
+    end: Json
+    """The event that told why it stopped."""
+    stop_reason: str | None
+    hides_its_reason: bool
+    model: object
+    usage: Json
+    next_block: int
+
+    def closing(self, plainly: bool) -> Json:
+        """Return the event that ends the message as this turn ended, or as if it called nothing."""
+        delta = part_of(self.end, "delta")
+        reason = PLAIN_STOP if plainly else self.stop_reason or PLAIN_STOP
+        told = {"stop_sequence": None, **delta, "stop_reason": reason}
+        return {"type": "message_delta", "usage": self.usage, **self.end, "delta": told}
 
 
 class MessagesStream:
@@ -55,7 +77,7 @@ class MessagesStream:
         self._ids = CallIds(asked.body)
         self._event_bytes = event_bytes
         self._message: Json | None = None
-        self._taken: list[MessagesTap] = []
+        self._taken: list[Taken] = []
         self._left_open = b""
 
     def accepts(self, content_type: bytes) -> bool:
@@ -69,13 +91,17 @@ class MessagesStream:
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, MessagesTap)
-        self._taken.append(tap)
+        self._taken.append(tap.taken())
         self._left_open += tap.blocks.left_open()
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self._ids.rest()
 
     @property
     def shown_blocks(self) -> int:
         """How many blocks the client was shown of the turns that are part of the answer."""
-        return self._taken[-1].blocks.next if self._taken else 0
+        return self._taken[-1].next_block if self._taken else 0
 
     def call_id(self, turn: int, ordinal: int) -> str:
         """Make up an id for a call that came without one."""
@@ -91,6 +117,10 @@ class MessagesStream:
         ends, self._left_open = self._left_open, b""
         return ends
 
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+
     def heartbeat(self) -> bytes:
         """Return a ping; before the message has begun, a bare comment line."""
         return b": wait\n" if self._message is None else PING
@@ -100,10 +130,10 @@ class MessagesStream:
         last = self._taken[-1]
         plainly = plainly or last.hides_its_reason
         if len(self._taken) == 1 and not plainly:
-            return b"".join(last.tail)
+            return last.tail
         event = last.closing(plainly)
         if len(self._taken) > 1:
-            event["usage"] = totalled((tap.model, tap.usage) for tap in self._taken)
+            event["usage"] = totalled((turn.model, turn.usage) for turn in self._taken)
         return self.close_blocks() + written(event) + STOP
 
 
@@ -169,12 +199,17 @@ class MessagesTap:
         """Whether it ended for calls that nobody sees."""
         return self.stop_reason == CALL and self.blocks.hides_all_calls
 
-    def closing(self, plainly: bool) -> Json:
-        """Return the event that ends the message as this turn ended, or as if it called nothing."""
-        delta = part_of(self._end, "delta")
-        reason = PLAIN_STOP if plainly else self.stop_reason or PLAIN_STOP
-        told = {"stop_sequence": None, **delta, "stop_reason": reason}
-        return {"type": "message_delta", "usage": self.usage, **self._end, "delta": told}
+    def taken(self) -> Taken:
+        """Return what the rest of the answer takes of it."""
+        return Taken(
+            tail=b"".join(self.tail),
+            end=self._end,
+            stop_reason=self.stop_reason,
+            hides_its_reason=self.hides_its_reason,
+            model=self.model,
+            usage=self.usage,
+            next_block=self.blocks.next,
+        )
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; return what the client may see now."""
@@ -253,6 +288,8 @@ class MessagesTap:
         if self.ended:
             return b""
         self._tape.record(frame)
+        if self._looked and not self._reads_all and frame.startswith(USUAL):
+            return frame
         data = data_of(frame)
         event = read_object(data) if data is not None else None
         if data is None or event is None:

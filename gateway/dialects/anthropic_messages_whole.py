@@ -54,6 +54,14 @@ class MessagesWhole:
         assert isinstance(tap, WholeTap)
         self._taken.append(tap)
 
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self.ids.rest()
+
     def heartbeat(self) -> bytes:
         """Return nothing: a body has no frames to put one between."""
         return b""
@@ -82,11 +90,12 @@ class WholeTap:
     """Gathers one turn's body and reads it when it is all there."""
 
     __slots__ = (
+        "_ids",
         "_limit",
         "_pieces",
         "_recorded",
         "_size",
-        "_splice",
+        "_tools",
         "_turn",
         "answer",
         "body",
@@ -97,7 +106,8 @@ class WholeTap:
     failure = None
 
     def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
-        self._splice = splice
+        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
+        self._ids, self._tools = splice.ids, splice.server_tools
         self._turn = turn
         self._limit = limit
         self._pieces: list[bytes] = []
@@ -137,7 +147,7 @@ class WholeTap:
     @property
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
-        tools, recorded = self._splice.server_tools, self.recorded()
+        tools, recorded = self._tools, self.recorded()
         return not tools or (recorded.had_ids and not recorded.server_calls(tools))
 
     @property
@@ -149,14 +159,14 @@ class WholeTap:
     def recorded(self) -> Recorded:
         """Read the content."""
         if self._recorded is None:
-            new_id = partial(self._splice.ids.make, self.answer.get("id"), self._turn)
+            new_id = partial(self._ids.make, self.answer.get("id"), self._turn)
             content = blocks_of(fields_of(self.body).get("content", NULL)) or []
             self._recorded = record_content(content, new_id)
         return self._recorded
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        reason, tools = self.answer.get("stop_reason"), self._splice.server_tools
+        reason, tools = self.answer.get("stop_reason"), self._tools
         recorded = self.recorded()
         return TurnEnd(
             stop=stop_of(reason),
@@ -173,7 +183,7 @@ class WholeTap:
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._splice.server_tools)
+        return self.recorded().client_call_ids(self._tools)
 
     def text(self) -> str:
         """Return the text the turn said."""

@@ -69,11 +69,20 @@ class Splice(Protocol):
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer: its terminal frame is in."""
 
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes: a long wait begins, as one of many."""
+
     def heartbeat(self) -> bytes:
         """Return a frame that keeps an idle client's timers quiet and changes nothing."""
 
     def tail(self, plainly: bool) -> bytes:
         """Return the end of the answer."""
+
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over.
+
+        They know the answer and it knows them; nothing is to wait for the collector.
+        """
 
 
 class Dialect(Protocol):
@@ -98,6 +107,12 @@ class Dialect(Protocol):
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
+
+    def said(self, text: str) -> AnsweredTurn:
+        """Make an assistant's turn of what it said."""
+
+    def bare(self, body: bytes) -> bytes:
+        """Take out what only the client that sent a request can do with its answer: its tools."""
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client's tools, as `Asked` has them, include one of this name."""

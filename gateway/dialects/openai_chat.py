@@ -18,6 +18,7 @@ from gateway.core.additions import (
 from gateway.core.directives import may_contain
 from gateway.core.model import Asked
 from gateway.core.session import Kept
+from gateway.dialects.bare import bared
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
@@ -31,7 +32,7 @@ from gateway.dialects.body import (
 )
 from gateway.dialects.openai_chat_rebuild import called, rebuilt
 from gateway.dialects.openai_chat_stream import ChatStream
-from gateway.dialects.openai_chat_turn import said
+from gateway.dialects.openai_chat_turn import said as disguised
 from gateway.dialects.openai_chat_whole import ChatWhole
 from gateway.dialects.openai_chat_words import edit_user_texts, last_role, newest_user, system_texts
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
@@ -65,6 +66,7 @@ _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 IDENTITY = ("metadata", "client_metadata", "conversation")
 READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
 NO_TOOLS = (b"", b"null", b"[]")
+TOOLING = ("tool_choice", "parallel_tool_calls", "functions", "function_call", "n")
 
 
 class OpenAIChat:
@@ -119,6 +121,14 @@ class OpenAIChat:
             del fields["tool_choice"]
         return written(fields)
 
+    def said(self, text: str) -> AnsweredTurn:
+        """Make an assistant's turn of what it said."""
+        return AnsweredTurn({"role": "assistant", "content": text})
+
+    def bare(self, body: bytes) -> bytes:
+        """Take out the client's tools, in the older form too, and all answers but one."""
+        return bared(body, TOOLING)
+
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
         if not tools or (name.encode() not in tools and b"\\u" not in tools):
@@ -153,7 +163,7 @@ class OpenAIChat:
 
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""
-        return said(body)
+        return disguised(body)
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer; the upstream's own words pass if they are JSON."""

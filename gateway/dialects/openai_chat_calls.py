@@ -36,9 +36,14 @@ class CallIds:
     def make(self, answer: object, turn: int, ordinal: int) -> str:
         """Make the id of a call; no other call of the conversation has it."""
         # Some upstreams name every answer alike, so what was asked tells them apart as well.
-        self._digest = self._digest or sha256(self._body).hexdigest()
+        self.rest()
         told = f"{self._digest} {answer} {turn} {ordinal}".encode()
         return f"call_{sha256(told).hexdigest()[:ID_DIGITS]}"
+
+    def rest(self) -> None:
+        """Let go of what was asked: from here on its digest is enough."""
+        if not self._digest:
+            self._digest, self._body = sha256(self._body).hexdigest(), b""
 
 
 def calls_of(part: Json) -> list[Json]:

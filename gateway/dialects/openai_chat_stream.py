@@ -13,6 +13,7 @@ from gateway.dialects.base import Tap
 from gateway.dialects.openai_chat_calls import CallIds, Calls, Json, Sifter
 from gateway.dialects.openai_chat_turn import (
     Recorded,
+    Taken,
     first_choice,
     is_error,
     part_of,
@@ -34,14 +35,11 @@ SMALL = 1024
 # How most upstreams end a chunk that does not end the turn; seen once, it is known by its end.
 OPEN = b'"finish_reason":null'
 LONGEST_END = 40
-DELTA = b'"delta"'
-ERROR = b'"error"'
-# A finish reason in the two spacings that JSON writers use. Any other is still relayed rightly;
-# it just cannot be withheld any more, so nothing is joined on after it.
+DELTA, ERROR = b'"delta"', b'"error"'
+# In the two spacings JSON writers use; any other is relayed, but nothing is joined on after it.
 FINISHES = b'"finish_reason":"'
 FINISHES_SPACED = b'"finish_reason": "'
-TOOL_CALLS = b'"tool_calls"'
-REFUSAL = b'"refusal":"'
+TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
 
 
 class ChatStream:
@@ -54,6 +52,7 @@ class ChatStream:
         "_event_bytes",
         "_ids",
         "_taken",
+        "_unread",
         "_wants_usage",
         "choices",
         "envelope",
@@ -71,7 +70,9 @@ class ChatStream:
         self._ids = CallIds(asked.body)
         self._wants_usage = asked.wants_usage
         self._event_bytes = event_bytes
-        self._taken: list[ChatTap] = []
+        self._taken: list[Taken] = []
+        # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
+        self._unread: list[ChatTap] = []
         self._beat = b""
 
     def accepts(self, content_type: bytes) -> bool:
@@ -80,16 +81,25 @@ class ChatStream:
 
     def tap(self) -> ChatTap:
         """Begin to look at one attempt at the next turn."""
-        if self._taken:
-            # Only now is it worth reading the tape of a turn that passed unread.
-            self.text_shown = any(tap.recorded().text for tap in self._taken)
+        self._read_on()
         return ChatTap(self, len(self._taken), self._event_bytes)
 
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, ChatTap)
-        self._taken.append(tap)
+        self._taken.append(Taken(b"".join(tap.tail), tap.finish, tap.usage, tap.hides_its_reason))
+        self._unread.append(tap)
         self.shown_calls += tap.shown_calls
+
+    def _read_on(self) -> None:
+        """Read the tapes of turns that passed unread: only before another is it worth it."""
+        unread, self._unread = self._unread, []
+        self.text_shown = self.text_shown or any(tap.recorded().text for tap in unread)
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self._read_on()
+        self._ids.rest()
 
     def call_id(self, turn: int, ordinal: int) -> str:
         """Make up an id for a call that came without one."""
@@ -105,6 +115,10 @@ class ChatStream:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return encode(msgspec.json.encode({**(self.envelope or {}), "choices": [choice]}))
 
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._unread.clear()
+
     def heartbeat(self) -> bytes:
         """Return a chunk that says nothing; before there is an envelope, a bare comment line."""
         if self.envelope is None:
@@ -115,12 +129,13 @@ class ChatStream:
 
     def tail(self, plainly: bool) -> bytes:
         """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
+        self._unread.clear()
         last = self._taken[-1]
         plainly = plainly or last.hides_its_reason
         if len(self._taken) == 1 and not plainly:
-            return b"".join(last.tail)
+            return last.tail
         end = self.chunk({}, "stop" if plainly else last.finish or "stop")
-        usage = summed(tap.usage for tap in self._taken)
+        usage = summed(turn.usage for turn in self._taken)
         if self._wants_usage and usage:
             totals = {**(self.envelope or {}), "choices": [], "usage": usage}
             end += encode(msgspec.json.encode(totals))
@@ -208,11 +223,8 @@ class ChatTap:
         # The first frame tells the envelope, or an error in disguise; the rest may be plain.
         cut = batch.find(b"\n\n") + 2
         head, rest = (batch[:cut], batch[cut:]) if cut > 1 else (batch, b"")
-        return self._judge(head) + (self.feed_rest(rest) if rest else b"")
-
-    def feed_rest(self, batch: bytes) -> bytes:
-        """Take the frames after the first one of a batch."""
-        return self._pass(batch) if self._looked else self._judge(batch)
+        shown = self._judge(head)
+        return shown + (self._pass(rest) if rest and self._looked else self._judge(rest))
 
     def close(self) -> bytes:
         """Take the end of the bytes; a turn without its finish was cut short."""
@@ -234,7 +246,9 @@ class ChatTap:
         recorded = self.recorded() if self._called() else Recorded()
         return TurnEnd(
             stop=stop,
-            server_calls=recorded.server_calls(self._tools) if self.continuable else (),
+            server_calls=recorded.server_calls(self._splice.server_tools)
+            if self.continuable
+            else (),
             client_calls=self._has_client_calls(stop, recorded),
             usage=usage_of(self.usage),
             spoke=self._spoke or not self._joined,
@@ -247,7 +261,7 @@ class ChatTap:
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._tools)
+        return self.recorded().client_call_ids(self._splice.server_tools)
 
     def text(self) -> str:
         """Return the text the turn said."""
@@ -261,12 +275,8 @@ class ChatTap:
             self._recorded = record_deltas(deltas, self._new_calls())
         return self._recorded
 
-    @property
-    def _tools(self) -> frozenset[str]:
-        return self._splice.server_tools
-
     def _new_calls(self) -> Calls:
-        return Calls(self._tools, partial(self._splice.call_id, self._turn))
+        return Calls(self._splice.server_tools, partial(self._splice.call_id, self._turn))
 
     def _datas(self) -> Iterator[bytes]:
         for batch in self._tape.batches:
@@ -282,7 +292,7 @@ class ChatTap:
     def _has_client_calls(self, stop: Stop, recorded: Recorded) -> bool:
         if not recorded.calls:
             return stop is Stop.TOOL_CALLS
-        return bool(recorded.client_calls(self._tools)) or recorded.legacy
+        return bool(recorded.client_calls(self._splice.server_tools)) or recorded.legacy
 
     def _ended_otherwise(self) -> bool:
         """Whether the last thing said was a finish that could not be withheld."""

@@ -113,6 +113,15 @@ def _sum(one: Json, other: Json) -> Json:
     return total
 
 
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """What the end of an answer takes of a turn that is part of it."""
+
+    tail: bytes
+    finish: str | None
+    usage: Json | None
+    hides_its_reason: bool
+
+
 @dataclass(slots=True)
 class Recorded:
     """A turn's text and calls, put together from its parts; every call has its id."""

@@ -56,6 +56,14 @@ class ChatWhole:
         assert isinstance(tap, WholeTap)
         self._taken.append(tap)
 
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self.ids.rest()
+
     def heartbeat(self) -> bytes:
         """Return nothing: a body has no frames to put one between."""
         return b""
@@ -89,12 +97,14 @@ class WholeTap:
     """Gathers one turn's body and reads it when it is all there."""
 
     __slots__ = (
+        "_choices",
         "_end",
+        "_ids",
         "_limit",
         "_pieces",
         "_recorded",
         "_size",
-        "_splice",
+        "_tools",
         "_turn",
         "answer",
         "body",
@@ -105,7 +115,9 @@ class WholeTap:
     failure = None
 
     def __init__(self, splice: ChatWhole, limit: int, turn: int) -> None:
-        self._splice = splice
+        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
+        self._ids, self._tools = splice.ids, splice.server_tools
+        self._choices = splice.choices
         self._turn = turn
         self._limit = limit
         self._pieces: list[bytes] = []
@@ -147,7 +159,7 @@ class WholeTap:
     @property
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
-        tools = self._splice.server_tools
+        tools = self._tools
         if not tools or TOOL_CALLS not in self.body or not self.recorded().calls:
             return True
         recorded = self.recorded()
@@ -163,7 +175,7 @@ class WholeTap:
     def recorded(self) -> Recorded:
         """Read the message."""
         if self._recorded is None:
-            new_id = partial(self._splice.ids.make, self.answer.get("id"), self._turn)
+            new_id = partial(self._ids.make, self.answer.get("id"), self._turn)
             self._recorded = record_message(self._message(), new_id)
         return self._recorded
 
@@ -184,9 +196,9 @@ class WholeTap:
                 stop=stop,
                 usage=usage_of(self.usage),
                 spoke=bool(message.get("content")),
-                continuable=self._splice.choices == 1 and stop is not Stop.UNKNOWN,
+                continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
             )
-        recorded, tools = self.recorded(), self._splice.server_tools
+        recorded, tools = self.recorded(), self._tools
         if stop is Stop.STOP and recorded.refusal:
             stop = Stop.FILTER
         return TurnEnd(
@@ -195,7 +207,7 @@ class WholeTap:
             client_calls=bool(recorded.client_calls(tools)) or recorded.legacy,
             usage=usage_of(self.usage),
             spoke=bool(recorded.text or recorded.calls or recorded.legacy),
-            continuable=self._splice.choices == 1 and stop is not Stop.UNKNOWN,
+            continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
         )
 
     def answered(self) -> AnsweredTurn:
@@ -204,7 +216,7 @@ class WholeTap:
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._splice.server_tools)
+        return self.recorded().client_call_ids(self._tools)
 
     def text(self) -> str:
         """Return the text the turn said."""

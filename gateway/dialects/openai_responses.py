@@ -18,6 +18,7 @@ from gateway.core.additions import (
 from gateway.core.directives import may_contain
 from gateway.core.model import Asked
 from gateway.core.session import Kept
+from gateway.dialects.bare import bared
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
@@ -29,7 +30,8 @@ from gateway.dialects.body import (
     without_duplicates,
     written,
 )
-from gateway.dialects.openai_responses_errors import error_body, failed_frames, said
+from gateway.dialects.openai_responses_errors import error_body, failed_frames
+from gateway.dialects.openai_responses_errors import said as disguised
 from gateway.dialects.openai_responses_items import Answered, as_input, is_stored, text_in
 from gateway.dialects.openai_responses_rebuild import called, rebuilt, result_item
 from gateway.dialects.openai_responses_stream import ResponsesStream
@@ -77,6 +79,10 @@ READ = (
 PREVIOUS = "previous_response_id"
 NO_TOOLS = (b"", b"null", b"[]")
 INPUTS = (b"", b"[", b'"', b"n")
+# Not into the conversation that the upstream keeps either: there the client would find it.
+TOOLING = ("tool_choice", "parallel_tool_calls", "background", "conversation")
+# The tools that the upstream runs by itself.
+HOSTED = ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
 
 
 class OpenAIResponses:
@@ -135,6 +141,16 @@ class OpenAIResponses:
             _obey(fields)
         return written(fields)
 
+    def said(self, text: str) -> AnsweredTurn:
+        """Make an assistant's turn of what it said."""
+        content = [{"type": "output_text", "text": text}]
+        message = {"type": "message", "role": "assistant", "content": content}
+        return AnsweredTurn(Answered([message] if text else []))
+
+    def bare(self, body: bytes) -> bytes:
+        """Take out the client's tools, and what would answer into its own place."""
+        return bared(body, TOOLING, HOSTED)
+
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name, or a namespace."""
         if not tools or name.encode() not in tools:
@@ -177,7 +193,7 @@ class OpenAIResponses:
 
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""
-        return said(body)
+        return disguised(body)
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer."""

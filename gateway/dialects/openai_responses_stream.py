@@ -11,7 +11,7 @@ from gateway.dialects.openai_chat_calls import Json
 from gateway.dialects.openai_responses_errors import failed_frames, lifecycle
 from gateway.dialects.openai_responses_items import joined, spent, text_in, usage_in
 from gateway.dialects.openai_responses_output import Start
-from gateway.dialects.openai_responses_tap import Answer, ResponsesTap
+from gateway.dialects.openai_responses_tap import Answer, ResponsesTap, Taken
 from gateway.errors import HoldgateError
 from gateway.sse import encode
 
@@ -29,7 +29,7 @@ class ResponsesStream:
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
         self._answer = Answer(asked.body, server_tools)
         self._event_bytes = event_bytes
-        self._taken: list[ResponsesTap] = []
+        self._taken: list[ResponsesTap | Taken] = []
         self._live: ResponsesTap | None = None
 
     @property
@@ -60,6 +60,16 @@ class ResponsesStream:
         assert isinstance(tap, ResponsesTap)
         self._taken.append(tap)
         self._live = None
+
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+        self._live = None
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self._taken = [t.taken() if isinstance(t, ResponsesTap) else t for t in self._taken]
+        self._answer.rest()
 
     def heartbeat(self) -> bytes:
         """Return the response as it stands: clients forget what it does not list.

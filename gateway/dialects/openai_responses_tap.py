@@ -79,6 +79,10 @@ class Answer:
         self.envelope: Fields | None = None
         self._ids = CallIds(asked)
 
+    def rest(self) -> None:
+        """Let go of what was asked."""
+        self._ids.rest()
+
     @property
     def id(self) -> str:
         """The id by which the client knows it."""
@@ -92,6 +96,25 @@ class Answer:
     def call_id(self, turn: int, ordinal: int) -> str:
         """Make up an id for a call that came without one."""
         return self._ids.make(self.id, turn, ordinal)
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """What the rest of an answer takes of a turn that is part of it."""
+
+    final: Fields
+    end_kind: str
+    end_frame: bytes
+    edited: bool
+    items: list[Json]
+    sequence: int
+
+    def visible(self) -> list[Json]:
+        """Return the items that the client has seen of it."""
+        return self.items
+
+    def last_sequence(self) -> int:
+        """Return the number of the last event that was shown."""
+        return self.sequence
 
 
 class ResponsesTap:
@@ -215,6 +238,17 @@ class ResponsesTap:
             self._items = items or self._listed()
         return self._items
 
+    def taken(self) -> Taken:
+        """Return what the rest of the answer takes of it, now that it has ended."""
+        return Taken(
+            final=self.final,
+            end_kind=self.end_kind,
+            end_frame=self.end_frame,
+            edited=self.edited,
+            items=self.visible(),
+            sequence=self.last_sequence(),
+        )
+
     def visible(self) -> list[Json]:
         """Return the items that the client has seen of a turn that has ended."""
         return self.shown() or theirs(self.items(), self._answer.tools)
@@ -281,6 +315,9 @@ class ResponsesTap:
     def _frame(self, frame: bytes) -> bytes:
         if self.ended:
             return b""
+        if frame.startswith(self._usual):
+            self._tape.record(frame)
+            return frame
         data = data_of(frame)
         head = _read_head(data) if data is not None else None
         if data is None or head is None:

@@ -74,6 +74,14 @@ class ResponsesWhole:
         assert isinstance(tap, WholeTap)
         self._taken.append(tap)
 
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self.ids.rest()
+
     def heartbeat(self) -> bytes:
         """Return nothing: a body has no frames to put one between."""
         return b""
@@ -94,11 +102,12 @@ class WholeTap:
     """Gathers one turn's body and reads it when it is all there."""
 
     __slots__ = (
+        "_ids",
         "_items",
         "_limit",
         "_pieces",
         "_size",
-        "_splice",
+        "_tools",
         "_turn",
         "answer",
         "body",
@@ -109,7 +118,8 @@ class WholeTap:
     failure = None
 
     def __init__(self, splice: ResponsesWhole, limit: int, turn: int) -> None:
-        self._splice = splice
+        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
+        self._ids, self._tools = splice.ids, splice.server_tools
         self._turn = turn
         self._limit = limit
         self._pieces: list[bytes] = []
@@ -144,7 +154,7 @@ class WholeTap:
     @property
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
-        tools = self._splice.server_tools
+        tools = self._tools
         if not tools or CALL not in self.body:
             return True
         calls = [item for item in output_in(self.answer) if item.get("type") in CALLS]
@@ -154,13 +164,13 @@ class WholeTap:
     def items(self) -> list[Json]:
         """Return all items."""
         if self._items is None:
-            new_id = partial(self._splice.ids.make, text_in(self.answer, "id"), self._turn)
+            new_id = partial(self._ids.make, text_in(self.answer, "id"), self._turn)
             self._items = identified(output_in(self.answer), new_id)
         return self._items
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        items, tools = self.items(), self._splice.server_tools
+        items, tools = self.items(), self._tools
         stop = stop_of(text_in(self.answer, "status"), self.answer, items)
         return TurnEnd(
             stop=stop,
@@ -177,7 +187,7 @@ class WholeTap:
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return client_call_ids(self.items(), self._splice.server_tools)
+        return client_call_ids(self.items(), self._tools)
 
     def text(self) -> str:
         """Return the text the turn said."""

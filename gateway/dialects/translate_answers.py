@@ -78,6 +78,7 @@ class StreamPassage:
         "_begun",
         "_customs",
         "_framer",
+        "_read",
         "_reader",
         "_say",
         "_to",
@@ -92,6 +93,7 @@ class StreamPassage:
         self._reader = READERS[from_dialect](wanted, room)
         self._writer = WRITERS[to_dialect](wanted, room)
         self._customs = CustomCalls(wanted.custom, room)
+        self._read = self._reader.read
         self._say = self._writer.say
         self._to = to_dialect
         self._begun = False
@@ -107,8 +109,7 @@ class StreamPassage:
             return b""
         frames: list[bytes] = []
         try:
-            for said in datas(batch):
-                self._translate(said, frames)
+            self._translate(batch, frames)
         except UpstreamBroke as error:
             if not self._begun:
                 raise
@@ -119,19 +120,17 @@ class StreamPassage:
     def close(self) -> bytes:
         """Take the end of the upstream's bytes. Raises `UpstreamError` if it came too early."""
         frames: list[bytes] = []
-        rest = b"" if self.ended else self._framer.flush()
-        for said in datas(rest):
-            self._translate(said, frames)
+        self._translate(b"" if self.ended else self._framer.flush(), frames)
         if not self.ended:
             frames += [self._written(event) for event in self._reader.close()]
         return b"".join(frames)
 
-    def _translate(self, data: bytes, frames: list[bytes]) -> None:
-        for event in self._reader.read(data):
-            if type(event) is Said:
-                frames.append(self._say(event.text))
-            else:
-                frames.append(self._written(event))
+    def _translate(self, batch: bytes, frames: list[bytes]) -> None:
+        """Add what the frames of a batch become; this is the hot path."""
+        for data in datas(batch):
+            for event in self._read(data):
+                said = self._say(event.text) if type(event) is Said else self._written(event)
+                frames.append(said)
 
     def _written(self, event: Event) -> bytes:
         self._note(event)

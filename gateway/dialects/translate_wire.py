@@ -15,21 +15,21 @@ T = TypeVar("T")
 
 def datas(batch: bytes) -> list[bytes]:
     """Return the data of the frames in a batch; one frame at a time is the usual case."""
-    data = _only_line(batch)
-    if data is not None:
+    if b"\r" in batch:
+        return [data for frame in split(batch) if (data := data_of(frame))]
+    if data := _only_line(batch[:-2]):
         return [data]
-    found = (_only_line(frame) or data_of(frame) for frame in split(batch))
+    frames = batch.split(b"\n\n")
+    found = [_only_line(frame) or data_of(frame + b"\n\n") for frame in frames if frame]
     return [data for data in found if data]
 
 
 def _only_line(frame: bytes) -> bytes | None:
-    """Return the data of a frame that is one line of it, after at most the event's name."""
-    head, _, data = frame.partition(b"data: ")
-    if data.find(b"\n") != len(data) - 2 or b"\r" in frame:
+    """Return the data of a frame that lost its empty line, if it is one line after its name."""
+    name, gap, data = frame.rpartition(b"\n")
+    if data[:6] != b"data: " or (gap and (name[:7] != b"event: " or b"\n" in name)):
         return None
-    if head and not (head.startswith(b"event: ") and head.find(b"\n") == len(head) - 1):
-        return None
-    return data[:-2]
+    return data[6:]
 
 
 def read(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:

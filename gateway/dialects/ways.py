@@ -81,12 +81,13 @@ class Ways:
 class Way:
     """The way to an upstream of another dialect and back, for one turn."""
 
-    __slots__ = ("_answer", "_client", "_speech", "lost")
+    __slots__ = ("_client", "_speech", "close", "feed", "lost")
 
     def __init__(self, client: str, speech: Speech, answer: StreamPassage | WholePassage) -> None:
         self._client = client
         self._speech = speech
-        self._answer = answer
+        self.feed = answer.feed
+        self.close = answer.close
         self.lost: tuple[str, ...] = ()
 
     def request(self, body: bytes) -> bytes:
@@ -95,14 +96,6 @@ class Way:
         translated = translate_request(body, self._client, speech.dialect, speech.profile)
         self.lost = translated.lost
         return translated.body
-
-    def feed(self, data: bytes) -> bytes:
-        """Take upstream bytes; return what they say in the client's dialect."""
-        return self._answer.feed(data)
-
-    def close(self) -> bytes:
-        """Take the end of the upstream's bytes. Raises `UpstreamError` if it came too early."""
-        return self._answer.close()
 
     def error(self, body: bytes, status: int = 0) -> bytes:
         """Say an upstream's error answer in the client's dialect."""

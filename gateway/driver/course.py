@@ -10,6 +10,7 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
+from gateway.core.additions import Addition
 from gateway.core.exchange import Exchange
 from gateway.core.model import Usage
 from gateway.dialects.base import Passage, Splice, Tap
@@ -107,16 +108,34 @@ class Course:
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await turn.aclose()
 
+    def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
+        """Put additions into the request."""
+        self.body, self.packed = self.request.dialect.add(body, additions), False
+        self.told(additions)
+
+    def told(self, additions: tuple[Addition, ...]) -> None:
+        """Let whoever keeps the conversation know what it gained."""
+        if self.request.witness is not None:
+            self.request.witness.told(additions)
+
     async def pack(self) -> None:
         """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""
         request, tap = self.request, self.tap
         assert tap is not None
-        body = request.dialect.add(self.body, (tap.answered(),))
+        answered = (tap.answered(),)
+        body = request.dialect.add(self.body, answered)
+        self.told(answered)
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.
         self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
         self.tap = self.passage = None
+        if request.onlooker is not None:
+            request.onlooker.rest()
+        self.splice.rest()
+        self.client.rest()
         self.first = b""
+        if self.client.started:
+            self.headers = ()
         bare = msgspec.structs.replace(request.asked, body=b"", tools=b"")
         self.request = msgspec.structs.replace(request, asked=bare)
 
@@ -129,6 +148,8 @@ class Course:
         if not self.has_place:
             await self.services.places.acquire()
             self.has_place = True
+            if self.time is not None:
+                await self.time.calm()
 
     def leave_place(self) -> None:
         """Leave it to the next."""

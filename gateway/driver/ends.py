@@ -22,6 +22,8 @@ async def close(course: Course, effect: Close) -> Outcome:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await course.request.session.disarm(effect.disarm)
     tail = course.splice.tail(effect.plainly)
+    if course.request.witness is not None and course.tap is not None:
+        course.told((course.tap.answered(),))
     await _remember(course)
     if course.request.asked.stream or course.client.started:
         await course.client.end(tail)

@@ -85,7 +85,7 @@ async def _build(course: Course, effect: OpenTurn) -> None:
         told = _follow_up(course, effect)
     if told:
         body = await course.unpack() if course.packed else course.body
-        course.body, course.packed = course.request.dialect.add(body, told), False
+        course.add(body, told)
     course.body_turn = effect.number
 
 
@@ -166,6 +166,10 @@ async def _show(course: Course, frames: bytes) -> None:
 async def _ended(course: Course, tap: Tap) -> Outcome:
     course.splice.take(tap)
     end, time = tap.end(), course.time
+    if course.request.witness is not None:
+        course.request.witness.answered(tap.text(), end)
+    if course.request.onlooker is not None:
+        course.request.onlooker.said(tap.text, end)
     if end.usage is not None:
         course.usage = end.usage if course.usage is None else course.usage + end.usage
     if time is not None and time.carries:
@@ -193,12 +197,14 @@ async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> Tu
     if not course.exchange.would_repeat(offered):
         return offered
     due = await course.time.due() if course.time is not None else ()
-    body = course.request.dialect.add(course.body, (tap.answered(), *due, UserText(text)))
+    told = (tap.answered(), *due, UserText(text))
+    body = course.request.dialect.add(course.body, told)
     if not await session.claim(said):
         if course.time is not None:
             course.time.lost()
         return None
     course.body, course.body_turn = body, course.exchange.number + 1
+    course.told(told)
     return offered
 
 

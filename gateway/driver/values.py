@@ -15,7 +15,7 @@ from gateway.core.additions import Addition, ToolResult
 from gateway.core.decide import RULES, Rule
 from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.exchange import State
-from gateway.core.model import Asked, Route, ToolCall, Usage
+from gateway.core.model import Asked, Route, ToolCall, TurnEnd, Usage
 from gateway.dialects.base import Dialect, Passage
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.routing import Health
@@ -35,6 +35,9 @@ class Client(Line, Protocol):
 
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:
         """Call this when the client has left; return how to stop watching."""
+
+    def rest(self) -> None:
+        """Let go of what is not needed while nothing is sent but heartbeats."""
 
     def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
         """Prepare the start line of a stream."""
@@ -113,8 +116,31 @@ class Time(Protocol):
     async def hold(self) -> ReminderDue | HoldEnded:
         """Keep the answer open until a reminder is ready, or there is a reason not to."""
 
+    async def calm(self) -> None:
+        """Wait until all have left their holds that were due together with this one."""
+
     def woken(self) -> tuple[Addition, ...]:
         """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
+
+
+class Witness(Protocol):
+    """Hears what a conversation gains, in order."""
+
+    def told(self, additions: tuple[Addition, ...]) -> None:
+        """Hear what was put into the request, or answered it at last."""
+
+    def answered(self, text: str, end: TurnEnd) -> None:
+        """Hear what a turn said, and how it ended."""
+
+
+class Onlooker(Protocol):
+    """Hears only that a turn was answered, and may ask for its words later."""
+
+    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
+        """Hear how a turn ended, and how its words are had: not for nothing, so not unasked."""
+
+    def rest(self) -> None:
+        """Take the words of the turns so far: they are not kept through a long wait."""
 
 
 class Ways(Protocol):
@@ -159,6 +185,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     session: Session | None = None
     time: Time | None = None
     answers: Answers | None = None
+    witness: Witness | None = None
+    onlooker: Onlooker | None = None
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import deque
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -23,6 +22,7 @@ from gateway.web.cycle import CYCLE, App, Cycle
 KEEP_ALIVE = 75.0
 LINGER = 1.0
 MOST_UNREAD = 64 * 1024
+NOT_YET: tuple[object, bytes] = (None, b"")
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
@@ -41,6 +41,36 @@ UNREADABLE = _refusal("400 Bad Request", "bad_request", "This is not valid HTTP.
 class Connection(asyncio.Protocol):
     """One client connection: no endless headers, no request that never comes whole."""
 
+    __slots__ = (
+        "_addresses",
+        "_ahead",
+        "_always",
+        "_app",
+        "_app_state",
+        "_begun",
+        "_closed",
+        "_coming",
+        "_cycle",
+        "_expects",
+        "_head_bytes",
+        "_headers",
+        "_heard_at",
+        "_idle",
+        "_in_head",
+        "_look_again",
+        "_loop",
+        "_next",
+        "_parser",
+        "_reading",
+        "_server",
+        "_transport",
+        "_url",
+        "_waiting",
+        "_worker",
+        "_writable",
+        "blocked",
+    )
+
     header_bytes = 64 * 1024
     receive_idle = 30.0
     keep_alive = KEEP_ALIVE
@@ -58,20 +88,19 @@ class Connection(asyncio.Protocol):
         self._server = server_state
         self._app_state = app_state
         self._loop = _loop or asyncio.get_event_loop()
-        self._parser = httptools.HttpRequestParser(self)
-        # A request that asks to be the last may have another behind it; that one is dropped.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parser: Any = _parser(self)
         self._transport: asyncio.Transport
-        self._addresses: dict[str, Any] = {}
+        self._addresses: dict[str, Any] | None = None
         self._writable: list[asyncio.Future[None]] = []
         self._reading = True
         self._closed = False
         self.blocked = False
         self._cycle: Cycle | None = None
         self._coming: Cycle | None = None
-        self._waiting: deque[Cycle] = deque()
+        self._waiting: list[Cycle] = []
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._begun = False
         self._expects = False
         self._in_head = True
         self._head_bytes = 0
@@ -80,7 +109,8 @@ class Connection(asyncio.Protocol):
         self._idle: asyncio.Future[None] | None = None
         self._worker: asyncio.Task[None] | None = None
         self._heard_at = 0.0
-        self._always: tuple[object, bytes] = (None, b"")
+        self._look_again: asyncio.TimerHandle | None = None
+        self._always = NOT_YET
 
     # What the event loop calls.
 
@@ -88,18 +118,13 @@ class Connection(asyncio.Protocol):
         """Meet the client."""
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)  # type: ignore[arg-type]
-        self._addresses = {
-            "server": _address(transport.get_extra_info("sockname")),
-            "client": _address(transport.get_extra_info("peername")),
-            "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
-        }
         self._heard_at = self._loop.time()
         self._look_again = self._loop.call_later(self.receive_idle, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take it that the client is gone, and tell those who answer it."""
         self._closed = True
-        self._look_again.cancel()
+        self._stop_looking()
         self._server.connections.discard(self)
         self.resume_writing()
         for cycle in (self._cycle, self._coming, *self._waiting):
@@ -109,6 +134,8 @@ class Connection(asyncio.Protocol):
         if self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
+        # They refer back: nothing of a connection would be freed before a collection.
+        self._parser = self._cycle = self._coming = None
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
@@ -155,6 +182,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Start a request."""
+        self._begun = True
         self._url = b""
         self._headers = []
         self._expects = False
@@ -199,6 +227,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Take the end of a request."""
+        self._begun = False
         self._in_head = True
         self._head_bytes = 0
         if self._coming is not None:
@@ -248,20 +277,45 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(LINGER, self._transport.close)
         self._closed = True
 
+    def rest(self) -> None:
+        """Let go of what is needed only to read requests, until the answer is complete."""
+        self._stop_looking()
+        self._addresses, self._always = None, NOT_YET
+        if not self._begun:
+            self._parser, self._headers = None, []
+
     def answered(self) -> None:
         """Go on with the next request."""
         self._server.total_requests += 1
         self._heard_at = self._loop.time()
         if self.is_closing():
             return
+        self._rouse()
         self.read_on()
         if self._waiting:
-            self._begin(self._waiting.popleft())
-        elif self._ahead:
+            self._begin(self._waiting.pop(0))
+        if self._ahead and not self._is_answering():
             data, self._ahead = self._ahead, b""
             self.data_received(data)
 
     # Ours.
+
+    def _rouse(self) -> None:
+        """Take up again what was let go of for a long answer."""
+        if self._parser is None:
+            self._parser = _parser(self)
+        if self._look_again is None:
+            self._look_again = self._loop.call_later(self.receive_idle, self._look)
+
+    def _met(self) -> dict[str, Any]:
+        """Say who speaks to whom."""
+        told = self._transport.get_extra_info
+        self._addresses = {
+            "server": _address(told("sockname")),
+            "client": _address(told("peername")),
+            "scheme": "https" if told("sslcontext") else "http",
+        }
+        return self._addresses
 
     def _scope(self, method: str, version: str) -> dict[str, Any]:
         target, _, query = self._url.partition(b"?")
@@ -280,7 +334,7 @@ class Connection(asyncio.Protocol):
             "root_path": "",
             "headers": self._headers,
             "state": self._app_state.copy(),
-            **self._addresses,
+            **(self._addresses or self._met()),
         }
 
     def _begin(self, cycle: Cycle) -> None:
@@ -328,6 +382,11 @@ class Connection(asyncio.Protocol):
         cycle = self._cycle
         return cycle is not None and not cycle.more_body and not cycle.ended
 
+    def _stop_looking(self) -> None:
+        if self._look_again is not None:
+            self._look_again.cancel()
+            self._look_again = None
+
     def _look(self) -> None:
         """Close a connection on which nothing more comes; one timer a connection."""
         quiet = self._loop.time() - self._heard_at
@@ -357,6 +416,13 @@ class Connection(asyncio.Protocol):
         return self._coming is not None and self._coming.more_body
 
 
+def _parser(connection: Connection) -> Any:
+    parser = httptools.HttpRequestParser(connection)
+    # A request that asks to be the last may have another behind it; that one is dropped.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
 def _address(pair: Any) -> tuple[str, int] | None:
     return (str(pair[0]), int(pair[1])) if isinstance(pair, tuple) and len(pair) > 1 else None
 
@@ -369,5 +435,5 @@ def _without_upgrade(data: bytes) -> bytes:
 
 def limited_connection(header_bytes: int, receive_idle: float) -> type[Connection]:
     """Return the protocol with these limits."""
-    limits = {"header_bytes": header_bytes, "receive_idle": receive_idle}
+    limits = {"header_bytes": header_bytes, "receive_idle": receive_idle, "__slots__": ()}
     return type("LimitedConnection", (Connection,), limits)

@@ -59,6 +59,9 @@ class Peer(Protocol):
     def answered(self) -> None:
         """Hear that the answer is complete."""
 
+    def rest(self) -> None:
+        """Let go of what is needed only to read requests, until the answer is complete."""
+
 
 class Cycle:
     """One request and its answer."""
@@ -66,6 +69,7 @@ class Cycle:
     __slots__ = (
         "_body",
         "_chunked",
+        "_chunks",
         "_expects",
         "_head",
         "_is_head",
@@ -74,13 +78,13 @@ class Cycle:
         "_loop",
         "_news",
         "_peer",
+        "_scope",
         "_taken",
         "cancel_scope",
         "disconnected",
         "ended",
         "keep_alive",
         "more_body",
-        "scope",
         "started",
     )
 
@@ -94,10 +98,11 @@ class Cycle:
     ) -> None:
         self._peer = peer
         self._loop = loop
-        self.scope = scope
+        self._scope = scope
         self.keep_alive = keep_alive
         self._expects = expects
         self._is_head = scope["method"] == "HEAD"
+        self._chunks = scope["http_version"] == "1.1"
         self._body = b""
         self._taken = False
         self._news: asyncio.Future[None] | None = None
@@ -143,7 +148,7 @@ class Cycle:
     async def run(self, app: App) -> None:
         """Have the application answer; what it leaves undone is a fault of ours."""
         try:
-            await app(self.scope, self.receive, self.send)
+            await app(self._handed_over(), self.receive, self.send)
         except Exception as error:
             log.error("a request failed", exc_info=error)
             await self._give_up()
@@ -151,6 +156,11 @@ class Cycle:
             if not self.ended and not self.disconnected:
                 log.error("a request was left without an answer")
                 await self._give_up()
+
+    def _handed_over(self) -> Scope:
+        """Leave the scope to the application, which may let go of it in a long answer."""
+        scope, self._scope = self._scope, {}
+        return scope
 
     async def _give_up(self) -> None:
         if self.started:
@@ -256,6 +266,10 @@ class Cycle:
         self._finish(body)
         return True
 
+    def rest(self) -> None:
+        """Let go of what is needed only to read a request."""
+        self._peer.rest()
+
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self.started = True
         self._expects = False
@@ -272,7 +286,7 @@ class Cycle:
         if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
         if self._chunked is None and not self._is_head and status not in BODILESS:
-            self._chunked = self.scope["http_version"] == "1.1"
+            self._chunked = self._chunks
             if self._chunked:
                 lines.append(b"transfer-encoding: chunked\r\n")
             else:

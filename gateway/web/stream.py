@@ -31,6 +31,9 @@ class Direct(Protocol):
     def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
         """Write an answer of one piece; False when the client must be waited for."""
 
+    def rest(self) -> None:
+        """Let go of what is needed only to read a request."""
+
 
 class Answer:
     """What the client sees of one exchange.
@@ -106,6 +109,13 @@ class Answer:
         self._heartbeat = heartbeat
         self.last = time.monotonic()
 
+    def rest(self) -> None:
+        """Let go of what is not needed while nothing is sent but heartbeats."""
+        if self.started:
+            self._fixed = ()
+        if self._direct is not None:
+            self._direct.rest()
+
     async def frames(self, frames: bytes) -> None:
         """Show whole frames at once."""
         if not self.started:
@@ -138,6 +148,19 @@ class Answer:
         await self._send(_start(status, headers))
         await self._finish(body)
 
+    def beat_at_once(self) -> bool:
+        """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
+        if self._heartbeat is None or self.ended:
+            return True
+        if self._direct is None or not self.started or self.blocked_since is not None:
+            return False
+        beat = self._heartbeat()
+        if beat and not self._direct.write_frames(beat):
+            return False
+        if beat:
+            self.last = time.monotonic()
+        return True
+
     async def beat(self) -> None:
         """Send a heartbeat, if the stream is one that can take it now."""
         if self._heartbeat is None or self.ended:
@@ -167,6 +190,7 @@ class Answer:
             # A heartbeat that could not be sent must not count as the start line.
             self.started = False
             raise
+        self._start = None
 
     async def _finish(self, body: bytes) -> None:
         self.ended = True

@@ -11,7 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.clock import Alarms, ManualClock, SystemClock
+from gateway.clock import Alarms, ManualClock, SteadyClock, SystemClock
+from gateway.clock.alarms import BATCH
 
 HOUR = 3_600_000
 TURNS = 20
@@ -80,16 +81,16 @@ async def test_a_real_clock_wakes_for_an_earlier_one() -> None:
 async def test_what_is_cancelled_does_not_ring_and_may_be_cancelled_again() -> None:
     clock, rung = ManualClock(0), []
     alarms = Alarms(clock)
-    cancel = alarms.set(10, lambda: rung.append("cancelled"))
+    cancelled = alarms.set(10, lambda: rung.append("cancelled"))
     kept = alarms.set(10, lambda: rung.append("kept"))
-    cancel()
-    cancel()
+    alarms.cancel(cancelled)
+    alarms.cancel(cancelled)
     assert len(alarms) == 1
     async with ringing(alarms):
         clock.set(10)
         await rest()
-        kept()
-        cancel()
+        alarms.cancel(kept)
+        alarms.cancel(cancelled)
     assert rung == ["kept"]
 
 
@@ -99,8 +100,7 @@ async def test_a_cancelled_alarm_keeps_nothing_alive() -> None:
 
     held, alarms = Held(), Alarms(ManualClock(0))
     seen = weakref.ref(held)
-    cancel = alarms.set(HOUR, held.ring)
-    cancel()
+    alarms.cancel(alarms.set(HOUR, held.ring))
     del held
     gc.collect()
     assert seen() is None
@@ -110,7 +110,7 @@ async def test_a_million_cancelled_alarms_leave_no_heap() -> None:
     alarms = Alarms(ManualClock(0))
     alarms.set(HOUR, lambda: None)
     for _ in range(10_000):
-        alarms.set(HOUR, lambda: None)()
+        alarms.cancel(alarms.set(HOUR, lambda: None))
     assert len(alarms) == 1
     assert len(alarms._heap) < 100
 
@@ -121,9 +121,9 @@ async def test_alarms_keep_their_order_when_cancelled_ones_are_cleared_away() ->
     rung: list[int] = []
     for number in range(1000):
         at_ms = number * 617 % 1000
-        cancel = alarms.set(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
+        alarm = alarms.set(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
         if number % 10:
-            cancel()
+            alarms.cancel(alarm)
     async with ringing(alarms):
         for _ in range(100):
             clock.advance(10)
@@ -157,12 +157,12 @@ async def test_one_that_rings_may_cancel_and_set_others() -> None:
 
     def ring() -> None:
         rung.append("first")
-        cancel()
+        alarms.cancel(other)
         alarms.set(5, lambda: rung.append("past"))
         alarms.set(15, lambda: rung.append("next"))
 
     alarms.set(10, ring)
-    cancel = alarms.set(10, lambda: rung.append("cancelled"))
+    other = alarms.set(10, lambda: rung.append("cancelled"))
     async with ringing(alarms):
         clock.set(10)
         await rest()
@@ -240,3 +240,41 @@ async def test_alarms_outlive_the_task_that_rings_them() -> None:
     async with ringing(alarms):
         await rest()
     assert rung == ["early", "between", "late"]
+
+
+async def test_a_rush_is_over_when_all_have_rung() -> None:
+    clock, rung, seen = ManualClock(0), [], []
+    alarms = Alarms(clock)
+    for number in range(3 * BATCH + 1):
+        alarms.set(10, lambda number=number: rung.append(number))  # type: ignore[misc]
+
+    async def look() -> None:
+        while not rung:
+            await anyio.lowlevel.checkpoint()
+        await alarms.calm()
+        seen.append(len(rung))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(alarms.run)
+        tasks.start_soon(look)
+        await alarms.calm()
+        assert rung == []
+        clock.set(10)
+        await rest()
+        await alarms.calm()
+        tasks.cancel_scope.cancel()
+    assert seen == [3 * BATCH + 1]
+
+
+async def test_alarms_may_go_by_the_time_that_passes() -> None:
+    passed = anyio.Event()
+    steady = SteadyClock()
+    alarms = Alarms(steady)
+    alarms.set(alarms.now_ms() + 30, passed.set)
+    began = anyio.current_time()
+    async with ringing(alarms):
+        with anyio.fail_after(5):
+            await passed.wait()
+    assert anyio.current_time() - began > 0.025
+    assert repr(steady) == "<SteadyClock>"
+    await steady.sleep_until(steady.now_ms() - 1000)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.clock import Alarms, ManualClock
-from gateway.clock.alarms import Cancel
 
 START = 1000
 TURNS = 40
@@ -57,12 +56,12 @@ class Real:
     def __init__(self) -> None:
         self.clock = ManualClock(START)
         self.alarms = Alarms(self.clock)
-        self.cancels: list[Cancel] = []
+        self.numbers: list[int] = []
         self.rung: list[int] = []
 
     def set(self, at_ms: int, deed: Deed) -> None:
-        number = len(self.cancels)
-        self.cancels.append(self.alarms.set(at_ms, lambda: self.ring(number, deed)))
+        number = len(self.numbers)
+        self.numbers.append(self.alarms.set(at_ms, lambda: self.ring(number, deed)))
 
     def ring(self, number: int, deed: Deed) -> None:
         self.rung.append(number)
@@ -74,8 +73,8 @@ class Real:
             raise LookupError(number)
 
     def cancel(self, number: int) -> None:
-        if number < len(self.cancels):
-            self.cancels[number]()
+        if number < len(self.numbers):
+            self.alarms.cancel(self.numbers[number])
 
 
 @dataclass

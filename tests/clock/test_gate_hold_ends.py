@@ -275,6 +275,15 @@ class TestLimits:
             await until(lambda: len(gate.requests) == 40 and set(gate.states) == {"holding"})
             assert len(gate.states) == 3
 
+    async def test_a_clock_that_stands_still_makes_nobody_more_patient(self) -> None:
+        async with room(ManualClock(NOW), HELD, clock__hold_max_ms=200) as gate:
+            await remind(gate, 100)
+            client = await gate.start(talk("hi"), SESSION)
+            await held(gate)
+            await until(lambda: not len(gate.gateway.holds))
+            await ends_plainly(gate, client)
+            assert await metrics(gate, "holds_ended_total") == {'outcome="limit"': 1}
+
     async def test_one_that_slipped_through_ends_at_once(self) -> None:
         holds = Holds(Alarms(ManualClock(NOW)), time.monotonic, most=1)
         first, second = (holds.begin("ann", session) for session in "ab")

@@ -323,7 +323,7 @@ async def test_a_step_beyond_the_retention_expires_it_for_all_to_see() -> None:
         await held(gate)
         clock.advance(HOUR)
         assert text_of(await client.answer()) == "x"
-        await until(lambda: gate.gateway.reminders.counts.expired == 1)
+        await until(lambda: gate.gateway.parts.reminders.counts.expired == 1)
         assert await counted(gate, "expired") == 1
         clock.advance(-HOUR)
         assert text_of(await gate.ask(talk("hi"), SESSION)) == "x"

@@ -1,4 +1,4 @@
-"""What the two coding agents send, as recorded and shortened, told to upstreams of all dialects."""
+"""Requests in the form the two coding agents use, written by hand, told to all dialects."""
 
 import time
 from typing import Any

@@ -233,6 +233,12 @@ def test_redacted_thinking_and_thoughts_in_a_row() -> None:
     ]
 
 
+def test_redacted_thinking_is_a_block_of_its_own() -> None:
+    content = [{"type": "redacted_thinking", "data": "d"}]
+    body = body_translated({"content": content, "stop_reason": "end_turn"}, MESSAGES, MESSAGES)
+    assert body["content"] == content
+
+
 def test_calls_of_tools_that_take_plain_text() -> None:
     tools = json.dumps([{"type": "custom", "name": "patch"}]).encode()
     asked = Asked(model="m", body=b"{}", tools=tools)

@@ -85,6 +85,10 @@ class Taking:
     def __init__(self, *takes: bool) -> None:
         self.takes = list(takes)
         self.written: list[bytes] = []
+        self.resting = False
+
+    def rest(self) -> None:
+        self.resting = True
 
     def tell_when_gone(self, left: Callable[[], None]) -> None:
         raise AssertionError("nobody watches here")
@@ -118,3 +122,47 @@ async def test_a_whole_answer_goes_the_short_way_if_it_is_open(at_once: bool) ->
     await answer.whole(200, (), b"{}")
     assert answer.ended
     assert len(peer.sent) == (0 if at_once else 2)
+
+
+async def test_a_heartbeat_goes_the_short_way_once_the_stream_has_begun() -> None:
+    peer, direct = Peer(), Taking(True, True, False)
+    answer = Answer(peer.receive, peer.send, direct=direct)
+    assert answer.beat_at_once()
+    answer.ready((), lambda: b": wait\n")
+    assert not answer.beat_at_once()
+    await answer.frames(b"data: 1\n\n")
+    answer.last = 0.0
+    assert answer.beat_at_once()
+    assert answer.last > 0
+    # It is the client's turn to read, and then that of whoever waits to send.
+    assert not answer.beat_at_once()
+    answer.blocked_since = 1.0
+    assert not answer.beat_at_once()
+    assert direct.written == [b"data: 1\n\n", b": wait\n", b": wait\n"]
+
+
+async def test_where_there_is_no_short_way_or_no_beat_none_is_sent() -> None:
+    peer, direct = Peer(), Taking(True)
+    plain = Answer(peer.receive, peer.send)
+    whole = Answer(peer.receive, peer.send, direct=direct)
+    for answer in (plain, whole):
+        answer.ready((), lambda: b"")
+        await answer.frames(b"x")
+        answer.last = 0.0
+    assert not plain.beat_at_once()
+    assert whole.beat_at_once()
+    assert whole.last == 0.0
+
+
+async def test_a_long_wait_is_passed_on_and_keeps_headers_that_are_still_to_be_sent() -> None:
+    peer, direct = Peer(), Taking(False)
+    answer = Answer(peer.receive, peer.send, ((b"x-request-id", b"r"),), direct=direct)
+    answer.rest()
+    assert direct.resting
+    await answer.whole(200, (), b"{}")
+    assert (b"x-request-id", b"r") in peer.sent[0]["headers"]
+    begun = Answer(peer.receive, peer.send, ((b"x-request-id", b"r"),))
+    begun.ready((), lambda: b"")
+    await begun.frames(b"x")
+    begun.rest()
+    await begun.end(b"")
