@@ -1,4 +1,8 @@
-"""The command line: `run` measures one target, `compare` all side by side, `holds` many holds."""
+"""The command line.
+
+`run` measures one target, `compare` all side by side, `dialects` what each dialect costs and its
+translation, `holds` many held connections.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,42 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
-from bench import holds_report, report
-from bench.figures import Medians, medians
+from bench import holds_report, lanes_report, report
+from bench.figures import medians
 from bench.holds import FULL_HOLDS, QUICK_HOLDS, measure_holds
 from bench.holds_report import HoldsRun
+from bench.lanes import staged_lanes
 from bench.machine import facts
 from bench.picture import draw
 from bench.processes import Cores, ProcessFailed, choose_cores, on_core
 from bench.progress import Progress
-from bench.rounds import Measurement, Plan, Stage, measure_undisturbed, staged, steps
-from bench.scenarios import FULL, QUICK, SCENARIOS, USUAL
+from bench.rounds import Measurement, Plan, Say, Stage, measure_undisturbed, staged, steps
+from bench.scenarios import FULL, QUICK, SCENARIOS, STREAMED, USUAL
 from bench.targets import PEERS, REPLAY, TARGETS
+
+Staged = Callable[[Plan, Cores, Say], AbstractContextManager[Stage]]
 
 MAX_TIMES = 50
 WHEN = "%Y-%m-%d %H:%M UTC"
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
+
+
+class Told(NamedTuple):
+    """What a measurement has to tell: for a terminal, as JSON, as a page."""
+
+    text: str
+    document: bytes
+    page: str
+    errors: Sequence[str]
+    kept: Mapping[str, bytes]
+    """The files that the documentation shows."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -37,16 +57,14 @@ def main(words: Sequence[str] | None = None) -> int:
     cores = choose_cores(tuple(os.sched_getaffinity(0)))
     try:
         with on_core(cores.load):
-            if options.command == "holds":
-                return publish_holds(hold(options, cores), options)
-            run = perform(plan_of(options), cores, repeatable(options))
+            told = TELLERS[options.command](options, cores)
     except ProcessFailed as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
-    return publish(run, options)
+    return publish(told, options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,13 +73,23 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run", help="measure one target")
     one.add_argument("target", choices=tuple(TARGETS))
+    one.set_defaults(write=False)
     all_ = commands.add_parser("compare", help="measure direct, peers and Holdgate side by side")
     all_.add_argument("--peers", type=peer_names, default=PEERS, help="such as nginx; or none")
     all_.add_argument("--write", action="store_true", help="write the results into docs/benchmarks")
     for command in (one, all_):
         add_options(command)
+        add_upstream(command)
+    add_lanes(commands.add_parser("dialects", help="measure each dialect, and its translation"))
     add_holds(commands.add_parser("holds", help="hold many connections, wake and end them all"))
     return top
+
+
+def add_lanes(command: argparse.ArgumentParser) -> None:
+    """Add what the measurement of dialects understands."""
+    add_options(command)
+    command.add_argument("--write", action="store_true", help="write the results into docs")
+    command.set_defaults(scenarios=STREAMED, upstream=REPLAY)
 
 
 def add_holds(command: argparse.ArgumentParser) -> None:
@@ -69,7 +97,9 @@ def add_holds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--held", type=some, metavar="N", help="how many; usually 10000")
     command.add_argument("--quick", action="store_true", help="1000 for a moment")
     command.add_argument("--store", default="", metavar="URL", help="such as memory:")
-    command.add_argument("--write", action="store_true", help="write the results into docs")
+    command.add_argument(
+        "--write", action="store_true", help="write the results into docs/benchmarks"
+    )
     add_files(command)
 
 
@@ -80,14 +110,18 @@ def add_files(command: argparse.ArgumentParser) -> None:
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Add what both commands understand."""
-    command.add_argument("--quick", action="store_true", help="one short round, under a minute")
+    """Add what every command understands that goes through rounds."""
+    command.add_argument("--quick", action="store_true", help="one short round")
     command.add_argument("--rounds", type=times, help=f"how often, up to {MAX_TIMES}; usually 5")
     command.add_argument(
         "--attempts", type=times, default=1, help="tries for a load that other processes disturb"
     )
     command.add_argument("--scenarios", type=scenario_names, default=USUAL)
     add_files(command)
+
+
+def add_upstream(command: argparse.ArgumentParser) -> None:
+    """Add who may answer instead."""
     command.add_argument(
         "--upstream", type=shlex.split, default=REPLAY, metavar="COMMAND", help="another upstream"
     )
@@ -129,9 +163,8 @@ def known(word: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def plan_of(options: argparse.Namespace) -> Plan:
     """Turn the options into what is to be done."""
-    single = options.command == "run"
     return Plan(
-        targets=(options.target,) if single else ("direct", *options.peers, "holdgate"),
+        targets=targets_of(options),
         scenarios=[SCENARIOS[name] for name in options.scenarios],
         rounds=options.rounds or (1 if options.quick else 5),
         length=QUICK if options.quick else FULL,
@@ -140,10 +173,18 @@ def plan_of(options: argparse.Namespace) -> Plan:
     )
 
 
+def targets_of(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return who is measured."""
+    if options.command == "run":
+        return (options.target,)
+    return ("direct", *options.peers, "holdgate") if options.command == "compare" else ()
+
+
 def repeatable(options: argparse.Namespace) -> str:
     """Return the command that measures the same again, whatever it writes where."""
     words = ["python", "-m", "bench", options.command]
-    words += [options.target] if options.command == "run" else ["--peers", listed(options.peers)]
+    words += [options.target] if options.command == "run" else []
+    words += ["--peers", listed(options.peers)] if options.command == "compare" else []
     words += ["--scenarios", listed(options.scenarios), "--rounds", str(plan_of(options).rounds)]
     words += ["--quick"] if options.quick else []
     words += ["--attempts", str(options.attempts)] if options.attempts > 1 else []
@@ -156,16 +197,17 @@ def listed(names: Sequence[str]) -> str:
     return ",".join(names) or "none"
 
 
-def perform(plan: Plan, cores: Cores, command: str) -> report.Run:
+def perform(plan: Plan, opened: Staged, cores: Cores, command: str) -> report.Run:
     """Do the whole plan and return all that was seen."""
     notes = ["There is one core only: load and gateway share it."] if cores.shared else []
-    with staged(plan, cores, notes.append) as stage:
+    with opened(plan, cores, notes.append) as stage:
         measurements = measure_all(plan, stage)
         targets = tuple(target.name for target in stage.targets)
+        started = [target.child.command.name for target in stage.targets if target.child]
     return report.Run(
         command=command,
         when=datetime.now(UTC).strftime(WHEN),
-        machine=facts(cores, targets),
+        machine=facts(cores, started),
         rounds=plan.rounds,
         scenarios=tuple(scenario.name for scenario in plan.scenarios),
         targets=targets,
@@ -186,18 +228,57 @@ def hold(options: argparse.Namespace, cores: Cores) -> HoldsRun:
     return HoldsRun(shlex.join(words), when, facts(cores, ()), plan, drained, woken)
 
 
-def publish_holds(run: HoldsRun, options: argparse.Namespace) -> int:
-    """Print what many holds came to, write what was asked for, and fail when anything did."""
-    print(holds_report.text(run))
+def tell_holds(options: argparse.Namespace, cores: Cores) -> Told:
+    """Hold many connections, and tell what they came to."""
+    run = hold(options, cores)
+    document, page = holds_report.document(run), holds_report.markdown(run)
+    kept = {"holds.json": document, "holds.md": page.encode()}
+    return Told(holds_report.text(run), document, page, run.errors, kept)
+
+
+def tell_lanes(options: argparse.Namespace, cores: Cores) -> Told:
+    """Measure every dialect and its translation, and tell what they cost."""
+    run = perform(plan_of(options), staged_lanes, cores, repeatable(options))
+    found = medians(run.measurements)
+    document, page = lanes_report.document(run), lanes_report.markdown(run, found)
+    kept = {"dialects.json": document, "dialects.md": page.encode()}
+    return Told(lanes_report.text(run, found), document, page, run.errors, kept)
+
+
+def tell_targets(options: argparse.Namespace, cores: Cores) -> Told:
+    """Measure one target or several, and tell how they compare."""
+    run = perform(plan_of(options), staged, cores, repeatable(options))
+    found = medians(run.measurements)
+    document, page = report.document(run, found), report.markdown(run, found)
+    kept = {
+        "latest.json": document,
+        "latest.md": report.markdown(run, found, "latest.svg").encode(),
+        "latest.svg": draw(found, run.targets).encode(),
+    }
+    return Told(report.text(run, found), document, page, run.errors, kept)
+
+
+TELLERS: dict[str, Callable[[argparse.Namespace, Cores], Told]] = {
+    "run": tell_targets,
+    "compare": tell_targets,
+    "dialects": tell_lanes,
+    "holds": tell_holds,
+}
+
+
+def publish(told: Told, options: argparse.Namespace) -> int:
+    """Print the report, write what was asked for, and fail when any request did."""
+    print(told.text)
     if options.json:
-        options.json.write_bytes(holds_report.document(run))
+        options.json.write_bytes(told.document)
     if options.markdown:
-        options.markdown.write_text(holds_report.markdown(run))
-    if run.errors:
-        return tell_failure(run.errors)
+        options.markdown.write_text(told.page)
+    if told.errors:
+        return tell_failure(told.errors)
     if options.write:
-        (RESULTS / "holds.json").write_bytes(holds_report.document(run))
-        (RESULTS / "holds.md").write_text(holds_report.markdown(run))
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        for name, content in told.kept.items():
+            (RESULTS / name).write_bytes(content)
     return 0
 
 
@@ -220,29 +301,6 @@ def measure_all(plan: Plan, stage: Stage) -> tuple[Measurement, ...]:
     finally:
         progress.close()
     return tuple(done)
-
-
-def publish(run: report.Run, options: argparse.Namespace) -> int:
-    """Print the report, write what was asked for, and fail when any request did."""
-    found = medians(run.measurements)
-    print(report.text(run, found))
-    if options.json:
-        options.json.write_bytes(report.document(run, found))
-    if options.markdown:
-        options.markdown.write_text(report.markdown(run, found))
-    if run.errors:
-        return tell_failure(run.errors)
-    if options.command == "compare" and options.write:
-        write_results(run, found)
-    return 0
-
-
-def write_results(run: report.Run, found: Medians) -> None:
-    """Keep the results where the documentation shows them."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "latest.json").write_bytes(report.document(run, found))
-    (RESULTS / "latest.md").write_text(report.markdown(run, found, "latest.svg"))
-    (RESULTS / "latest.svg").write_text(draw(found, run.targets))
 
 
 if __name__ == "__main__":

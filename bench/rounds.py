@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,16 +58,31 @@ class Stage:
 def staged(plan: Plan, cores: Cores, say: Say) -> Iterator[Stage]:
     """Start the upstream and all targets that can be had here, and stop them afterwards."""
     with ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+        place, scripted = stack.enter_context(scene(plan, cores))
+        openers = [TARGETS[name](place, scripted.address) for name in plan.targets]
+        opened = [stack.enter_context(available(opener, say)) for opener in openers]
+        yield Stage(place, scripted, [target for target in opened if target is not None])
+
+
+@contextmanager
+def scene(plan: Plan, cores: Cores) -> Iterator[tuple[Place, Target]]:
+    """Start the upstream, in a directory that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         place = Place(Path(directory), cores)
-        scripted = stack.enter_context(upstream(place, plan.upstream))
-        targets = []
-        for name in plan.targets:
-            try:
-                targets.append(stack.enter_context(TARGETS[name](place, scripted.address)))
-            except NotInstalled as reason:
-                say(f"{reason}: measured without it.")
-        yield Stage(place, scripted, targets)
+        with upstream(place, plan.upstream) as scripted:
+            yield place, scripted
+
+
+@contextmanager
+def available(opener: AbstractContextManager[Target], say: Say) -> Iterator[Target | None]:
+    """Open a target, or say that it cannot be had here."""
+    with ExitStack() as stack:
+        target = None
+        try:
+            target = stack.enter_context(opener)
+        except NotInstalled as reason:
+            say(f"{reason}: measured without it.")
+        yield target
 
 
 def steps(plan: Plan, targets: Sequence[Target]) -> Iterator[tuple[int, Scenario, Target]]:
@@ -126,10 +141,11 @@ def job_for(stage: Stage, target: Target, scenario: Scenario, length: Length) ->
         order=Order(
             host=target.address.host,
             port=target.address.port,
-            request=request(scenario, length),
+            request=request(scenario, length, target.speech),
             frames=scenario.tokens_for(length) if streams else 0,
             leave_after=scenario.leave_after,
             think_s=scenario.think_s,
+            last=target.speech.client.last,
         ),
         warm_s=length.warm_s,
         measure_s=length.measure_s,

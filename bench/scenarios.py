@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
+
+from bench.dialects import CHAT, USUAL_SPEECH, Dialect, Speech, Talk
 
 BODY_BYTES = 2048
 DRAIN_TOKENS = 10
@@ -39,6 +41,7 @@ class Scenario:
     tokens: int = 0
     delay_ms: int = 0
     write_bytes: int = 0
+    """How much is written at once in Chat Completions; in other dialects, as many events."""
     leave_after: int = 0
     think_s: float = 0.0
 
@@ -48,10 +51,11 @@ class Scenario:
             return self.tokens
         return math.ceil(length.total_s * 1000 / self.delay_ms) + DRAIN_TOKENS
 
-    def script(self, length: Length) -> str:
-        """Return the line that tells the upstream what to answer."""
+    def script(self, length: Length, dialect: Dialect = CHAT) -> str:
+        """Return the line that tells an upstream of this dialect what to answer."""
         line = f"demo: tokens={self.tokens_for(length)} delay_ms={self.delay_ms}"
-        return f"{line} split={self.write_bytes}" if self.write_bytes else line
+        split = self.write_bytes * dialect.event_bytes // CHAT.event_bytes
+        return f"{line} split={split}" if split else line
 
     def spread_s(self, length: Length) -> float:
         """Return the time over which users start, so that they do not march in step."""
@@ -76,35 +80,23 @@ SCENARIOS = {
     )
 }
 USUAL = ("json", "pace", "burst", "first")
+STREAMED = ("pace", "burst")
 
 
-def request(scenario: Scenario, length: Length) -> bytes:
-    """Return the bytes of one request: a chat of 2 KB whose last line scripts the upstream."""
-    body = chat(scenario, length)
+def request(scenario: Scenario, length: Length, speech: Speech = USUAL_SPEECH) -> bytes:
+    """Return the bytes of one request: a talk of 2 KB whose last line scripts the upstream."""
+    body = body_of(scenario, length, speech)
     head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer bench\r\n"
+        f"POST {speech.client.path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer bench\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}"
     )
     return head.encode() + b"\r\n\r\n" + body
 
 
-def chat(scenario: Scenario, length: Length) -> bytes:
+def body_of(scenario: Scenario, length: Length, speech: Speech = USUAL_SPEECH) -> bytes:
     """Return the request's body, filled up with an earlier turn of the conversation."""
-    asked = {"role": "user", "content": scenario.script(length)}
-    short = msgspec.json.encode(conversation(scenario, "", asked))
+    asked = scenario.script(length, speech.upstream)
+    talk = Talk(speech.model, scenario.user != "json", "", asked)
+    short = msgspec.json.encode(speech.client.body(talk))
     filler = ("A sentence of an earlier answer. " * 100)[: BODY_BYTES - len(short)]
-    return msgspec.json.encode(conversation(scenario, filler, asked))
-
-
-def conversation(scenario: Scenario, earlier: str, asked: dict[str, str]) -> dict[str, object]:
-    """Return a chat with one earlier turn."""
-    return {
-        "model": "m",
-        "stream": scenario.user != "json",
-        "messages": [
-            {"role": "system", "content": "You are being measured."},
-            {"role": "user", "content": "Tell me something."},
-            {"role": "assistant", "content": earlier},
-            asked,
-        ],
-    }
+    return msgspec.json.encode(speech.client.body(replace(talk, earlier=filler)))

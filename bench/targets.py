@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.dialects import USUAL_SPEECH, Speech
 from bench.processes import START_S, Address, Child, Command, Cores, ProcessFailed, running
 
 REPLAY = (sys.executable, "-m", "bench.upstream", "--port", "0")
@@ -82,6 +83,7 @@ class Target:
     name: str
     address: Address
     child: Child | None
+    speech: Speech = USUAL_SPEECH
 
     @property
     def pids(self) -> tuple[int, ...]:

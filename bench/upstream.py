@@ -28,21 +28,21 @@ STREAM = re.compile(rb'"stream": ?true')
 USAGE = re.compile(rb'"include_usage": ?true')
 STAMP = Stamp(number=1, created=1_700_000_000)
 
-Wish = tuple[bytes | None, bool, bool]
+Wish = tuple[str, bytes | None, bool, bool]
 
 
 @dataclass(slots=True)
 class Tapes:
-    """Answers given so far, by what decides them: the script, streamed or not, usage or not."""
+    """Answers given so far, by what decides them: path, script, streamed or not, usage or not."""
 
     known: dict[Wish, tuple[Beat, ...]] = field(default_factory=dict)
 
-    def answer(self, body: bytes) -> tuple[Beat, ...]:
-        """Return the demo model's answer to this conversation."""
+    def answer(self, path: str, body: bytes) -> tuple[Beat, ...]:
+        """Return the demo model's answer to this conversation, in the dialect of the path."""
         script = SCRIPT.search(body)
-        wish = (script and script[0], bool(STREAM.search(body)), bool(USAGE.search(body)))
+        wish = (path, script and script[0], bool(STREAM.search(body)), bool(USAGE.search(body)))
         if wish not in self.known:
-            self.known[wish] = tuple(respond("POST", "/v1/chat/completions", body, STAMP))
+            self.known[wish] = tuple(respond("POST", path, body, STAMP))
         return self.known[wish]
 
 
@@ -51,6 +51,7 @@ class Replay(asyncio.Protocol):
 
     def __init__(self, tapes: Tapes) -> None:
         self._tapes = tapes
+        self._path = b""
         self._body: list[bytes] = []
         self._player: Player | None = None
 
@@ -76,13 +77,21 @@ class Replay(asyncio.Protocol):
         except httptools.HttpParserError:
             self._transport.abort()
 
+    def on_message_begin(self) -> None:
+        """Forget what was asked before (called by the parser)."""
+        self._path = b""
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the path (called by the parser)."""
+        self._path += url
+
     def on_body(self, body: bytes) -> None:
         """Take a piece of the request (called by the parser)."""
         self._body.append(body)
 
     def on_message_complete(self) -> None:
         """Start the answer (called by the parser)."""
-        beats = self._tapes.answer(b"".join(self._body))
+        beats = self._tapes.answer(self._path.decode(), b"".join(self._body))
         self._body.clear()
         self._player = Player(self._transport, iter(beats), b"", True, self._ended)
         self._player.play()

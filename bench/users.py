@@ -12,6 +12,7 @@ from typing import cast
 import anyio
 import httptools
 
+from bench.dialects import CHAT
 from bench.frames import FrameCounter
 
 MAX_SAMPLES = 1_000_000
@@ -34,6 +35,8 @@ class Order:
     seed: int = 0
     source: str = ""
     """The address to come from, where one has not ports enough for all."""
+    last: bytes = CHAT.last
+    """The first line of the frame that ends a complete stream."""
 
 
 @dataclass(slots=True)
@@ -166,7 +169,7 @@ class ChatUser(User):
     """Asks for streams, counts their frames, and wants every one to its end."""
 
     def _ask(self) -> None:
-        self._counter = FrameCounter()
+        self._counter = FrameCounter(self.order.last)
         self._seen_at = 0.0
         super()._ask()
 
@@ -190,7 +193,7 @@ class ChatUser(User):
 
     def _problem(self) -> str | None:
         if not self._counter.done:
-            return "the stream ended without [DONE]"
+            return f"the stream ended without {self.order.last.decode().strip()}"
         if self._counter.frames < self.order.frames:
             return f"{self._counter.frames} frames came of {self.order.frames}"
         return None

@@ -245,12 +245,17 @@ def test_a_run_from_the_command_line(
     tiny = replace(QUICK_HOLDS, quiet_s=0.1, newcomers=Length(warm_s=0.05, measure_s=0.3))
     monkeypatch.setattr("bench.__main__.QUICK_HOLDS", tiny)
     files = ["--json", str(tmp_path / "run.json"), "--markdown", str(tmp_path / "run.md")]
-    assert main(["holds", "--quick", "--held", "20", "--store", "memory:", *files]) == 0
+    results = tmp_path / "benchmarks"
+    monkeypatch.setattr("bench.__main__.RESULTS", results)
+    words = ["holds", "--quick", "--held", "20", "--store", "memory:", "--write", *files]
+    assert main(words) == 0
     assert "20 held" in capsys.readouterr().out
     run = msgspec.json.decode((tmp_path / "run.json").read_bytes(), type=HoldsRun)
     assert run.command == "python -m bench holds --held 20 --quick --store memory:"
     assert run.woken.follow_ups == run.drained.ended == 20
     assert str(tmp_path) not in (tmp_path / "run.md").read_text()
+    assert sorted(path.name for path in results.iterdir()) == ["holds.json", "holds.md"]
+    assert (results / "holds.md").read_text() == (tmp_path / "run.md").read_text()
 
 
 def test_more_than_can_be_opened_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

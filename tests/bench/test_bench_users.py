@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from bench.load import Job, Sample, Watch, drive, personal
-from bench.scenarios import BODY_BYTES, QUICK, SCENARIOS, chat, request
+from bench.scenarios import BODY_BYTES, QUICK, SCENARIOS, body_of, request
 from bench.users import Order
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -126,5 +126,5 @@ def test_each_user_has_its_own_session() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_body_has_the_same_size(name: str) -> None:
-    assert len(chat(SCENARIOS[name], QUICK)) == BODY_BYTES
+    assert len(body_of(SCENARIOS[name], QUICK)) == BODY_BYTES
     assert f"content-length: {BODY_BYTES}".encode() in request(SCENARIOS[name], QUICK)
