@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gateway.app import serve
+from gateway.app.wiring import agents_of
 from gateway.config import Config, ConfigError, load, render
 from gateway.demo.__main__ import main as demo_main
 from gateway.errors import HoldgateError
 from gateway.logs import set_up
-from gateway.terminal import chat
+from gateway.terminal import Desk, Refused, add_job_actions, chat, say
+from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.version import __version__
 
 TRY = """
@@ -22,11 +24,17 @@ Holdgate {version} answers with its demo model; {keys}. Try:
   curl -N {url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model":"demo","stream":true,"messages":[{{"role":"user","content":"Hello!"}}]}}'
 
-  .venv/bin/holdgate chat --url {url} --model demo
+{agent}  .venv/bin/holdgate chat --url {url} --model demo
 
   OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=none   for any OpenAI client, with model "demo"
 
 GET {url}/api/status shows what is going on. Ctrl-C ends it.
+"""
+TRY_AGENT = """\
+  curl -N {url}/api/chat -H 'content-type: application/json' \\
+    -d '{{"agentId":"{agent}","message":"every 5 seconds tell me a word"}}'
+  curl -N {url}/api/sessions/{agent}/events    # the runs; say "stop" to end them
+
 """
 
 
@@ -50,13 +58,25 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo-upstream", help="run the scripted upstream alone")
     demo.add_argument("--port", type=int, default=0)
     demo.set_defaults(run=lambda a: demo_main(["--port", str(a.port)]))
-    talk = commands.add_parser("chat", help="chat in the terminal")
-    talk.add_argument("--url", default=os.environ.get("HOLDGATE_URL", "http://127.0.0.1:8787"))
-    talk.add_argument("--key", default=os.environ.get("HOLDGATE_KEY", ""))
+    client = _client_options()
+    talk = commands.add_parser("chat", help="chat in the terminal", parents=[client])
     talk.add_argument("--session", default="")
     talk.add_argument("--model", default="")
-    talk.set_defaults(run=lambda a: chat(a.url, a.key, a.session, a.model))
+    talk.set_defaults(run=_chat)
+    jobs = commands.add_parser("jobs", help="show, make, remove and run jobs")
+    client.add_argument("--json", action="store_true", help="show what was answered as it came")
+    add_job_actions(jobs, client)
+    jobs.set_defaults(run=_jobs)
     return parser
+
+
+def _client_options() -> argparse.ArgumentParser:
+    """Describe what is said of the gateway that is asked for something."""
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--url", help="of the gateway; else $HOLDGATE_URL, else as configured")
+    options.add_argument("--key", help="of this gateway; else $HOLDGATE_KEY")
+    options.add_argument("--config", type=Path, metavar="FILE")
+    return options
 
 
 def _serve_parser(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +102,43 @@ def _loaded(arguments: argparse.Namespace) -> Config | None:
         return None
 
 
+def _gateway(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return the address of the gateway that is to be asked, and the key to ask it with."""
+    url = arguments.url or os.environ.get("HOLDGATE_URL") or _configured_url(arguments)
+    return url, arguments.key or os.environ.get("HOLDGATE_KEY", "")
+
+
+def _configured_url(arguments: argparse.Namespace) -> str:
+    server = load(arguments.config, os.environ, {}, Path.cwd()).server
+    if not server.port:
+        raise Refused("the port is picked at each start (server.port is 0); name it with --url.")
+    # Who listens everywhere can be reached here.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)
+    return f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    return _told(lambda: chat(*_gateway(arguments), arguments.session, arguments.model))
+
+
+def _jobs(arguments: argparse.Namespace) -> int:
+    return _told(lambda: arguments.act(Desk(*_gateway(arguments), arguments.json), arguments))
+
+
+def _told(run: Callable[[], None]) -> int:
+    """Run what asks a gateway for something; say what kept it from that."""
+    try:
+        run()
+        return 0
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+    except Refused as refused:
+        say(f"holdgate: {refused}")
+    except KeyboardInterrupt:
+        return 130
+    return 1
+
+
 def _check(arguments: argparse.Namespace) -> int:
     config = _loaded(arguments)
     if config is None:
@@ -99,8 +156,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     def listening(url: str) -> None:
         print(f"listening on {url}", flush=True)
         if config.demo:
-            keys = "send one of your keys with each request" if config.keys else "no key is needed"
-            print(TRY.format(version=__version__, url=url, keys=keys), flush=True)
+            print(_advice(config, url), flush=True)
 
     try:
         serve(config, listening)
@@ -115,6 +171,14 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(f"holdgate: can not listen on {where}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
+
+
+def _advice(config: Config, url: str) -> str:
+    """Say what can be tried with the demo model."""
+    keys = "send one of your keys with each request" if config.keys else "no key is needed"
+    listed = [agent.id for agent in agents_of(config) if SCHEDULE_TASK in agent.tools]
+    agent = TRY_AGENT.format(url=url, agent=listed[0]) if listed else ""
+    return TRY.format(version=__version__, url=url, keys=keys, agent=agent)
 
 
 if __name__ == "__main__":

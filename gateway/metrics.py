@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -19,6 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from gateway.delivery import DeliveryCounts
 from gateway.driver import Report
 from gateway.holds import Holds
 from gateway.reminders import Counts
@@ -78,6 +80,8 @@ class Metrics(Collector):
         self.quarantined = 0
         self.reminders = Counts()
         self.holds: Holds | None = None
+        self.runs: Mapping[str, int] = {}
+        self.deliveries = DeliveryCounts()
         self._waiting: list[Report] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -118,9 +122,13 @@ class Metrics(Collector):
         yield _histogram("first_frame", "From the request to the first frame.", self._first)
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
         yield self._connections()
-        yield self._reminders()
+        says = "Reminders, by what became of them."
+        yield _labelled("reminders", says, "event", asdict(self.reminders))
         if self.holds is not None:
             yield from _holds(self.holds)
+        yield _labelled("runs", "Runs of jobs that ended.", "status", self.runs)
+        says = "Results for clients, by what became of them."
+        yield _labelled("deliveries", says, "event", asdict(self.deliveries))
         yield CounterMetricFamily(
             "holdgate_quarantined", "Documents that could not be read.", self.quarantined
         )
@@ -145,14 +153,6 @@ class Metrics(Collector):
             family.add_metric(pair, count)
         return family
 
-    def _reminders(self) -> Metric:
-        family = CounterMetricFamily(
-            "holdgate_reminders", "Reminders, by what became of them.", labels=("event",)
-        )
-        for name in ("scheduled", "reserved", "committed", "released", "expired", "cancelled"):
-            family.add_metric((name,), getattr(self.reminders, name))
-        return family
-
     def _connections(self) -> Metric:
         family = GaugeMetricFamily(
             "holdgate_upstream_connections_busy",
@@ -173,6 +173,13 @@ def _holds(holds: Holds) -> Iterator[Metric]:
     for outcome, count in counts.outcomes.items():
         ended.add_metric((outcome,), count)
     yield ended
+
+
+def _labelled(name: str, says: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"holdgate_{name}", says, labels=(label,))
+    for value, count in counts.items():
+        family.add_metric((value,), count)
+    return family
 
 
 def _spread(spreads: dict[str, Spread], upstream: str, bounds: tuple[float, ...]) -> Spread:

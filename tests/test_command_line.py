@@ -117,9 +117,10 @@ def test_without_configuration_the_demo_answers_and_says_what_to_try(tmp_path: P
         out, err = process.stdout.read(), process.stderr.read()
         process.wait(timeout=20)
     assert process.returncode == 0
-    assert "curl -N" in out
+    assert f"curl -N {url}/v1/chat/completions" in out
+    assert f"curl -N {url}/api/sessions/demo/events" in out
     lines = [json.loads(line) for line in err.splitlines()]
-    assert [line["event"] for line in lines] == ["exchange", "draining"]
+    assert [line["event"] for line in lines] == ["agent_registered", "exchange", "draining"]
     assert "canary" not in err
 
 

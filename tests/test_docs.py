@@ -15,6 +15,19 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert page.parent.joinpath(target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_to_headings(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        there = page.parent.joinpath(target) if target else page
+        titles = re.findall(r"^#+ (.+)$", there.read_text(), re.MULTILINE)
+        assert anchor in {slug(title) for title in titles}, f"{target}#{anchor}"
+
+
+def slug(title: str) -> str:
+    """Write a heading as links name it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
 def test_the_readme_is_short_and_names_the_two_commands() -> None:
     text = ROOT.joinpath("README.md").read_text()
     assert len(text.splitlines()) < 150

@@ -10,6 +10,7 @@ from gateway.config.sections import Config
 
 DEMO_ID = "demo"
 LOCAL_OWNER = "local"
+AGENT_TOOLS = ("clock", "schedule_task")
 
 Rule = Callable[[Config], Iterator[Problem]]
 
@@ -21,10 +22,9 @@ def inconsistencies(config: Config) -> Iterator[Problem]:
 
 
 def names_are_unique(config: Config) -> Iterator[Problem]:
-    """An upstream, a model or an agent has its name for itself."""
+    """An upstream or a model has its name for itself; of two agents the later one counts."""
     yield from _repeated("upstreams", "id", [upstream.id for upstream in config.upstreams])
     yield from _repeated("models", "name", [model.name for model in config.models])
-    yield from _repeated("agents", "id", [agent.id for agent in config.agents])
 
 
 def keys_are_unique(config: Config) -> Iterator[Problem]:
@@ -73,6 +73,32 @@ def webhooks_have_owners(config: Config) -> Iterator[Problem]:
             yield Problem(f"webhooks[{index}].owner", message + hint(webhook.owner, owners))
 
 
+def agents_can_work(config: Config) -> Iterator[Problem]:
+    """An agent has a public model, and tools that there are."""
+    public = _public_models(config)
+    for index, agent in enumerate(config.agents):
+        if public is not None and agent.model and agent.model not in public:
+            message = f"{shown(agent.model)} is no public model{hint(agent.model, public)}"
+            yield Problem(f"agents[{index}].model", message)
+        for tool in agent.tools:
+            if tool not in AGENT_TOOLS:
+                known = " and ".join(AGENT_TOOLS)
+                message = f"{shown(tool)} is no server tool; there are {known}"
+                yield Problem(f"agents[{index}].tools", message + hint(tool, AGENT_TOOLS))
+
+
+def _public_models(config: Config) -> set[str] | None:
+    """Return the public names; None where any name may be one."""
+    if config.models:
+        return {model.name for model in config.models}
+    offers = [(upstream.id, name) for upstream in config.upstreams for name in upstream.models]
+    if any(name == "*" for _, name in offers):
+        return None
+    if config.demo:
+        offers.append((DEMO_ID, DEMO_ID))
+    return {name for _, name in offers} | {f"{upstream}/{name}" for upstream, name in offers}
+
+
 RULES: tuple[Rule, ...] = (
     names_are_unique,
     keys_are_unique,
@@ -80,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     strangers_need_a_key,
     workers_share_a_store,
     webhooks_have_owners,
+    agents_can_work,
 )
 
 

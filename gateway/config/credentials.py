@@ -32,11 +32,14 @@ def with_credentials(config: Config, environ: Mapping[str, str], problems: Probl
         for index, key in enumerate(keys)
         if not key.sha256 and not _blamed(where := f"keys[{index}]", problems)
     ]
+    webhooks = resolved("webhooks", config.webhooks)
+    problems += [
+        Problem(where, "needs secret_env or secret: what is posted is signed with it")
+        for index, hook in enumerate(webhooks)
+        if hook.secret is None and not _blamed(where := f"webhooks[{index}]", problems)
+    ]
     return replace(
-        config,
-        keys=keys,
-        upstreams=resolved("upstreams", config.upstreams),
-        webhooks=resolved("webhooks", config.webhooks),
+        config, keys=keys, upstreams=resolved("upstreams", config.upstreams), webhooks=webhooks
     )
 
 

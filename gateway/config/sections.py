@@ -55,17 +55,7 @@ Variable = Annotated[str, variable]
 Hidden = Annotated[Secret | None, printable]
 
 # Read and checked already; without effect until the version that brings the feature.
-LATER = frozenset(
-    {
-        "server.workers",
-        "clock.hold_for_jobs",
-        "cron",
-        "agents",
-        "webhooks",
-        "limits.jobs_per_owner",
-        "limits.subscriptions_per_owner",
-    }
-)
+LATER = frozenset({"server.workers"})
 
 
 @dataclass(frozen=True, slots=True)

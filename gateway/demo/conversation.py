@@ -10,8 +10,11 @@ import msgspec
 
 TIME_TAG = "[Time/Date]:"
 REMINDER = "[Clock Reminder]"
+OUTCOME = '[Scheduled task "'
+ADDITIONS = (TIME_TAG, REMINDER, OUTCOME)
 ORDER = "demo:"
 
+RESULT = re.compile(r'^\[Scheduled task "([^"\n]*)" result\]:\n', re.MULTILINE)
 TASK = re.compile(r'^\[scheduled task:("(?:[^"\\\n]++|\\.)*+")', re.MULTILINE)
 JSON_TEXT = msgspec.json.Decoder(str)
 
@@ -23,6 +26,9 @@ class Call:
     id: str
     name: str
     arguments: str
+
+
+NO_CALL = Call("", "tool", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool answered, with the name it was called by."""
+    """What a tool answered, with the name it was called by and what it was told."""
 
     tool: str
     text: str
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,17 @@ class Conversation:
         return tuple(task for text in texts if is_reminder(text) for task in tasks_in(text))
 
     @property
+    def outcomes(self) -> tuple[tuple[str, str], ...]:
+        """The names of the tasks whose results came since the last turn, and the results."""
+        texts = (t for m in self._waiting() if m.role == "user" for t in m.texts)
+        return tuple(pair for text in texts if is_outcome(text) for pair in outcomes_in(text))
+
+    @property
+    def answers(self) -> int:
+        """How many answers the model has given in all."""
+        return sum(is_turn(message) and not message.calls for message in self.messages)
+
+    @property
     def calls(self) -> tuple[Call, ...]:
         """The calls made since the prompt."""
         return tuple(call for message in self._since_prompt() for call in message.calls)
@@ -91,11 +109,11 @@ class Conversation:
         return self._results(self._since_prompt())
 
     def _results(self, messages: Sequence[Message]) -> tuple[Result, ...]:
-        names = {call.id: call.name for call in self.calls}
+        calls = {call.id: call for call in self.calls}
+        answered = [(calls.get(m.answers, NO_CALL), m) for m in messages if m.answers is not None]
         return tuple(
-            Result(names.get(message.answers, "tool"), "\n".join(message.texts))
-            for message in messages
-            if message.answers is not None
+            Result(call.name, "\n".join(message.texts), call.arguments)
+            for call, message in answered
         )
 
     def _since_prompt(self) -> tuple[Message, ...]:
@@ -111,11 +129,11 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model does next: say something, call one tool, or first the one, then the other."""
+    """What the model does next: say something, call tools, or first the one, then the other."""
 
     text: str = ""
-    tool: str = ""
-    arguments: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    """The names of the tools, and what each is told."""
 
 
 def is_time_tag(text: str) -> bool:
@@ -126,6 +144,17 @@ def is_time_tag(text: str) -> bool:
 def is_reminder(text: str) -> bool:
     """Whether a text says that reminders are due."""
     return text.startswith(REMINDER)
+
+
+def is_outcome(text: str) -> bool:
+    """Whether a text brings the results of tasks."""
+    return text.startswith(OUTCOME)
+
+
+def outcomes_in(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the names of tasks and the results that a text brings."""
+    _, *found = RESULT.split(text)
+    return tuple(zip(found[::2], (result.strip() for result in found[1::2]), strict=True))
 
 
 def tasks_in(reminder: str) -> tuple[str, ...]:
@@ -153,7 +182,7 @@ def is_persons(message: Message) -> bool:
 
 def own_texts(message: Message) -> tuple[str, ...]:
     """The texts of a message that its author wrote."""
-    return tuple([t for t in message.texts if not is_time_tag(t) and not is_reminder(t)])
+    return tuple([text for text in message.texts if not text.startswith(ADDITIONS)])
 
 
 def order_lines(text: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
 from gateway.demo.conversation import Message, is_time_tag
+from gateway.demo.daytimes import At
 
 TAG_NOW = re.compile(r"nowMs=`(\d{1,15})`")
 RESULT_NOW = re.compile(r'"nowMs":\s*(\d{1,15})')
@@ -52,10 +53,19 @@ def offset_in(text: str) -> timedelta:
     return -distance if match[1] == "-" else distance
 
 
-def instant(now: Now, seconds: int) -> str:
-    """Write the instant so many seconds from now, as the clock wants it."""
-    due = EPOCH + timedelta(milliseconds=now.ms, seconds=seconds)
+def instant(now: Now, when: int | At) -> str:
+    """Write the instant so many seconds from now, or at a time of day, as the clock wants it."""
+    wait = next_time(now, when) if isinstance(when, At) else timedelta(seconds=when)
+    due = EPOCH + timedelta(milliseconds=now.ms) + wait
     return due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def next_time(now: Now, at: At) -> timedelta:
+    """Return how long it is until a time of day of the person's."""
+    wall = EPOCH + timedelta(milliseconds=now.ms) + now.offset
+    meant = wall.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
+    ahead = int(meant <= wall) if at.ahead is None else at.ahead
+    return meant + timedelta(days=ahead) - wall
 
 
 def clock_time(due_at: str, now: Now | None) -> str:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 
-from gateway.demo.conversation import Call, Conversation, Reply
+from gateway.demo.calls import actions_of, decoded
+from gateway.demo.conversation import Conversation, Reply
+from gateway.demo.errands import AddTasks
 from gateway.demo.moments import Now, clock_time, instant, told_time
 from gateway.demo.phrases import Tongue, tongue_for
+from gateway.demo.planning import errand_in
 from gateway.demo.wishes import (
     CancelReminder,
     ClearReminders,
@@ -24,8 +26,6 @@ from gateway.demo.wishes import (
     Wish,
     wish_of,
 )
-
-T = TypeVar("T")
 
 CLOCK = "clock"
 MARKS = (".", "!", "?", "…", "。", "！", "？")
@@ -63,48 +63,59 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     timezone: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What an earlier call asked the clock to do."""
-
-    action: str = ""
-
-
 ANSWER = msgspec.json.Decoder(Answer)
-ASKED = msgspec.json.Decoder(Asked)
 
 
-def news(talk: Conversation) -> str:
+def due_news(talk: Conversation) -> str:
     """Say what is due, if anything is."""
     if not talk.due:
         return ""
     tongue = tongue_for(talk.prompt or "".join(talk.due))
-    said = tongue.due.format(tasks="; ".join(task.strip() for task in talk.due))
+    return announcement(tongue, "; ".join(task.strip() for task in talk.due))
+
+
+def announcement(tongue: Tongue, tasks: str) -> str:
+    """Say that it is time."""
+    said = tongue.due.format(tasks=tasks)
     return said if said.endswith(MARKS) else said + tongue.stop
 
 
-def use_clock(talk: Conversation) -> Reply | None:
-    """Call the clock for what the person wishes, as long as there is something to call it for."""
-    arguments = next_call(talk, wish_of(talk.prompt)) if CLOCK in talk.tools else None
-    return Reply(tool=CLOCK, arguments=arguments) if arguments else None
+def wish_in(talk: Conversation) -> Wish | None:
+    """Read what the person wants of the clock, apart from what is wanted again and again."""
+    errand = errand_in(talk)
+    if errand is None:
+        return wish_of(talk.prompt)
+    return wish_of(errand.rest) if isinstance(errand, AddTasks) else None
+
+
+def clock_call(talk: Conversation) -> str | None:
+    """Write what the clock is told next for what the person wishes, if there is anything."""
+    return next_call(talk, wish_in(talk)) if CLOCK in talk.tools else None
+
+
+def needs_time(talk: Conversation) -> bool:
+    """Whether the clock is to be asked for the time before a reminder can be set."""
+    wish = wish_in(talk) if CLOCK in talk.tools else None
+    return isinstance(wish, SetReminders) and told_time(talk.messages) is None
 
 
 def ask_when(talk: Conversation) -> Reply | None:
     """Ask for the time of a reminder that has none."""
-    if not isinstance(wish_of(talk.prompt), RemindSometime):
+    if not isinstance(wish_in(talk), RemindSometime):
         return None
     return Reply(tongue_for(talk.prompt).when)
 
 
 def regret(talk: Conversation) -> Reply | None:
     """Say that without a clock there is neither time nor reminder."""
-    if CLOCK in talk.tools or wish_of(talk.prompt) is None:
+    if CLOCK in talk.tools or wish_in(talk) is None:
         return None
     return Reply(tongue_for(talk.prompt).no_clock)
 
 
 def next_call(talk: Conversation, wish: Wish | None) -> str | None:
     """Write the arguments of the next call a wish needs; none when it has all it needs."""
-    done = actions_of(talk.calls)
+    done = actions_of(talk.calls, CLOCK)
     if isinstance(wish, SetReminders) and "schedule" not in done:
         now = told_time(talk.messages)
         if now is not None:
@@ -117,17 +128,11 @@ def next_call(talk: Conversation, wish: Wish | None) -> str | None:
     return arguments_of(opening) if opening else None
 
 
-def actions_of(calls: Iterable[Call]) -> frozenset[str]:
-    """Tell what the clock was already asked to do."""
-    asked = (decoded(ASKED, call.arguments) for call in calls if call.name == CLOCK)
-    return frozenset(one.action if one else "" for one in asked)
-
-
 def items_for(wish: SetReminders, now: Now, tongue: Tongue) -> tuple[dict[str, str], ...]:
     """Write reminders as the clock wants them."""
     return tuple(
         {
-            "dueAt": instant(now, one.seconds),
+            "dueAt": instant(now, one.when),
             "task": one.task or tongue.task,
             "tool": "",
             "arguments": "{}",
@@ -168,7 +173,7 @@ def clock_sentence(talk: Conversation, tongue: Tongue, result: str) -> str | Non
         case Answer(scheduled=items) if items:
             return promise(tongue, items, now)
         case Answer(items=tuple(items)):
-            wish = wish_of(talk.prompt)
+            wish = wish_in(talk)
             if isinstance(wish, CancelReminder):
                 return question(tongue, to_come(items), now, wish)
             return listing(tongue, items, now)
@@ -217,11 +222,3 @@ def time_sentence(tongue: Tongue, local: str, zone: str) -> str:
     except ValueError:
         return tongue.result.format(tool=CLOCK, text=local)
     return tongue.time.format(time=f"{time:%H:%M:%S}", date=tongue.date.format(time), timezone=zone)
-
-
-def decoded(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
-    """Read JSON of a known shape; anything else is nothing."""
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from gateway.demo.daytimes import AT_TIME, HAN_AT_TIME, At, time_of_day
 
 LONGEST = 2000
 """How much of a prompt is read; what is wished for stands at its beginning."""
@@ -12,9 +14,9 @@ LONGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """Something to be reminded of, so many seconds from now."""
+    """Something to be reminded of, so many seconds from now or at a time of day."""
 
-    seconds: int
+    when: int | At
     task: str
 
 
@@ -87,17 +89,18 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "秒": 1, "分": 60, "小时": 
 NUMBER = "|".join(sorted(NUMBERS, key=len, reverse=True))
 COUNT = rf"(?<![0-9一二两三四五六七八九十百])(?P<count>[0-9]{{1,6}}|{NUMBER})"
 SPAN = rf"{COUNT} ?(?P<unit>s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b"
-TIME = rf"\b(?:in|after) {SPAN}"
+TIME = rf"(?:\b(?:in|after) {SPAN}|{AT_TIME})"
 LEAD = r"\b(?:(?:remind|wake|ping) me|set (?:me )?an? (?:reminder|timer|alarm))\b"
 AND = r"(?:[\s,;]*\b(?:and|then)(?: then| again)?|[,;]) "
-HAN_TIME = rf"{COUNT}\s*个?(?P<unit>秒|分|小时|天)钟?\s*(?:之后|以后|后)?\s*"
+HAN_SPAN = rf"{COUNT}\s*个?(?P<unit>秒|分|小时|天)钟?\s*(?:之后|以后|后)?"
+HAN_TIME = rf"(?:{HAN_SPAN}|{HAN_AT_TIME})\s*"
 HAN_LEAD = r"(?:请|再|要)?(?:提醒我|叫我)"
 
 # How a first reminder begins, and how another may follow it on the same line.
 FORMS = tuple(
     (re.compile(first, re.IGNORECASE), re.compile(further, re.IGNORECASE))
     for first, further in (
-        (rf"{LEAD} (?:in|after|for) {SPAN}", rf"{AND}{TIME}"),
+        (rf"{LEAD} (?:(?:in|after|for) {SPAN}|{AT_TIME})", rf"{AND}{TIME}"),
         (rf"{TIME},? (?:please )?{LEAD}", rf"{AND}{TIME}(?:,? (?:please )?{LEAD})?"),
         (rf"{HAN_TIME}{HAN_LEAD}", rf"{HAN_TIME}{HAN_LEAD}"),
         (rf"{HAN_LEAD}\s*{HAN_TIME}", rf"{HAN_LEAD}\s*{HAN_TIME}"),
@@ -113,25 +116,36 @@ def set_reminders(text: str) -> SetReminders | None:
     for first, further in FORMS:
         if start := first.search(text):
             line = text[: start.end()] + text[start.end() :].partition("\n")[0]
-            return SetReminders(reminders_in(line, [start, *further.finditer(line, start.end())]))
+            return reminders_in(line, [start, *further.finditer(line, start.end())])
     match = TASK_FIRST.search(text)
-    return SetReminders((reminder(match, match["task"]),)) if match else None
+    return wanted((reminder(match, match["task"]),)) if match else None
 
 
-def reminders_in(line: str, times: list[re.Match[str]]) -> tuple[Reminder, ...]:
+def reminders_in(line: str, times: list[re.Match[str]]) -> SetReminders | None:
     """Make reminders of the times found on a line; what stands after each is its task."""
     ends = [*(time.start() for time in times[1:]), len(line)]
-    return tuple(
-        reminder(time, line[time.end() : end]) for time, end in zip(times, ends, strict=True)
+    return wanted(
+        [reminder(time, line[time.end() : end]) for time, end in zip(times, ends, strict=True)]
     )
 
 
-def reminder(time: re.Match[str], task: str) -> Reminder:
+def wanted(reminders: Sequence[Reminder | None]) -> SetReminders | None:
+    """Wish for those reminders whose time there is, if there are any."""
+    known = tuple(one for one in reminders if one)
+    return SetReminders(known) if known else None
+
+
+def reminder(time: re.Match[str], task: str) -> Reminder | None:
     """Make a reminder of a time that was found, and of the words for its task."""
-    count, unit = time["count"].lower(), time["unit"].lower()
+    when = seconds_in(time) if time["count"] else time_of_day(time)
+    return None if when is None else Reminder(when, JOINING.sub("", task, count=1).strip(EDGES))
+
+
+def seconds_in(span: re.Match[str]) -> int:
+    """Read a length of time."""
+    count, unit = span["count"].lower(), span["unit"].lower()
     number = NUMBERS[count] if count in NUMBERS else int(count)
-    seconds = number * UNITS[unit if unit in UNITS else unit[0]]
-    return Reminder(seconds, JOINING.sub("", task, count=1).strip(EDGES))
+    return number * UNITS[unit if unit in UNITS else unit[0]]
 
 
 REMOVES = re.compile(r"\b(?:cancel|clear|delete|remove|forget)\b(?P<rest>.*)", re.IGNORECASE)

@@ -49,8 +49,9 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     dialect: Dialect
     chain: str = ""
     """What all turns of the exchange have in common."""
+    key: Key | None = None
+    """Where the session's state is kept, if the request names a session."""
 
-    @property
-    def key(self) -> Key | None:
-        """Where the session's state is kept, if the request names a session."""
-        return Key(KIND, self.owner, self.name) if self.name is not None else None
+    def __post_init__(self) -> None:
+        if self.key is None and self.name is not None:
+            msgspec.structs.force_setattr(self, "key", Key(KIND, self.owner, self.name))

@@ -21,7 +21,10 @@ from gateway.web.stream import Answer, Message, Receive, Send
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
-CORS_EXPOSED = b"x-request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive"
+CORS_EXPOSED = (
+    b"x-request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
+    b"x-holdgate-event-id"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ class Front:
         self._models = models
         self._known_host: bytes | None = None
 
+    def let_in(self, app: App, models: Mapping[str, Relaying]) -> None:
+        """Have requests answered by these from now on."""
+        self._app = app
+        self._models = models
+
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""
         if scope["type"] != "http":
@@ -90,10 +98,14 @@ class Front:
             await refuse(error, receive, send, note.answer_headers, said)
             return
         if scope["method"] == "OPTIONS":
-            await Answer(receive, send, note.answer_headers).whole(204, _preflight(note), b"")
+            told = _preflight(note, relay is not None)
+            await Answer(receive, send, note.answer_headers).whole(204, told, b"")
         elif relay is not None:
             # A frame passes every call between the server and the relay, so there are few.
-            await relay(scope, receive, send)
+            answering = relay(scope, receive, send)
+            # What came with the request is the relay's: a held answer may be one of thousands.
+            del scope, headers, note
+            await answering
         else:
             await self._app(scope, receive, _with_headers(send, note.answer_headers))
 
@@ -157,11 +169,12 @@ def _cors(origin: bytes) -> Headers:
     )
 
 
-def _preflight(note: Incoming) -> Headers:
+def _preflight(note: Incoming, is_model: bool) -> Headers:
     asked = note.headers.get(b"access-control-request-headers", b"")
     allowed: Headers = ((b"access-control-allow-headers", asked),) if asked else ()
     if len(note.answer_headers) == 1:
-        return ((b"allow", CORS_METHODS),)
+        # Of the others only the router knows the methods, and it is not asked.
+        return ((b"allow", b"POST"),) if is_model else ()
     return (
         (b"access-control-allow-methods", CORS_METHODS),
         (b"access-control-max-age", b"600"),

@@ -18,10 +18,12 @@ from gateway.routing import Models, PublicModel
 from gateway.version import __version__
 from gateway.web.auth import Keys
 from gateway.web.incoming import incoming_of
+from gateway.web.paths import MODEL
 
 GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time.
 
 POST /v1/chat/completions   ask a model (GET /v1/models lists them)
+POST /api/chat              talk to an agent (GET /api/agents lists them)
 GET  /api/status            upstreams and what is going on
 GET  /healthz /readyz       alive? ready?
 GET  /metrics               for Prometheus
@@ -46,6 +48,7 @@ class Operations:
     started_at: float
     wall: Callable[[], float]
     clock: Callable[[], Mapping[str, Any]]
+    agents: tuple[str, ...] = ()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -56,7 +59,7 @@ class Operations:
             Route("/metrics", self.show_metrics, methods=["GET"]),
             Route("/api/status", self.status, methods=["GET"]),
             Route("/v1/models", self.list_models, methods=["GET"]),
-            Route("/v1/models/{name:path}", self.one_model, methods=["GET"]),
+            Route(MODEL, self.one_model, methods=["GET"]),
         ]
 
     async def greet(self, request: WebRequest) -> Response:
@@ -91,6 +94,7 @@ class Operations:
                 "upstreams": [self._upstream(name) for name in self.driver.services.upstreams],
                 "exchanges": {"live": len(self.driver.live), "by_state": self._states()},
                 "models": [model.name for model in self.models.listed],
+                "agents": list(self.agents),
                 "clock": self.clock(),
             }
         )

@@ -6,17 +6,20 @@ import logging
 import re
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
 from gateway.answers import Answers
 from gateway.core.directives import NOTHING, candidates, no_route
-from gateway.core.model import Route
+from gateway.core.model import Asked, Route
+from gateway.delivery import Deliveries
 from gateway.dialects.base import Chained, Dialect
 from gateway.dialects.identity import session_of
 from gateway.driver import Driver, Request, error_headers
+from gateway.driver.values import Onlooker
 from gateway.errors import (
     Draining,
     Headers,
@@ -26,8 +29,9 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.routing import Models, PublicModel
-from gateway.sessions import Entry, Kind, Sessions, Visit
-from gateway.timepiece import Errand, Timepiece, Timepieces
+from gateway.sessions import KIND, Entry, Kind, Sessions, Visit
+from gateway.stores.base import Key
+from gateway.timepiece import Errand, ServerTool, Timepiece, Timepieces
 from gateway.upstream.headers import towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.cycle import CYCLE
@@ -49,6 +53,28 @@ class RelayLimits:
     json_depth: int
 
 
+class Snapshots(Protocol):
+    """Remembers what sessions asked last."""
+
+    def onlooker(
+        self, owner: str, session: str, dialect: str, asked: Asked, headers: Headers
+    ) -> Onlooker | None:
+        """Return who is to hear how a request is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Giving:
+    """What a relay may give to an exchange beside the model's answer."""
+
+    timepieces: Timepieces
+    deliveries: Deliveries
+    clock: bool
+    """Whether models get the clock."""
+    tools: Callable[[str, str | None], tuple[ServerTool, ...]]
+    """Which tools a session is offered beside the clock."""
+    snapshots: Snapshots | None
+
+
 class Relay:
     """Answers the model requests of one dialect."""
 
@@ -59,7 +85,7 @@ class Relay:
         models: Models,
         keys: Keys,
         sessions: Sessions,
-        timepieces: Timepieces | None,
+        giving: Giving,
         answers: Answers,
         limits: RelayLimits,
         draining: Callable[[], bool],
@@ -69,7 +95,7 @@ class Relay:
         self._models = models
         self._keys = keys
         self._sessions = sessions
-        self._timepieces = timepieces
+        self._giving = giving
         self._answers = answers
         self._chain = dialect if isinstance(dialect, Chained) else None
         self._limits = limits
@@ -78,6 +104,7 @@ class Relay:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         note = incoming_of(scope)
+        request_id = note.request_id
         direct = scope.get("extensions", {}).get(CYCLE)
         answer = Answer(receive, send, note.answer_headers, direct)
         try:
@@ -92,14 +119,17 @@ class Relay:
             else:
                 body = plain_body(note.headers, body, self._limits.body_bytes)
             request = await self._read(note, owner.name, body, answer)
-            await self._driver.run(request, answer)
+            driving = self._driver.run(request, answer)
+            # A held answer may be one of thousands: what it lets go of must not stay here.
+            del scope, note, body, request
+            await driving
         except HoldgateError as error:
             await self._say(error, answer)
         except ClientLeft:
             return
         except Exception as error:
             # The outer loop of a request: a bug of ours must not look like a finished answer.
-            log.exception("request %s failed", note.request_id, exc_info=error)
+            log.exception("request %s failed", request_id, exc_info=error)
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
@@ -113,45 +143,63 @@ class Relay:
                 going_on = self._chain.going_on_from(asked.body, real)
                 asked = msgspec.structs.replace(asked, body=going_on)
         name = session_of(listed, asked.identity)
-        visit = Visit(owner, name, asked, self.dialect, note.chain)
+        key = None if name is None else Key(KIND, owner, name)
+        visit = Visit(owner, name, asked, self.dialect, note.chain, key)
         entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
         if name is not None or entry.told:
             answer.also(_told(name, entry.told))
         model = self._models.find(asked.model)
         routes = self._routes(model, entry)
+        passed = towards_upstream(listed)
+        has_clock = self._giving.clock and model.clock
         return Request(
             id=note.request_id,
             owner=owner,
             asked=entry.asked,
             dialect=self.dialect,
             routes=routes,
-            headers=towards_upstream(listed),
+            headers=passed,
             notes=headers.get(b"x-holdgate-notes") == b"1",
             session=entry.session,
             answers=self._answers if self._chain is not None else None,
-            time=self._time(visit, entry, headers, routes[0]) if model.clock else None,
+            time=self._time(visit, entry, headers, has_clock, routes[0]),
+            onlooker=self._onlooker(visit, entry, passed),
         )
 
-    def _time(
-        self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes], route: Route
-    ) -> Timepiece | None:
-        """Give the exchange its clock, unless it is not to have one."""
-        if self._timepieces is None or entry.kind is Kind.AUXILIARY:
+    def _onlooker(self, visit: Visit, entry: Entry, headers: Headers) -> Onlooker | None:
+        """Return who remembers what the session asked, for jobs that go on from it."""
+        snapshots = self._giving.snapshots
+        if snapshots is None or visit.name is None or entry.kind is not Kind.PLAIN:
             return None
-        self._timepieces.arrive(visit.owner, visit.name)
+        name = self.dialect.name
+        return snapshots.onlooker(visit.owner, visit.name, name, entry.asked, headers)
+
+    def _time(
+        self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes], has_clock: bool, to: Route
+    ) -> Timepiece | None:
+        """Give the exchange its clock and tools, unless it is not to have any."""
+        giving = self._giving
+        if entry.kind is Kind.AUXILIARY:
+            return None
+        giving.timepieces.arrive(visit.owner, visit.name)
         if entry.kind is not Kind.PLAIN or headers.get(b"x-holdgate-clock") == b"off":
             return None
-        may_hold = headers.get(b"x-holdgate-hold") != b"off"
+        owner, name = visit.owner, visit.name
+        extras = giving.tools(owner, name)
+        if not (has_clock or extras) and (name is None or giving.deliveries.idle(owner, name)):
+            return None
         errand = Errand(
-            owner=visit.owner,
-            session=visit.name,
+            owner=owner,
+            session=name,
             chain=visit.chain,
             asked=entry.asked,
             dialect=self.dialect,
-            may_hold=may_hold,
-            tags_results=self._driver.services.ways.spoken(route.upstream) not in SHY,
+            may_hold=headers.get(b"x-holdgate-hold") != b"off",
+            tags_results=self._driver.services.ways.spoken(to.upstream) not in SHY,
+            clock=has_clock,
+            extras=extras,
         )
-        return self._timepieces.give(errand)
+        return giving.timepieces.give(errand)
 
     def _refuse_while_draining(self) -> None:
         if self._draining():
@@ -160,7 +208,8 @@ class Relay:
     def _routes(self, model: PublicModel, entry: Entry) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
         public = model.routes
-        if entry.forced is None and entry.routing == NOTHING:
+        routing = entry.routing
+        if entry.forced is None and (routing is NOTHING or routing == NOTHING):
             return public
         # What a session prefers may be gone from the configuration since, or was never offered.
         routes = tuple(
@@ -184,11 +233,14 @@ class Relay:
 
 
 def _told(session: str | None, directives: str) -> Headers:
-    headers: Headers = ()
-    if session is not None:
-        # An id is any text; a header takes only some of it as it is.
-        shown = session if _is_plain(session) else quote(session, safe=SAFE)
-        headers += ((b"x-holdgate-session", shown.encode()),)
+    headers = () if session is None else _named(session)
     if directives:
         headers += ((b"x-holdgate-directive", directives.encode("ascii", "replace")),)
     return headers
+
+
+@lru_cache(maxsize=4096)
+def _named(session: str) -> Headers:
+    # An id is any text; a header takes only some of it as it is.
+    shown = session if _is_plain(session) else quote(session, safe=SAFE)
+    return ((b"x-holdgate-session", shown.encode()),)

@@ -21,9 +21,10 @@ from gateway.reminders import Ended, Reminders
 from gateway.tools.clock import got, shown
 from gateway.web.auth import Keys
 from gateway.web.incoming import ClientLeft, incoming_of, read_body
+from gateway.web.paths import SESSION
 
 MEMBERS = ("dueAt", "task", "tool", "arguments")
-PATH = "/api/sessions/{name:path}/reminders"
+PATH = SESSION + "/reminders"
 
 
 class _Item(msgspec.Struct):

@@ -10,6 +10,7 @@ import pytest
 
 from . import curl, httpx_reader, langchain_python, openai_node, openai_python
 from .reading import Client, Form
+from .speakers import Speaker
 
 CLIENTS: tuple[Client, ...] = (
     openai_python.CLIENT,
@@ -31,7 +32,7 @@ class Shown:
     """What a test shows, and of whom."""
 
     what: str
-    clients: frozenset[str]
+    clients: frozenset[str | Speaker]
 
 
 def shows(what: str, forms: Iterable[Form] = FORMS) -> Callable[[Test], Test]:
@@ -41,5 +42,15 @@ def shows(what: str, forms: Iterable[Form] = FORMS) -> Callable[[Test], Test]:
     def mark(test: Test) -> Test:
         test.__dict__["shown"] = Shown(what, frozenset(form.client for form in listed))
         return pytest.mark.parametrize("form", listed, indirect=True, ids=str)(test)
+
+    return mark
+
+
+def tells(what: str, *speakers: Speaker) -> Callable[[Test], Test]:
+    """Say in the documentation's table what a test shows of these."""
+
+    def mark(test: Test) -> Test:
+        test.__dict__["shown"] = Shown(what, frozenset(speakers))
+        return test
 
     return mark

@@ -14,8 +14,8 @@ import msgspec
 
 from .node import DIRECTORY
 from .processes import Running, running
+from .speakers import DIALECTS
 
-DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages")
 SCRIPT = "several_turns.mjs"
 LIMIT = 30.0
 # Long enough for the turns before it, so that there is something to wait for.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
 from .catalogue import CLIENTS, Shown
 from .processes import ROOT
 from .reading import Client
+from .speakers import CHAT, DIALECTS, SPEAKERS, TITLES, Speaker
 
 PAGE = ROOT / "docs" / "clients.md"
 BEGIN = "<!-- written by python -m tests.clients.table -->\n"
 END = "<!-- end of what it writes -->\n"
-HEAD = "| client | version | used as | what was shown |\n|---|---|---|---|\n"
+HEAD = (
+    "| client | version | speaks | used as | upstreams speak | what was shown |\n"
+    "|---|---|---|---|---|---|\n"
+)
 
 
 def shown() -> Iterator[Shown]:
@@ -28,7 +32,9 @@ def shown() -> Iterator[Shown]:
 
 def table() -> str:
     """Write the table."""
-    return HEAD + "".join(_row(client, list(shown())) for client in CLIENTS)
+    everything = list(shown())
+    chat = [_chat_row(client, everything) for client in CLIENTS]
+    return HEAD + "".join((*chat, *(_row(speaker, everything) for speaker in SPEAKERS)))
 
 
 def without_versions(text: str) -> str:
@@ -50,11 +56,35 @@ def main() -> None:
     PAGE.write_text(before + begin + table() + end + after)
 
 
-def _row(client: Client, everything: list[Shown]) -> str:
-    forms = ", ".join(f"`{form.name}`" for form in client.forms)
-    # Two tests may show the same, each with other forms.
-    what = dict.fromkeys(found.what for found in everything if client.name in found.clients)
-    return f"| {client.name} | {client.version()} | {forms} | {'; '.join(what)} |\n"
+def _chat_row(client: Client, everything: list[Shown]) -> str:
+    forms = [form.name for form in client.forms]
+    told = _told(client.name, everything)
+    return _cells(client.name, client.version(), TITLES[CHAT], _code(forms), TITLES[CHAT], told)
+
+
+def _row(speaker: Speaker, everything: list[Shown]) -> str:
+    upstreams = ", ".join(TITLES[dialect] for dialect in speaker.upstreams)
+    return _cells(
+        speaker.name,
+        speaker.version(),
+        TITLES[speaker.speaks],
+        _code(speaker.forms),
+        "any of the three" if speaker.upstreams == DIALECTS else upstreams,
+        _told(speaker, everything),
+    )
+
+
+def _told(who: str | Speaker, everything: list[Shown]) -> str:
+    """Say what was shown of a client; two tests may show the same, each with other forms."""
+    return "; ".join(dict.fromkeys(found.what for found in everything if who in found.clients))
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
 
 
 if __name__ == "__main__":

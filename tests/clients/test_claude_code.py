@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from .catalogue import tells
 from .cli import (
     CLOCK_SAID,
     HERE,
@@ -26,10 +27,11 @@ from .cli import (
 )
 from .conftest import fail_unless
 from .node import DIRECTORY, NotReady, locked_version
+from .speakers import CLAUDE_CODE
 from .table import PAGE
 
-NAME, PACKAGE, SCRIPT = "Claude Code", "@anthropic-ai/claude-code", "cli-wrapper.cjs"
-UPSTREAMS = ("openai-chat", "openai-responses")
+NAME, UPSTREAMS = CLAUDE_CODE.name, CLAUDE_CODE.upstreams
+PACKAGE, SCRIPT = "@anthropic-ai/claude-code", "cli-wrapper.cjs"
 OPTIONS = ("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash")
 # One turn calls both the gateway's tool and Claude Code's own.
 TOOLS = """
@@ -75,6 +77,7 @@ def texts(outcome: Outcome) -> list[str]:
     return [block["text"] for block in blocks(outcome, "text")]
 
 
+@tells("its own shell, in a tool loop", CLAUDE_CODE)
 @over
 def test_it_runs_its_own_tool(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["tools", dialect]]
@@ -90,6 +93,7 @@ def test_the_model_finds_its_calls_answered(dialect: str, outcomes: Outcomes) ->
     assert CLOCK_SAID in json.dumps(second), "what the clock said is put back"
 
 
+@tells("a hold of 4 seconds, both turns seen", CLAUDE_CODE)
 @over
 def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["hold", dialect]]
@@ -101,6 +105,7 @@ def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
     assert exchange["ms"] > (SECONDS - 1) * 1000
 
 
+@tells("a stop message, all three turns seen", CLAUDE_CODE)
 @over
 def test_a_stop_message_goes_on(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["stop", dialect]]
@@ -113,6 +118,7 @@ def test_a_stop_message_goes_on(dialect: str, outcomes: Outcomes) -> None:
     assert exchange["turns"] == 3
 
 
+@tells("the clock called in between, unseen", CLAUDE_CODE)
 @over
 @pytest.mark.parametrize("scene, called", [("tools", ["Bash"]), ("hold", [])])
 def test_the_clock_is_called_unseen(

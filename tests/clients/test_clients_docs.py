@@ -12,9 +12,12 @@ import pytest
 from .catalogue import CLIENTS
 from .node import DIRECTORY
 from .processes import Running
+from .speakers import SPEAKERS
 from .table import PAGE, table, without_versions, written
 
 TEXT = PAGE.read_text()
+LIBRARIES = [speaker.name for speaker in SPEAKERS if not speaker.is_agent]
+NAMES = list(dict.fromkeys([client.name for client in CLIENTS] + LIBRARIES))
 HERE = "http://127.0.0.1:8787"
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 BLOCK = re.compile(r"```(python|js|sh)\n(.*?)```", re.DOTALL)
@@ -33,8 +36,7 @@ def examples() -> list[tuple[str, str, str]]:
     """List the examples of the clients in the table: whose, in which language, what."""
     _, *parts = SECTION.split(TEXT)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    names = [client.name for client in CLIENTS]
-    return [(name, *found) for name in names for found in BLOCK.findall(sections[name])]
+    return [(name, *found) for name in NAMES for found in BLOCK.findall(sections[name])]
 
 
 @pytest.mark.usefixtures("curl")
@@ -44,7 +46,7 @@ def test_the_table_is_that_of_the_suite() -> None:
 
 
 def test_every_client_has_an_example() -> None:
-    assert {name for name, _, _ in examples()} == {client.name for client in CLIENTS}
+    assert {name for name, _, _ in examples()} == set(NAMES)
 
 
 @pytest.mark.parametrize(

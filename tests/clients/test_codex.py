@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from .catalogue import tells
 from .cli import (
     CLOCK_SAID,
     HERE,
@@ -25,10 +26,11 @@ from .cli import (
 )
 from .conftest import fail_unless
 from .node import DIRECTORY, NotReady, locked_version
+from .speakers import CODEX
 from .table import PAGE
 
-NAME, PACKAGE, SCRIPT = "Codex CLI", "@openai/codex", "bin/codex.js"
-UPSTREAMS = ("openai-chat", "anthropic-messages")
+NAME, UPSTREAMS = CODEX.name, CODEX.upstreams
+PACKAGE, SCRIPT = "@openai/codex", "bin/codex.js"
 IDLE_MS = 1500
 # It would try again by itself; here whatever goes wrong is to be seen.
 IMPATIENT = f"stream_idle_timeout_ms = {IDLE_MS}\nstream_max_retries = 0\nrequest_max_retries = 0\n"
@@ -71,6 +73,7 @@ def items(outcome: Outcome, kind: str, member: str) -> list[str]:
     return [item[member] for item in done if item["type"] == kind]
 
 
+@tells("its own shell, in a tool loop", CODEX)
 @over
 def test_it_runs_its_own_tool(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["tools", dialect]]
@@ -86,6 +89,7 @@ def test_the_model_finds_its_calls_answered(dialect: str, outcomes: Outcomes) ->
     assert CLOCK_SAID in json.dumps(second), "what the clock said is put back"
 
 
+@tells("a hold of 4 seconds, both turns seen", CODEX)
 @over
 def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["hold", dialect]]
@@ -97,6 +101,7 @@ def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
     assert exchange["ms"] > 2 * IDLE_MS
 
 
+@tells("the clock called in between, unseen", CODEX)
 @over
 @pytest.mark.parametrize("scene", ["tools", "hold"])
 def test_the_clock_is_called_unseen(scene: str, dialect: str, outcomes: Outcomes) -> None:

@@ -13,9 +13,10 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessageChunk
 from pydantic import SecretStr
 
+from .catalogue import tells
 from .processes import Running
+from .speakers import DIALECTS, MESSAGES, libraries
 from .spoken import (
-    DIALECTS,
     PROMPT,
     SECONDS,
     Answers,
@@ -147,10 +148,11 @@ FORMS: Mapping[str, Hear] = {
     "anthropic-py create(stream=True)": create_stream,
     "anthropic-py stream()": helper,
     "anthropic-py async stream()": async_helper,
-    "LangChain ChatAnthropic": langchain,
     "anthropic-ts stream()": heard_in_node("anthropic-ts"),
-    "AI SDK anthropic": heard_in_node("ai-anthropic"),
+    "LangChain ChatAnthropic": langchain,
+    "Vercel AI SDK streamText()": heard_in_node("ai-anthropic"),
 }
+SHOWN = libraries(MESSAGES)
 JOINED = ("LangChain ChatAnthropic",)
 """These show one text, whatever blocks it came in."""
 
@@ -167,6 +169,11 @@ def answers(running: Running, node: None) -> Answers:
     return hear_all(running.url, FORMS)
 
 
+def test_the_table_names_every_form() -> None:
+    assert list(FORMS) == [use for speaker in SHOWN for use in speaker.uses]
+
+
+@tells("a tool of the gateway, a stop message and a hold of 4 seconds, as one message", *SHOWN)
 @pytest.mark.parametrize("upstream", DIALECTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_several_turns_are_one_message(form: str, upstream: str, answers: Answers) -> None:
@@ -179,6 +186,7 @@ def test_several_turns_are_one_message(form: str, upstream: str, answers: Answer
         assert heard.turns in (TURNS, TURNS + 1)
 
 
+@tells("usage of all turns", *SHOWN)
 @pytest.mark.parametrize("upstream", DIALECTS)
 def test_usage_is_that_of_all_turns(upstream: str, running: Running, answers: Answers) -> None:
     read = [answers[form, upstream].result() for form in FORMS]

@@ -13,9 +13,10 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import Response, ResponseOutputMessage
 from pydantic import SecretStr
 
+from .catalogue import tells
 from .processes import Running
+from .speakers import DIALECTS, OPENAI_PYTHON, RESPONSES, libraries
 from .spoken import (
-    DIALECTS,
     PROMPT,
     SECONDS,
     Answers,
@@ -136,11 +137,12 @@ FORMS: Mapping[str, Hear] = {
     "openai-python responses.create(stream=True)": create_stream,
     "openai-python responses.stream()": helper,
     "openai-python async responses.stream()": async_helper,
-    "LangChain use_responses_api": langchain,
     "openai-node responses.stream()": heard_in_node("openai-responses"),
-    "AI SDK openai": heard_in_node("ai-openai"),
+    "LangChain use_responses_api=True": langchain,
+    "Vercel AI SDK streamText()": heard_in_node("ai-openai"),
 }
-BEATEN = [form for form in FORMS if form.startswith("openai-python") and form != next(iter(FORMS))]
+SHOWN = libraries(RESPONSES)
+BEATEN = OPENAI_PYTHON.uses[1:]
 """These show heartbeats."""
 
 
@@ -156,6 +158,11 @@ def answers(running: Running, node: None) -> Answers:
     return hear_all(running.url, FORMS)
 
 
+def test_the_table_names_every_form() -> None:
+    assert list(FORMS) == [use for speaker in SHOWN for use in speaker.uses]
+
+
+@tells("a tool of the gateway, a stop message and a hold of 4 seconds, as one response", *SHOWN)
 @pytest.mark.parametrize("upstream", DIALECTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_several_turns_are_one_response(form: str, upstream: str, answers: Answers) -> None:
@@ -163,10 +170,16 @@ def test_several_turns_are_one_response(form: str, upstream: str, answers: Answe
     is_one_answer(heard)
     assert heard.stop in ("completed", "stop")
     assert len(heard.texts) == 3
-    if form in BEATEN:
-        assert heard.beats >= 2
 
 
+@tells("heartbeats", OPENAI_PYTHON)
+@pytest.mark.parametrize("upstream", DIALECTS)
+@pytest.mark.parametrize("form", BEATEN)
+def test_heartbeats_are_events(form: str, upstream: str, answers: Answers) -> None:
+    assert answers[form, upstream].result().beats >= 2
+
+
+@tells("usage: the last input, all the output", *SHOWN)
 @pytest.mark.parametrize("upstream", DIALECTS)
 def test_usage_is_the_last_input_and_all_the_output(
     upstream: str, running: Running, answers: Answers

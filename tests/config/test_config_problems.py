@@ -193,11 +193,18 @@ ONE_MISTAKE = {
     '[[webhooks]]\nowner = "local"\nurl = "https://a.example"\nsecret_env = "A"': (
         "webhooks[0].secret_env: the environment variable A is not set"
     ),
-    '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"': (
+    '[[webhooks]]\nowner = "local"\nurl = "https://a.example"': (
+        "webhooks[0]: needs secret_env or secret: what is posted is signed with it"
+    ),
+    '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"\nsecret = "s"': (
         'webhooks[0].owner: "loca" is none of the owners local; did you mean local?'
     ),
-    '[[agents]]\nid = "a"\nmodel = "m"\n[[agents]]\nid = "a"\nmodel = "m"': (
-        'agents[1].id: "a" is already agents[0]'
+    '[[agents]]\nid = "a"\nmodel = "demmo"': (
+        'agents[0].model: "demmo" is no public model; did you mean demo?'
+    ),
+    '[[agents]]\nid = "a"\nmodel = "demo"\ntools = ["clok"]': (
+        'agents[0].tools: "clok" is no server tool; there are clock and schedule_task; '
+        "did you mean clock?"
     ),
     # the whole
     '[server]\nhost = "0.0.0.0"': (

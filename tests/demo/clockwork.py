@@ -1,4 +1,4 @@
-"""The gateway's part in a talk with the demo model: time tags, reminders, and a clock that works.
+"""The gateway's part in a talk with the demo model: time tags, reminders, and tools that work.
 
 It speaks with the words of the gateway itself, so that the model is known to understand them.
 """
@@ -13,27 +13,46 @@ from msgspec.structs import replace
 
 from gateway.clock.base import NtpState
 from gateway.core.clock_words import reminder_text, time_tag
-from gateway.core.reminders import Task
-from gateway.tools import clock
+from gateway.core.job_life import new_job
+from gateway.core.job_reading import read_draft
+from gateway.core.job_rules import JobRules
+from gateway.core.jobs import Job
+from gateway.core.reminders import Task, Unfit
+from gateway.delivery.words import told
+from gateway.stores.rows import Item
+from gateway.tools import clock, schedule_task
 
 from .peer import Answer, asking, connected, request
 
 NOON = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 ZONE, ZONE_NAME = timezone(timedelta(hours=-8)), "America/Los_Angeles"
-TOOLS = [{"type": "function", "function": {"name": "clock"}}]
+RULES = JobRules(timezone=ZONE_NAME)
+BOTH = ("clock", "schedule_task")
 
 
 class Clockwork:
-    """One session: its conversation, its reminders, and its time."""
+    """One session: its conversation, its reminders, its jobs, and its time."""
 
-    def __init__(self, url: str, *, holds: bool = True, session: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        holds: bool = True,
+        session: bool = True,
+        tells_time: bool = True,
+        tools: tuple[str, ...] = ("clock",),
+    ) -> None:
         self.url = url
         self.now = NOON
         self.tasks: dict[str, Task] = {}
+        self.jobs: dict[str, Job] = {}
+        self.outcomes: list[Item] = []
         self.calls: list[dict[str, Any]] = []
         self.answers: list[Answer] = []
         self._holds = holds
         self._session = session
+        self._tells_time = tells_time
+        self._tools = [{"type": "function", "function": {"name": name}} for name in tools]
         self._messages: list[dict[str, Any]] = []
 
     async def ask(self, prompt: str, *, stream: bool = False) -> str:
@@ -51,8 +70,10 @@ class Clockwork:
         self.now += seconds * 1000
 
     async def _turns(self, stream: bool) -> str:
+        self._add_outcomes()
         self._add_reminders()
-        self._user(time_tag(self.now, ZONE, ZONE_NAME, -12))
+        if self._tells_time:
+            self._user(time_tag(self.now, ZONE, ZONE_NAME, -12))
         said = ""
         while True:
             message = await self._turn(stream)
@@ -64,7 +85,7 @@ class Clockwork:
                 self._run(call)
 
     async def _turn(self, stream: bool) -> dict[str, Any]:
-        body = asking("", stream=stream, messages=self._messages, tools=TOOLS)
+        body = asking("", stream=stream, messages=self._messages, tools=self._tools)
         async with connected(self.url) as peer:
             await peer.send(request(body))
             answer = await peer.answer()
@@ -78,6 +99,11 @@ class Clockwork:
     def _user(self, text: str) -> None:
         self._messages.append({"role": "user", "content": text})
 
+    def _add_outcomes(self) -> None:
+        if self.outcomes:
+            self._user(told(tuple(self.outcomes)))
+        self.outcomes.clear()
+
     def _add_reminders(self) -> None:
         due = [t for t in self.tasks.values() if t.due_ms <= self.now and t.delivered_ms is None]
         for task in due:
@@ -86,10 +112,12 @@ class Clockwork:
             self._user(reminder_text(tuple(due), False))
 
     def _run(self, call: dict[str, Any]) -> None:
-        assert call["function"]["name"] == "clock"
-        arguments = call["function"]["arguments"]
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
         self.calls.append(json.loads(arguments))
-        text = self._result(clock.read_call(arguments))
+        if name == "clock":
+            text = self._result(clock.read_call(arguments))
+        else:
+            text = self._planned(schedule_task.read_call(arguments))
         self._messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
 
     def _result(self, call: clock.Call) -> str:
@@ -110,6 +138,19 @@ class Clockwork:
                 count = len(self.tasks)
                 self.tasks.clear()
                 return clock.cleared(count)
+
+    def _planned(self, call: schedule_task.Call) -> str:
+        if call.action == "list":
+            return schedule_task.listed(self.jobs.values())
+        if call.action == "remove":
+            return schedule_task.removed(self.jobs.pop(str(call.members["job_id"])).job_id)
+        try:
+            draft = read_draft(call.members, self.now, RULES)
+        except Unfit as unfit:
+            return schedule_task.failed(call.action, str(unfit))
+        job_id = f"job_{len(self.calls)}"
+        self.jobs[job_id] = new_job(draft, job_id, "local", "s", "", self.now, RULES)
+        return schedule_task.told("add", self.jobs[job_id])
 
     def _task(self, item: clock.Item) -> Task:
         due = round(datetime.fromisoformat(item.due_at).timestamp() * 1000)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.demo.conversation import Message
-from gateway.demo.moments import Now, clock_time, told_time
+from gateway.demo.daytimes import At
+from gateway.demo.moments import Now, clock_time, instant, told_time
 from gateway.demo.wishes import (
     LONGEST,
     CancelReminder,
@@ -27,7 +28,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 NOW = 1_770_067_358_229
 TAG = f"[Time/Date]: utc=`x` local=`2026-02-02 13:22:38.229 -08:00` tz=`x` nowMs=`{NOW}`"
 
-REMINDERS: dict[str, tuple[tuple[int, str], ...]] = {
+REMINDERS: dict[str, tuple[tuple[int | At, str], ...]] = {
     "remind me in 20 seconds to stretch": ((20, "stretch"),),
     "Please remind me in 5 minutes, to call Ann!": ((300, "call Ann"),),
     "remind me in a minute about the tea": ((60, "the tea"),),
@@ -51,11 +52,30 @@ REMINDERS: dict[str, tuple[tuple[int, str], ...]] = {
     "提醒我一个小时后吃饭": ((3600, "吃饭"),),
     "两分钟后叫我起床": ((120, "起床"),),
     "10秒后提醒我伸展，20秒后提醒我喝茶。": ((10, "伸展"), (20, "喝茶")),
+    "remind me at nine": ((At(9), ""),),
+    "remind me at 9:30 to stretch": ((At(9, 30), "stretch"),),
+    "remind me at 12am about the party": ((At(0), "the party"),),
+    "remind me at twelve o’clock: lunch": ((At(12), "lunch"),),
+    "remind me tomorrow at noon to pay": ((At(12, ahead=1), "pay"),),
+    "remind me at 6 pm tomorrow to pay": ((At(18, ahead=1), "pay"),),
+    "at 6pm remind me to go home": ((At(18), "go home"),),
+    "remind me to call Ann at 18:30, please": ((At(18, 30), "call Ann"),),
+    "remind me at nine to look and at ten to leave": ((At(9), "look"), (At(10), "leave")),
+    "明天上午9点提醒我开会": ((At(9, ahead=1), "开会"),),
+    "九点半提醒我喝茶": ((At(9, 30), "喝茶"),),
+    "晚上8点一刻叫我睡觉": ((At(20, 15), "睡觉"),),
+    "提醒我今天下午3点05分开会": ((At(15, 5, 0), "开会"),),
+    "18:30提醒我下班": ((At(18, 30), "下班"),),
+    "午夜提醒我睡觉": ((At(0), "睡觉"),),
 }
 
 OTHERS: dict[str, Wish | None] = {
     "remind me tomorrow": RemindSometime(),
     "remind me in 5 months to rest": RemindSometime(),
+    "remind me at 25:00 to rest": RemindSometime(),
+    "remind me at 24 to rest": RemindSometime(),
+    "remind me to look at 5 pictures": RemindSometime(),
+    "二十五点提醒我喝水": RemindSometime(),
     "二十五秒后提醒我喝水": RemindSometime(),
     "1234567 秒后提醒我喝水": RemindSometime(),
     "list my reminders": ListReminders(),
@@ -96,7 +116,9 @@ def test_other_wishes_are_read(text: str) -> None:
     assert wish_of(text) == OTHERS[text]
 
 
-@pytest.mark.parametrize("noise", ["remind me ", "cancel ", "what time ", "1", "十", " in 5 s"])
+@pytest.mark.parametrize(
+    "noise", ["remind me ", "cancel ", "what time ", "1", "十", " in 5 s", " at 9"]
+)
 def test_a_long_prompt_takes_no_time(noise: str) -> None:
     wish_of(noise * 1_000_000)
     assert wish_of("remind me in 5 s to " + "x" * LONGEST * 2) is not None
@@ -150,6 +172,21 @@ TIMES = {
 @pytest.mark.parametrize("due, minutes", TIMES)
 def test_a_time_of_day(due: str, minutes: int) -> None:
     assert clock_time(due, Now(NOW, timedelta(minutes=minutes))) == TIMES[due, minutes]
+
+
+INSTANTS = {
+    20: "2026-02-02T21:22:58.229Z",
+    At(14): "2026-02-02T22:00:00.000Z",
+    At(9): "2026-02-03T17:00:00.000Z",
+    At(13, 22): "2026-02-03T21:22:00.000Z",
+    At(14, ahead=1): "2026-02-03T22:00:00.000Z",
+    At(9, ahead=0): "2026-02-02T17:00:00.000Z",
+}
+
+
+@pytest.mark.parametrize("when", INSTANTS)
+def test_the_next_time_it_is_that_time(when: int | At) -> None:
+    assert instant(Now(NOW, timedelta(hours=-8)), when) == INSTANTS[when]
 
 
 def test_an_instant_when_no_time_is_known() -> None:

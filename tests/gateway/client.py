@@ -156,6 +156,13 @@ class Client:
             await self._read(answer)
         return answer
 
+    async def more(self) -> Answer:
+        """Read on until more has come, or the end."""
+        answer = self._answer or await self.head()
+        assert not answer.ending, f"{answer.ending} after {bytes(answer.body)!r}"
+        await self._read(answer)
+        return answer
+
     async def answer(self, *, bodyless: bool = False) -> Answer:
         """Read an answer to its end, whatever end that is."""
         answer = self._answer or await self.head()

@@ -171,8 +171,8 @@ async def test_a_session_without_state_costs_no_write(tmp_path: Path) -> None:
         talk("an old <**#b**>", assistant("x"), "hi", stream=False),
     ]
     async with running(model("a"), model("b"), **kept(tmp_path)) as gate:
-        store = gate.gateway.states.store
-        gate.gateway.states.store = counting = Counting(store)
+        store = gate.gateway.parts.states.store
+        gate.gateway.parts.states.store = counting = Counting(store)
         await gate.fetch(get("/api/sessions"))
         before = snapshot(tmp_path)
 

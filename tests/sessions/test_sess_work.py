@@ -58,7 +58,7 @@ class Bd:
 
     def tracks(self, gate: Running) -> None:
         """Be the tracker of a gateway."""
-        gate.gateway.sessions.around.tracker = Tracker(lambda: self.now, str(self.place))
+        gate.gateway.parts.sessions.around.tracker = Tracker(lambda: self.now, str(self.place))
 
 
 def gate_in(mode: str, *texts: str) -> AbstractAsyncContextManager[Running]:
@@ -115,7 +115,7 @@ async def test_what_bd_says_decides(tmp_path: Path, name: str, mode: str) -> Non
 )
 async def test_without_bd_the_models_words_decide(said: str, fires: bool, mode: str) -> None:
     async with gate_in(mode, said) as gate:
-        gate.gateway.sessions.around.tracker = Tracker(time.monotonic, "/nowhere")
+        gate.gateway.parts.sessions.around.tracker = Tracker(time.monotonic, "/nowhere")
         await gate.ask(talk(GO_ON), SESSION)
         assert bool(follow_ups(gate.requests)) is fires
 
@@ -139,7 +139,7 @@ async def test_heuristic_asks_no_program(tmp_path: Path) -> None:
 
 async def test_runtime_without_bd_goes_on() -> None:
     async with gate_in("runtime", DONE) as gate:
-        gate.gateway.sessions.around.tracker = Tracker(time.monotonic, "/nowhere")
+        gate.gateway.parts.sessions.around.tracker = Tracker(time.monotonic, "/nowhere")
         await gate.ask(talk(GO_ON), SESSION)
         assert len(follow_ups(gate.requests)) == 3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import shutil
 import sys
@@ -18,18 +17,13 @@ import msgspec
 
 from gateway.errors import UpstreamBroke
 from gateway.sse import Framer, data_of
+from gateway.terminal.line import CONTROLS, Refused, connected, reason, say
 
 Message = dict[str, str]
 
 NOTE = b": holdgate "
 WIPE = "\r\x1b[K"
 DIM, BRIGHT = "\x1b[2m", "\x1b[0m"
-# A model's text may hold anything; what moves the cursor or changes the terminal is left out.
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-class Refused(Exception):
-    """The gateway did not answer."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -62,26 +56,14 @@ _chunk = msgspec.json.Decoder(_Chunk)
 _note = msgspec.json.Decoder(Note)
 
 
-def chat(url: str, key: str, session: str, model: str) -> int:
-    """Talk until the input ends; Ctrl-C leaves an answer, or the chat."""
+def chat(url: str, key: str, session: str, model: str) -> None:
+    """Talk until the input ends; Ctrl-C leaves an answer, or the chat. Raises `Refused`."""
     session = session or f"chat-{secrets.token_hex(4)}"
     headers = {b"x-session-id": session.encode(), b"x-holdgate-notes": b"1"}
-    if key:
-        headers[b"authorization"] = f"Bearer {key}".encode()
-    with httpx.Client(base_url=url, headers=headers, timeout=None, trust_env=False) as client:
-        try:
-            model = model or _first_model(client)
-            _say(f"{model} at {url}, session {session}; Ctrl-C leaves an answer, Ctrl-D the chat.")
-            _talk(client, model)
-        except Refused as refused:
-            _say(f"holdgate: {refused}")
-            return 1
-        except httpx.TransportError:
-            _say(f"holdgate: nobody answers at {url}; is `holdgate serve` running?")
-            return 1
-        except KeyboardInterrupt:
-            return 130
-    return 0
+    with connected(url, key, headers, None) as client:
+        model = model or _first_model(client)
+        say(f"{model} at {url}, session {session}; Ctrl-C leaves an answer, Ctrl-D the chat.")
+        _talk(client, model)
 
 
 def _talk(client: httpx.Client, model: str) -> None:
@@ -113,7 +95,7 @@ def _turn(client: httpx.Client, model: str, history: list[Message], text: str) -
         said = _show(client, model, history, screen)
     except Refused as refused:
         screen.end()
-        _say(f"holdgate: {refused}")
+        say(f"holdgate: {refused}")
         said = ""
     if said:
         history.append({"role": "assistant", "content": said})
@@ -143,7 +125,7 @@ def _heard(client: httpx.Client, body: dict[str, object]) -> Generator[str | Not
     with client.stream("POST", "/v1/chat/completions", json=body) as answer:
         if answer.status_code != 200:
             answer.read()
-            raise Refused(_reason(answer))
+            raise Refused(reason(answer))
         for frame in _frames(answer):
             if frame.startswith(NOTE):
                 yield _read_note(frame)
@@ -184,22 +166,11 @@ def _text(data: bytes | None) -> str:
 def _first_model(client: httpx.Client) -> str:
     answer = client.get("/v1/models")
     if answer.status_code != 200:
-        raise Refused(_reason(answer))
+        raise Refused(reason(answer))
     models = answer.json()["data"]
     if not models:
         raise Refused("no model is listed; name one with --model.")
     return str(models[0]["id"])
-
-
-def _reason(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the answer was {answer.status_code}."
-
-
-def _say(sentence: str) -> None:
-    print(CONTROLS.sub("", sentence), file=sys.stderr, flush=True)
 
 
 class Screen:
@@ -243,13 +214,13 @@ class Screen:
         if not self._at_line_start:
             self._write("\n")
         if self._why:
-            _say(f"holdgate: {self._why}")
+            say(f"holdgate: {self._why}")
 
     def _hold(self, until: int, seconds: float) -> None:
         self._go_on()
         self._held_until = until
         if not self._is_terminal:
-            _say(f"holding for {ceil(seconds)} s")
+            say(f"holding for {ceil(seconds)} s")
             return
         if not self._at_line_start:
             self._write("\n")

@@ -1,0 +1,216 @@
+"""The composition root: a configuration becomes a running gateway."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway.answers import SHAPE as ANSWERS
+from gateway.app import wiring
+from gateway.app.parts import Base, Parts
+from gateway.app.routes import relays_of, routes_of
+from gateway.clock.alarms import Alarms
+from gateway.clock.base import Clock
+from gateway.clock.ntp import NtpClock
+from gateway.clock.zone import zone_of
+from gateway.config import Config
+from gateway.core.decide import RULES, Rule
+from gateway.demo.journal import Journal as DemoJournal
+from gateway.demo.server import DemoServer
+from gateway.driver import Report
+from gateway.errors import Draining
+from gateway.holds import Holds
+from gateway.logs import Journal
+from gateway.metrics import Metrics
+from gateway.reminders import SHAPE as REMINDERS
+from gateway.reports import log_report
+from gateway.sessions import SHAPE
+from gateway.stores import open_documents
+from gateway.stores.base import Shape
+from gateway.stores.opening import open_rows
+from gateway.upstream import Endpoint, Upstream, connect
+from gateway.web.front import Front
+from gateway.web.site import Site
+
+FAREWELL = 1.0
+
+
+class Gateway:
+    """One gateway: its parts, put together, and its life from start to drain."""
+
+    parts: Parts
+
+    def __init__(
+        self,
+        config: Config,
+        journal: Journal | None = None,
+        rules: tuple[Rule, ...] = RULES,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.journal = journal or Journal(config.server.log_format, sys.stderr)
+        self.draining = False
+        self.upstreams: dict[str, Upstream] = {
+            section.id: connect(wiring.endpoint_of(section)) for section in config.upstreams
+        }
+        self.counters: dict[str, Upstream] = {
+            section.id: connect(wiring.endpoint_of(section, "/count_tokens"))
+            for section in config.upstreams
+            if section.dialect == wiring.MESSAGES
+        }
+        self.driver = wiring.driver_of(config, self.upstreams, rules)
+        self.driver.reported = self._report
+        self.models = wiring.models_of(config)
+        self.keys = wiring.keys_of(config)
+        self.clock = clock or wiring.clock_of(config)
+        self.alarms = Alarms(self.clock)
+        limits = config.limits
+        most_of_one = limits.holds_per_owner if limits.holds_per_session else 0
+        self.holds = Holds(self.alarms, time.monotonic, limits.holds, most_of_one)
+        self.zone = zone_of(config.clock.timezone)
+        self.metrics = Metrics(
+            lambda: len(self.driver.live),
+            lambda: self.upstreams,
+            lambda name: self.upstreams[name].busy,
+        )
+        self.metrics.holds = self.holds
+        # Closed until the stores are open; a server only learns from it when it may begin.
+        site = Site([], lifespan=lambda app: self)
+        self.asgi = Front(site, wiring.admission_of(config, bool(self.keys)), {})
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup | None = None
+        self._leaving = anyio.Event()
+        self._left: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> None:
+        """Open the stores, and start what runs beside the requests."""
+        self.parts = await self._open()
+        self.metrics.reminders = self.parts.reminders.counts
+        self.metrics.deliveries = self.parts.deliveries.counts
+        if self.parts.scheduler is not None:
+            self.metrics.runs = self.parts.scheduler.runs.counts
+        if self.config.demo:
+            await self._start_demo()
+        self._stack.push_async_callback(self._close_upstreams)
+        if isinstance(self.clock, NtpClock):
+            await self.clock.restore()
+        await self.parts.deliveries.load()
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._start(self._tasks)
+        self.parts.agents.announce()
+        self.asgi.let_in(Site(routes_of(self.parts), lambda app: self), relays_of(self.parts))
+
+    def _start(self, tasks: TaskGroup) -> None:
+        parts, config = self.parts, self.config
+        tasks.start_soon(self.driver.services.beats.run)
+        tasks.start_soon(parts.states.run, config.clock.tick_ms)
+        tasks.start_soon(parts.answers.run, config.clock.tick_ms)
+        tasks.start_soon(self.alarms.run)
+        tasks.start_soon(self.holds.run)
+        tasks.start_soon(parts.reminders.run, config.clock.tick_ms)
+        if isinstance(self.clock, NtpClock):
+            tasks.start_soon(self.clock.run)
+        for runs in (parts.deliveries, parts.herald, parts.webhooks, parts.locks, parts.snapshots):
+            tasks.start_soon(runs.run)
+        if parts.scheduler is not None:
+            tasks.start_soon(parts.scheduler.run)
+        tasks.start_soon(self._drain)
+
+    async def _start_demo(self) -> None:
+        demo = DemoServer(DemoJournal(keep=0))
+        port = await demo.start("127.0.0.1", 0)
+        self._stack.push_async_callback(demo.aclose)
+        endpoint = Endpoint(wiring.DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")
+        self.upstreams[wiring.DEMO] = connect(endpoint)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it all."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        await self._stack.aclose()
+        self.journal.flush()
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Take nothing new, let what runs finish within `drain_ms`, then say that it is done."""
+        self.draining = True
+        self._left = left
+        self._leaving.set()
+        self.journal.note(
+            "draining", live=len(self.driver.live), drain_ms=self.config.server.drain_ms
+        )
+
+    async def _drain(self) -> None:
+        await self._leaving.wait()
+        parts = self.parts
+        self.holds.drain()
+        parts.feed.drain()
+        parts.inbox.drain()
+        if parts.scheduler is not None:
+            parts.scheduler.drain()
+        limit = self.config.server.drain_ms / 1000
+        # The rest of the time is for the farewells, so that the process leaves within the limit.
+        rest = min(FAREWELL, limit / 5)
+        with anyio.move_on_after(limit - rest):
+            await self._idle()
+        self.driver.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
+        with anyio.move_on_after(rest):
+            await self._idle()
+        self._left()
+
+    async def _idle(self) -> None:
+        await self.driver.idle()
+        if self.parts.scheduler is not None:
+            await self.parts.scheduler.idle()
+
+    async def _open(self) -> Parts:
+        url, place = self.config.store.url, Path(self.config.server.session_dir)
+        shapes: list[Shape[Any]] = [SHAPE, REMINDERS, ANSWERS]
+        # What is stored is dated by the same clock that reminders go by.
+        now_ms = self.clock.now_ms
+        store = await open_documents(
+            url, place, shapes, now_ms=now_ms, on_quarantine=self._quarantined
+        )
+        self._stack.push_async_callback(store.aclose)
+        rows = await open_rows(url, place, store, now_ms=now_ms, on_quarantine=self._quarantined)
+        self._stack.push_async_callback(rows.aclose)
+        base = Base(
+            self.config,
+            self.driver,
+            self.models,
+            self.clock,
+            self.zone,
+            self.alarms,
+            self.holds,
+            self.keys,
+            self.metrics,
+            self.counters,
+            time.time(),
+            lambda: self.draining,
+            self.journal.note,
+        )
+        return Parts(base, store, rows)
+
+    def _quarantined(self, name: str, reason: str) -> None:
+        self.metrics.quarantined += 1
+        self.journal.note("quarantined", name=name, why=reason)
+
+    async def _close_upstreams(self) -> None:
+        for upstream in (*self.upstreams.values(), *self.counters.values()):
+            await upstream.aclose()
+
+    def _report(self, report: Report) -> None:
+        self.metrics.count(report)
+        log_report(self.journal, report)

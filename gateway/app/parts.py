@@ -1,0 +1,197 @@
+"""All that keeps something: put together once the stores are open."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.agents import Agents, ChatErrand, Conversations, Locks, Means
+from gateway.answers import Answers
+from gateway.app import wiring
+from gateway.clock.alarms import Alarms
+from gateway.clock.base import Clock
+from gateway.clock.zone import Zone
+from gateway.config import Config
+from gateway.core.jobs import Job
+from gateway.delivery import Deliveries, Feed, Herald, Inbox, Webhooks
+from gateway.driver import Driver
+from gateway.holds import Holds
+from gateway.metrics import Metrics
+from gateway.reminders import Reminders
+from gateway.routing import Models
+from gateway.scheduler import (
+    Agenda,
+    AgentRuns,
+    Jobs,
+    RelayRuns,
+    Scheduler,
+    ScheduleTask,
+    Snapshots,
+)
+from gateway.scheduler import Parts as RunParts
+from gateway.sessions import Sessions, States
+from gateway.stores import Documents
+from gateway.stores.rows import Rows
+from gateway.timepiece import ServerTool, Timepieces
+from gateway.tools.bd import Tracker
+from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
+from gateway.upstream import Upstream
+from gateway.web.auth import Keys
+
+Note = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is there before any store is open."""
+
+    config: Config
+    driver: Driver
+    models: Models
+    clock: Clock
+    zone: Zone
+    alarms: Alarms
+    holds: Holds
+    keys: Keys
+    metrics: Metrics
+    counters: Mapping[str, Upstream]
+    """Who counts tokens, by the upstream's name."""
+    started_at: float
+    draining: Callable[[], bool]
+    note: Note
+
+
+class Parts:
+    """What keeps something, and what is made of it."""
+
+    def __init__(self, base: Base, store: Documents, rows: Rows) -> None:
+        config, clock, note = base.config, base.clock, base.note
+        self.base = base
+        self.store = store
+        self.rows = rows
+        self.states = States(store, note)
+        self.answers = Answers(store, note)
+        self.reminders = Reminders(store, clock, wiring.reminder_rules(config), note)
+        self.sessions = self._sessions()
+        self.deliveries = Deliveries(rows.deliveries, note)
+        self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
+        self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
+        self.herald = Herald(self.feed, self.reminders, base.alarms, clock, self.webhooks.owners)
+        self.inbox = Inbox(self.deliveries, self.reminders, self.feed, base.alarms, clock)
+        self.agenda = Agenda()
+        self.timepieces = self._timepieces()
+        self.snapshots = Snapshots(rows.conversations, clock, self.agenda.has_jobs, note)
+        self.conversations = Conversations(rows.conversations, clock.now_ms)
+        self.locks = Locks(rows.locks, base.holds, note)
+        self.agents = self._agents()
+        self.jobs = self._jobs()
+        self.scheduler = self._scheduler()
+
+    def _sessions(self) -> Sessions:
+        config = self.base.config
+        tracker = Tracker(time.monotonic, os.environ.get("PATH"))
+        reminders = self.reminders if config.clock.enabled else None
+        return Sessions(self.states, wiring.session_settings(config), tracker, reminders)
+
+    def _timepieces(self) -> Timepieces:
+        base = self.base
+        settings = wiring.time_settings(base.config)
+        pieces = Timepieces(
+            base.clock, base.zone, self.reminders, base.holds, settings, self.deliveries
+        )
+        pieces.jobs = self.agenda
+        return pieces
+
+    def _agents(self) -> Agents:
+        base = self.base
+        means = Means(
+            base.driver,
+            base.models,
+            self.sessions,
+            self.timepieces,
+            self.conversations,
+            base.note,
+            base.config.clock.enabled,
+            self.tools_for_agent,
+        )
+        return Agents(wiring.agents_of(base.config), means)
+
+    def _jobs(self) -> Jobs:
+        base = self.base
+        rules = wiring.job_rules(base.config, base.zone.name)
+        return Jobs(
+            self.rows.jobs,
+            base.clock,
+            rules,
+            self.agenda,
+            self.snapshots,
+            base.note,
+            self.agents.known,
+            base.models,
+        )
+
+    def _scheduler(self) -> Scheduler | None:
+        """Return who runs jobs, if they are to be run."""
+        base, config = self.base, self.base.config
+        if not config.cron.enabled:
+            return None
+        parts = RunParts(
+            self.rows.jobs,
+            base.clock,
+            self.jobs.rules,
+            wiring.run_settings(config),
+            self.agenda,
+            self.deliveries,
+            self.feed,
+            base.note,
+        )
+        relays = RelayRuns(
+            self.agents.means, self.snapshots, self.tools_for_run, config.limits.json_depth
+        )
+        scheduler = Scheduler(parts, AgentRuns(self.agents, self.locks), relays)
+        self.jobs.timer = scheduler
+        return scheduler
+
+    # How they are.
+
+    async def check(self) -> None:
+        """Raise what is wrong with the places where things are kept."""
+        await self.store.check()
+        await self.rows.check()
+
+    def clock_status(self) -> Mapping[str, Any]:
+        """Say how the clock is."""
+        base = self.base
+        return {
+            "enabled": base.config.clock.enabled,
+            "timezone": base.zone.name,
+            "nowMs": base.clock.now_ms(),
+            "ntp": msgspec.to_builtins(base.clock.ntp),
+            "holds": len(base.holds),
+        }
+
+    # The tools beside the clock.
+
+    def tools_for_agent(self, errand: ChatErrand) -> tuple[ServerTool, ...]:
+        """Return what an agent is offered."""
+        if SCHEDULE_TASK not in errand.agent.tools:
+            return ()
+        may_add = errand.may_schedule
+        return (ScheduleTask(self.jobs, errand.owner, errand.session, errand.agent.id, may_add),)
+
+    def tools_for_client(self, owner: str, session: str | None) -> tuple[ServerTool, ...]:
+        """Return what a relay session is offered."""
+        if not self.base.config.cron.offer_to_clients:
+            return ()
+        return (ScheduleTask(self.jobs, owner, session),)
+
+    def tools_for_run(self, job: Job) -> tuple[ServerTool, ...]:
+        """Return what a run of a relay session is offered."""
+        if not self.base.config.cron.offer_to_clients:
+            return ()
+        return (ScheduleTask(self.jobs, job.user_id, job.session_id, may_add=False),)

@@ -1,0 +1,109 @@
+"""What can be asked for, and who answers it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from starlette.routing import BaseRoute
+
+from gateway.app.parts import Parts
+from gateway.app.wiring import MESSAGES
+from gateway.dialects import DIALECTS
+from gateway.web.chat import PATH as CHAT
+from gateway.web.chat import Chat
+from gateway.web.counting import Counting
+from gateway.web.cron import CronArea
+from gateway.web.delivery import DeliveryArea, FeedTimes
+from gateway.web.front import Relaying
+from gateway.web.openapi import OpenApi
+from gateway.web.operations import Operations
+from gateway.web.relay import Giving, Relay, RelayLimits
+from gateway.web.reminders import BodyLimits, RemindersArea
+from gateway.web.sessions import SessionsArea
+
+
+def relays_of(parts: Parts) -> Mapping[str, Relaying]:
+    """Return those whose answers stream, by their paths."""
+    relays = {f"/v1{dialect.path}": _relay(parts, name) for name, dialect in DIALECTS.items()}
+    return {**relays, CHAT: _chat(parts)}
+
+
+def routes_of(parts: Parts) -> list[BaseRoute]:
+    """Return all other routes."""
+    base, server = parts.base, parts.base.config.server
+    keys, limits = base.keys, _body_limits(parts)
+    times = FeedTimes(server.keepalive_ms / 1000, base.config.limits.slow_reader_ms / 1000)
+    kept = (parts.states, parts.reminders, parts.conversations, parts.jobs, parts.deliveries)
+    areas = (
+        _operations(parts),
+        OpenApi(),
+        _counting(parts),
+        _chat(parts),
+        CronArea(parts.jobs, keys, limits),
+        # Names of sessions may hold anything, so what is about parts of one comes first.
+        RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
+        DeliveryArea(parts.feed, parts.herald, parts.inbox, keys, limits, times),
+        SessionsArea(*kept, keys),
+    )
+    return [route for area in areas for route in area.routes()]
+
+
+def _body_limits(parts: Parts) -> BodyLimits:
+    limits = parts.base.config.limits
+    return BodyLimits(limits.body_bytes, limits.json_depth)
+
+
+def _chat(parts: Parts) -> Chat:
+    base = parts.base
+    return Chat(parts.agents, parts.locks, base.keys, _body_limits(parts), base.draining)
+
+
+def _operations(parts: Parts) -> Operations:
+    base = parts.base
+    return Operations(
+        driver=base.driver,
+        models=base.models,
+        keys=base.keys,
+        metrics=base.metrics,
+        draining=base.draining,
+        check_store=parts.check,
+        started_at=base.started_at,
+        wall=time.time,
+        clock=parts.clock_status,
+        agents=tuple(parts.agents.known),
+    )
+
+
+def _counting(parts: Parts) -> Counting:
+    limits = parts.base.config.limits
+    return Counting(
+        DIALECTS[MESSAGES],
+        parts.base.models,
+        parts.base.keys,
+        parts.base.counters,
+        limits.body_bytes,
+        limits.json_depth,
+    )
+
+
+def _relay(parts: Parts, dialect: str) -> Relay:
+    base, limits = parts.base, parts.base.config.limits
+    giving = Giving(
+        parts.timepieces,
+        parts.deliveries,
+        base.config.clock.enabled,
+        parts.tools_for_client,
+        parts.snapshots if parts.scheduler is not None else None,
+    )
+    return Relay(
+        DIALECTS[dialect],
+        base.driver,
+        parts.base.models,
+        parts.base.keys,
+        parts.sessions,
+        giving,
+        parts.answers,
+        RelayLimits(limits.body_bytes, limits.json_depth),
+        base.draining,
+    )

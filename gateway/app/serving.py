@@ -1,0 +1,44 @@
+"""The gateway in a server, from the first socket to the last farewell."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from collections.abc import Callable
+
+from gateway.app.gateway import FAREWELL, Gateway
+from gateway.config import Config
+from gateway.web.connection import limited_connection
+from gateway.web.front import Front
+from gateway.web.server import Server, listen, server_config
+
+GC_THRESHOLDS = (20_000, 20, 50)
+
+
+def create_app(config: Config) -> Front:
+    """Return the gateway as an ASGI application, for any server."""
+    return Gateway(config).asgi
+
+
+def serve(config: Config, listening: Callable[[str], None]) -> None:
+    """Run the gateway until a signal ends it."""
+    gateway = Gateway(config)
+    limits, server = config.limits, config.server
+    protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
+    sock = listen(server.host, server.port)
+    # By then all have had their time; only who does not read can still be there.
+    runner = Server(server_config(gateway.asgi, protocol, FAREWELL, "off"), gateway.leave)
+    runner.listening = listening
+    # What is there now stays; looking through it again and again would only cost.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    with asyncio.Runner(loop_factory=runner.config.get_loop_factory()) as loop:
+        loop.run(_run(gateway, runner, sock))
+
+
+async def _run(gateway: Gateway, runner: Server, sock: socket.socket) -> None:
+    # Not as the server's lifespan: what keeps the gateway from starting is to reach the caller.
+    async with gateway:
+        await runner.serve(sockets=[sock])

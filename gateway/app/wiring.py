@@ -1,0 +1,239 @@
+"""From the sections of the configuration to the values that the parts are given."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import anyio
+
+from gateway.agents import Agent
+from gateway.beats import Beats
+from gateway.clock.base import Clock
+from gateway.clock.ntp import NtpClock, NtpSettings
+from gateway.clock.system import SystemClock
+from gateway.config import Config, UpstreamSection
+from gateway.core.additions import ToolDeclaration
+from gateway.core.decide import Rule
+from gateway.core.jobs import JobRules
+from gateway.core.model import Route
+from gateway.core.reminders import Rules as ReminderRules
+from gateway.core.session import StopRules
+from gateway.delivery import Hook
+from gateway.dialects import DIALECTS
+from gateway.dialects.profiles import PROFILES
+from gateway.dialects.ways import Speech, Ways
+from gateway.driver import Driver, Limits, Services
+from gateway.errors import Headers
+from gateway.routing import Models, PublicModel, every_model
+from gateway.scheduler import RunSettings
+from gateway.sessions import Settings
+from gateway.timepiece import TimeSettings
+from gateway.tools.clock import NAME as CLOCK
+from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
+from gateway.upstream import Endpoint, Timeouts, Upstream
+from gateway.web.auth import Keys, Owner
+from gateway.web.front import Admission
+
+DEMO = "demo"
+MESSAGES = "anthropic-messages"
+ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
+
+
+def driver_of(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]) -> Driver:
+    """Return who runs exchanges."""
+    limits = config.limits
+    beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
+    bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
+    places = anyio.Semaphore(limits.due_followups)
+    ways = Ways(_speeches(config), limits.event_bytes, limits.body_bytes, time.time)
+    return Driver(
+        Services(upstreams, beats, time.monotonic, bounds, rules, places=places, ways=ways)
+    )
+
+
+def _speeches(config: Config) -> dict[str, Speech]:
+    return {
+        section.id: Speech(
+            section.dialect,
+            PROFILES[section.profile],
+            (ANTHROPIC_VERSION,) if section.dialect == MESSAGES else (),
+        )
+        for section in config.upstreams
+    } | {DEMO: Speech("openai-chat")}
+
+
+def clock_of(config: Config) -> Clock:
+    """Return the clock that is to tell the time."""
+    section = config.clock.ntp
+    if not (config.clock.enabled and section.enabled):
+        return SystemClock()
+    settings = NtpSettings(
+        section.servers,
+        section.timeout_ms,
+        section.stale_after_ms,
+        section.resync_ms,
+        section.max_offset_ms,
+    )
+    # The offset is the host's, whatever store its sessions are kept in.
+    in_memory = config.store.url == "memory:"
+    place = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
+    return NtpClock(settings, place)
+
+
+def _declaration(text: str) -> ToolDeclaration:
+    """Read a tool declaration as any of the dialects would write it."""
+    tool = json.loads(text)
+    inner = tool.get("function", tool)
+    schema = inner.get("parameters") or inner.get("input_schema") or {"type": "object"}
+    description = str(inner.get("description", ""))
+    return ToolDeclaration(str(inner["name"]), description, json.dumps(schema), strict=False)
+
+
+def reminder_rules(config: Config) -> ReminderRules:
+    """Return what the operator says about reminders."""
+    clock, limits = config.clock, config.limits
+    return ReminderRules(
+        clock.due_window_ms,
+        clock.retention_ms,
+        limits.reminders_per_session,
+        limits.task_bytes,
+        limits.arguments_bytes,
+    )
+
+
+def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
+    """Return where an upstream is, and how it is called."""
+    url = section.base_url.rstrip("/") + DIALECTS[section.dialect].path + below
+    return Endpoint(
+        id=section.id,
+        url=url,
+        headers=_credentials(section) + _constant_headers(section),
+        timeouts=Timeouts(
+            section.connect_ms / 1000, section.first_byte_ms / 1000, section.idle_ms / 1000
+        ),
+        max_connections=section.max_connections,
+        transport=section.transport,
+    )
+
+
+def _credentials(section: UpstreamSection) -> Headers:
+    if section.api_key is None:
+        return ()
+    key = section.api_key.reveal().encode()
+    if section.dialect == MESSAGES:
+        return ((b"x-api-key", key),)
+    return ((b"authorization", b"Bearer " + key),)
+
+
+def _constant_headers(section: UpstreamSection) -> Headers:
+    return tuple(
+        (name.lower().encode(), value.reveal().encode()) for name, value in section.headers
+    )
+
+
+def models_of(config: Config) -> Models:
+    """Return the public names."""
+    offers = {section.id: section.models for section in config.upstreams}
+    if config.demo:
+        offers = {DEMO: (DEMO,), **offers}
+    if config.models:
+        public = [_public(m.name, m.routes, m.clock) for m in config.models]
+        return Models(public, offers=offers)
+    return every_model(offers)
+
+
+def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:
+    pairs = (route.partition("/") for route in routes)
+    return PublicModel(name, tuple(Route(upstream, model) for upstream, _, model in pairs), clock)
+
+
+def keys_of(config: Config) -> Keys:
+    """Return whose key is whose."""
+    return Keys({key.sha256: Owner(key.owner, key.admin) for key in config.keys})
+
+
+def admission_of(config: Config, keyed: bool) -> Admission:
+    """Return who is let in."""
+    return Admission(
+        hosts=frozenset(name.lower() for name in config.server.hosts),
+        any_host=keyed,
+        origins=frozenset(config.server.cors_origins),
+        header_bytes=config.limits.header_bytes,
+    )
+
+
+def time_settings(config: Config) -> TimeSettings:
+    """Return what the operator says about the clock."""
+    section = config.clock
+    return TimeSettings(
+        section.time_tag,
+        section.hold_max_ms,
+        section.hold_total_ms,
+        section.hold_non_streaming,
+        tuple(map(_declaration, section.standard_tools)),
+        section.hold_for_jobs,
+    )
+
+
+def session_settings(config: Config) -> Settings:
+    """Return what the operator says about sessions."""
+    section = config.stop_message
+    rules = StopRules(
+        section.enabled,
+        section.default_repeats,
+        section.max_repeats,
+        config.limits.stop_message_bytes,
+    )
+    files = Path(section.files_dir) if section.files_dir else None
+    return Settings(rules, files, section.bd_mode, section.compaction_sentinels)
+
+
+def job_rules(config: Config, timezone: str) -> JobRules:
+    """Return what the operator says about jobs."""
+    section = config.cron
+    return JobRules(
+        timezone,
+        section.min_interval_ms,
+        section.misfire_grace_ms,
+        section.max_consecutive_failures,
+        section.cron_lookahead_days,
+        config.limits.jobs_per_owner,
+    )
+
+
+def run_settings(config: Config) -> RunSettings:
+    """Return what the operator says about their runs."""
+    section = config.cron
+    return RunSettings(
+        section.max_concurrent_runs,
+        section.idle_retry_ms,
+        section.max_busy_wait_ms,
+        section.run_timeout_ms,
+        section.lease_ttl_ms,
+        section.keep_runs,
+    )
+
+
+def agents_of(config: Config) -> list[Agent]:
+    """Return the agents, in the order in which they are listed; the demo brings one of its own."""
+    if config.demo and not config.agents and not config.models:
+        return [Agent(DEMO, "Demo", DEMO, tools=(CLOCK, SCHEDULE_TASK))]
+    return [
+        Agent(section.id, section.name or section.id, section.model, section.system, section.tools)
+        for section in config.agents
+    ]
+
+
+def hooks_of(config: Config) -> list[Hook]:
+    """Return where whose deliveries are posted."""
+    return [
+        Hook(
+            section.owner,
+            str(section.url),
+            section.secret.reveal().encode(),
+        )
+        for section in config.webhooks
+        if section.secret is not None
+    ]

@@ -1,0 +1,45 @@
+"""The line to a gateway: who is asked, and how it is said that it did not work."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import httpx
+
+# What others wrote may hold anything; what moves the cursor or changes the terminal is left out.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Refused(Exception):
+    """The gateway did not answer, or not as it was asked to."""
+
+
+@contextmanager
+def connected(
+    url: str, key: str, headers: Mapping[bytes, bytes], seconds: float | None
+) -> Iterator[httpx.Client]:
+    """Open a line to a gateway; what goes wrong on it is raised as `Refused`."""
+    known = {**headers, **({b"authorization": f"Bearer {key}".encode()} if key else {})}
+    try:
+        with httpx.Client(base_url=url, headers=known, timeout=seconds, trust_env=False) as client:
+            yield client
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        raise Refused(f"{url} is no address; write it like http://127.0.0.1:8787.") from None
+    except httpx.TransportError:
+        raise Refused(f"nobody answers at {url}; is `holdgate serve` running?") from None
+
+
+def reason(answer: httpx.Response) -> str:
+    """Return the sentence that an error answer holds."""
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the answer was {answer.status_code}."
+
+
+def say(sentence: str) -> None:
+    """Tell the person something that is not part of an answer."""
+    print(CONTROLS.sub("", sentence), file=sys.stderr, flush=True)

@@ -1,0 +1,153 @@
+"""One request, or more, for every route: what somebody may try with ids that are not theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.core.clock_words import iso
+from tests.gateway.wire import get, request
+from tests.jobs.words import DAY, NOW
+from tests.openapi.routes import Way
+from tests.sessions.talk import JSON
+
+SESSION, AGENT, DEDUPE_KEY = "s", "helper", "k"
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """What belongs to the one who has things."""
+
+    job: str
+    task: str
+    item: str
+    response: str
+
+
+Try = Callable[[Ids], tuple[str, Any]]
+"""Given the ids, the rest of the path and the body."""
+
+
+def _anything(path: str = "", body: Any = None) -> Try:
+    return lambda ids: (path, body)
+
+
+def _job(**more: Any) -> Try:
+    return lambda ids: ("", {"job_id": ids.job, **more})
+
+
+def _nested_job(**more: Any) -> Try:
+    return lambda ids: ("", {"job": {"job_id": ids.job, **more}})
+
+
+def _wish(**more: Any) -> Mapping[str, Any]:
+    place = {"session_id": SESSION, "agent_id": AGENT}
+    return {"message": "bobs", "schedule_text": "hourly", **place, **more}
+
+
+def _said(**more: Any) -> Any:
+    message = {"role": "user", "content": "bob asks"}
+    return {"model": "m", "stream": False, "messages": [message], **more}
+
+
+OPERATIONS: dict[Way, tuple[Try, ...]] = {
+    ("GET", "/"): (_anything(),),
+    ("GET", "/healthz"): (_anything(),),
+    ("GET", "/readyz"): (_anything(),),
+    ("GET", "/metrics"): (_anything(),),
+    ("GET", "/openapi.json"): (_anything(),),
+    ("GET", "/api/status"): (_anything(),),
+    ("GET", "/api/clock"): (_anything(),),
+    ("GET", "/api/agents"): (_anything(),),
+    ("GET", "/v1/models"): (_anything(),),
+    ("GET", "/v1/models/{}"): (_anything("m"), _anything("other")),
+}
+MODELS: dict[Way, tuple[Try, ...]] = {
+    ("POST", "/v1/chat/completions"): (
+        _anything(body=_said()),
+        _anything(body=_said(stream=True, metadata={"session_id": SESSION})),
+    ),
+    ("POST", "/v1/responses"): (
+        _anything(body={"model": "m", "input": "bob asks"}),
+        lambda ids: ("", {"model": "m", "input": "on", "previous_response_id": ids.response}),
+    ),
+    ("POST", "/v1/messages"): (_anything(body=_said(max_tokens=9)),),
+    ("POST", "/v1/messages/count_tokens"): (_anything(body=_said()),),
+    ("POST", "/api/chat"): (
+        _anything(body={"message": "bob asks", "agentId": AGENT, "sessionId": SESSION}),
+        _anything(body={"message": "x", "agentId": AGENT, "sessionId": SESSION, "userId": "ann"}),
+    ),
+}
+SESSIONS: dict[Way, tuple[Try, ...]] = {
+    ("GET", "/api/sessions"): (_anything(), _anything("?limit=1")),
+    ("GET", "/api/sessions/{}"): (_anything(SESSION), _anything(f"{SESSION}?agentId={AGENT}")),
+    ("GET", "/api/sessions/{}/reminders"): (_anything(SESSION),),
+    ("POST", "/api/sessions/{}/reminders"): (
+        _anything(SESSION, {"dueAt": iso(NOW + DAY), "task": "bobs"}),
+    ),
+    ("DELETE", "/api/sessions/{}/reminders/{}"): (lambda ids: (f"{SESSION}/{ids.task}", None),),
+    ("DELETE", "/api/sessions/{}/reminders"): (_anything(SESSION),),
+    ("GET", "/api/sessions/{}/inbox"): (
+        _anything(f"{SESSION}?wait_ms=0"),
+        _anything(f"{SESSION}?wait_ms=1&after=0"),
+    ),
+    ("POST", "/api/sessions/{}/inbox/ack"): (lambda ids: (SESSION, {"ids": [ids.item, ids.task]}),),
+    ("GET", "/api/sessions/{}/events"): (_anything(f"{SESSION}?after=0"),),
+    ("DELETE", "/api/sessions/{}"): (_anything(SESSION), _anything(SESSION)),
+}
+
+
+def _cron(path: str) -> dict[Way, tuple[Try, ...]]:
+    one: Try = lambda ids: (f"?job_id={ids.job}", None)  # noqa: E731 - a row as the others are
+    return {
+        ("GET", f"{path}/list"): (
+            _anything(),
+            _anything(f"?session_id={SESSION}&agent_id={AGENT}"),
+        ),
+        ("GET", f"{path}/get"): (one,),
+        ("GET", f"{path}/runs"): (one,),
+        ("GET", f"{path}/status"): (_anything(),),
+        ("POST", f"{path}/add"): (
+            _job(**_wish()),
+            _nested_job(**_wish()),
+            _anything(body=_wish(dedupe_key=DEDUPE_KEY)),
+        ),
+        ("POST", f"{path}/update"): (_job(name="bobs"), _nested_job(enabled=False)),
+        ("POST", f"{path}/enable"): (_job(),),
+        ("POST", f"{path}/disable"): (_job(), _nested_job()),
+        ("POST", f"{path}/run"): (_job(),),
+        ("POST", f"{path}/remove"): (_job(), _nested_job()),
+    }
+
+
+def _admin(path: str) -> dict[Way, tuple[Try, ...]]:
+    return {
+        ("GET", f"{path}/list"): (_anything(), _anything("?user_id=ann")),
+        ("POST", f"{path}/update"): (_job(name="bobs"), _job(action="remove")),
+    }
+
+
+TRIES: dict[Way, tuple[Try, ...]] = {
+    **OPERATIONS,
+    **MODELS,
+    **_cron("/api/cron"),
+    **_cron("/wunder/cron"),
+    **_admin("/api/admin/cron"),
+    **_admin("/wunder/admin/cron"),
+    **SESSIONS,
+}
+
+
+def written(way: Way, one: Try, ids: Ids, *headers: str) -> bytes:
+    """Write a request."""
+    method, path = way
+    rest, body = one(ids)
+    given, _, query = rest.partition("?")
+    for name in given.split("/") if given else ():
+        path = path.replace("{}", name, 1)
+    where = f"{path}?{query}" if query else path
+    if body is None:
+        return get(where, *headers) if method == "GET" else request(method, where, *headers)
+    return request(method, where, JSON, *headers, body=json.dumps(body).encode())
