@@ -429,5 +429,4 @@ def test_the_keys_on_the_page_exist() -> None:
     assert named - known == set()
     assert {key for key in known if key.startswith("clock.")} - named == {
         "clock.ntp",
-        "clock.hold_for_jobs",
     }
