@@ -14,7 +14,7 @@ from tests.openapi.strangers import check, described
 AGAIN = "^/(wunder|api/admin)/"
 OWN = described(examples=5, coverage=True).exclude(path_regex=AGAIN)
 OTHERS = described(examples=4, coverage=False).include(path_regex=AGAIN)
-LONG = described(examples=300, coverage=True)
+LONG = described(examples=100, coverage=True)
 
 
 @pytest.fixture(scope="module")

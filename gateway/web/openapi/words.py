@@ -49,6 +49,8 @@ class Parameter(msgspec.Struct, frozen=True):
             "in": self.where,
             "required": self.required or self.where == "path",
             "description": self.description,
+            # One that is empty is as good as absent.
+            **({"allowEmptyValue": True} if self.where == "query" and not self.required else {}),
             "schema": self.schema,
         }
 
