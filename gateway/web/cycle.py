@@ -138,8 +138,9 @@ class Cycle:
         if not self.ended:
             self.disconnected = True
         self._wake()
-        if self._left is not None:
-            self._left()
+        left, self._left = self._left, None
+        if left is not None:
+            left()
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():

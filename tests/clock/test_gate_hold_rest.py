@@ -9,6 +9,7 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.clock.holding import NOW, SECOND, acting, held, remind, room, says
+from tests.garbage import garbage_kept
 from tests.gateway.client import Client
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import ask_of, chat
@@ -90,16 +91,17 @@ def alive() -> Counter[str]:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_exchange_that_is_over_leaves_nothing_to_a_collection(stream: bool) -> None:
     async with running(MODEL) as gate:
-        gc.collect()
-        gc.disable()
-        try:
+        with garbage_kept() as garbage:
             for _ in range(3):
                 await gate.ask(chat(stream=stream))
             await gate.quiet()
-            gc.set_debug(gc.DEBUG_SAVEALL)
-            gc.collect()
-            assert EXCHANGE.isdisjoint(type(thing).__name__ for thing in gc.garbage)
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
-            gc.enable()
+            assert EXCHANGE.isdisjoint(garbage())
+
+
+async def test_nor_does_a_client_that_leaves() -> None:
+    async with room(ManualClock(NOW), MODEL) as gate:
+        with garbage_kept() as garbage:
+            client = await holding(gate)
+            client.leave()
+            await gate.quiet()
+            assert EXCHANGE.isdisjoint(garbage())

@@ -36,6 +36,14 @@ async def test_turns_are_taken_in_order_and_leave_nothing_behind() -> None:
     assert len(turns) == 0
 
 
+def test_a_turn_is_grabbed_only_if_it_is_nobodys() -> None:
+    turns = Turns()
+    assert turns.grab("tea")
+    assert not turns.grab("tea")
+    turns.give("tea")
+    assert turns.grab("tea")
+
+
 async def test_things_do_not_wait_for_each_other() -> None:
     turns = Turns()
     await turns.take("tea")
@@ -64,6 +72,24 @@ async def test_all_who_watch_are_told() -> None:
     watchers.watch("soup", lambda: heard.append("another"))
     await told(watchers, "tea")
     assert heard == ["one", "two"]
+
+
+async def test_whoever_changed_it_knows_already() -> None:
+    watchers, heard = Watchers(), list[str]()
+
+    class Reader:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def hear(self) -> None:
+            heard.append(self.name)
+
+    one, two = Reader("one"), Reader("two")
+    for reader in (one, two):
+        watchers.watch("tea", reader.hear)
+    watchers.changed("tea", by=one.hear)
+    await anyio.lowlevel.checkpoint()
+    assert heard == ["two"]
 
 
 async def test_who_stops_watching_is_told_no_more() -> None:
