@@ -56,6 +56,10 @@ class Means:
 class Alone:
     """The session of an exchange that nothing goes on with by itself."""
 
+    def is_quiet(self) -> bool:
+        """Have nothing to go on with."""
+        return True
+
     async def repeat(self) -> str | None:
         """Return no text to go on with."""
         return None

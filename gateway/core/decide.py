@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.core.additions import UserText
-from gateway.core.events import CallTools, Continue, Finish, Verdict, Wait, WaitUntil
+from gateway.core.events import CallTools, Continue, Finish, TurnEnded, Verdict, Wait, WaitUntil
 from gateway.core.model import Stop, TurnEnd
 
 STOP_FOLLOW_UP = "stop_followup"
@@ -86,6 +86,13 @@ RULES: tuple[Rule, ...] = (
     stop_message,
     clock_hold,
 )
+
+
+def is_plain(ended: TurnEnded) -> bool:
+    """Whether no rule of ours has anything to say: nearly every turn ends like this."""
+    turn = ended.turn
+    calls = turn.server_calls or turn.client_calls
+    return not calls and ended.repeat is None and ended.wait is None
 
 
 def verdict(facts: Facts, rules: tuple[Rule, ...] = RULES) -> Verdict:

@@ -44,7 +44,7 @@ def routing_after(routing: Routing, directive: Directive | Unreadable) -> Routin
         case TakeBack(targets):
             return replace(routing, exclude=tuple(_without(routing.exclude, targets)))
         case Clear():
-            return Routing()
+            return NOTHING
     return routing
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from gateway.core.additions import Addition
-from gateway.core.decide import RULES, STOP_FOLLOW_UP, Facts, Rule, verdict
+from gateway.core.decide import FINISH, RULES, STOP_FOLLOW_UP, Facts, Rule, is_plain, verdict
 from gateway.core.effects import (
     Close,
     Effect,
@@ -96,6 +96,7 @@ MOVES: Mapping[State, Mapping[type[Event], State]] = {
     State.GONE: {},
     State.FAILED: {},
 }
+RELAY = RelayTurn()
 LIVE = tuple(state for state, moves in MOVES.items() if moves)
 
 
@@ -152,21 +153,23 @@ class Exchange:
 
     def handle(self, outcome: Outcome) -> Effect | None:
         """Take what happened; return what to do next, or None at the end."""
-        event = self._judge(outcome)
-        self.state = MOVES[self.state][type(event)]
-        return ON_ENTRY[self.state](self, event)
+        kind = type(outcome)
+        event = self._judge(outcome) if kind is TurnEnded or kind is OpeningFailed else outcome
+        state = self.state = MOVES[self.state][type(event)]
+        return ON_ENTRY[state](self, event)
 
     def _judge(self, outcome: Outcome) -> Event:
         if isinstance(outcome, TurnEnded):
             judged = self.verdict_on(outcome)
             self._said, self._said_times = outcome.said, self._times_said(outcome.said)
             return judged
-        if isinstance(outcome, OpeningFailed):
-            return self._judge_failure(outcome.error)
-        return outcome
+        assert isinstance(outcome, OpeningFailed)
+        return self._judge_failure(outcome.error)
 
     def verdict_on(self, ended: TurnEnded) -> Verdict:
         """Judge the end of a turn, and change nothing by it."""
+        if self._rules is RULES and is_plain(ended):
+            return FINISH
         facts = Facts(
             turn=ended.turn,
             number=self.number,
@@ -287,7 +290,7 @@ def _enter_failed(exchange: Exchange, event: Event) -> Effect:
 
 ON_ENTRY: Mapping[State, Callable[[Exchange, Event], Effect | None]] = {
     State.OPENING: _enter_opening,
-    State.RELAYING: lambda exchange, event: RelayTurn(),
+    State.RELAYING: lambda exchange, event: RELAY,
     State.TOOLING: _enter_tooling,
     State.HOLDING: _enter_holding,
     State.CLOSING: _enter_closing,

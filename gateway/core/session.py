@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.core.additions import ToolResult
 from gateway.core.directives import (
+    NOTHING,
     Clear,
     ClearReminders,
     ClearStopMessage,
@@ -71,7 +72,7 @@ class SessionState:
     """All that is kept of one session."""
 
     stop: StopMessage | None = None
-    routing: Routing = field(default_factory=Routing)
+    routing: Routing = NOTHING
     seen: Mapping[str, int] = field(default_factory=dict)
     """When each directive was last seen, by fingerprint: one that is resent does not act again."""
     kept: tuple[Kept, ...] = ()
@@ -336,7 +337,7 @@ def _read_stop(document: Mapping[str, Any]) -> StopMessage | None:
 def _read_routing(document: Mapping[str, Any]) -> Routing:
     routing = document.get("routing")
     if routing is None:
-        return Routing()
+        return NOTHING
     prefer = routing["prefer"]
     return Routing(
         allow=tuple(map(_text, routing["allow"])),

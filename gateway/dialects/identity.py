@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -27,7 +28,6 @@ CONVERSATION_HEADERS = (
     "anthropicconversationid",
     "openaiconversationid",
 )
-_ENDINGS = (b"id", b"ID", b"Id")
 _interesting = frozenset(SESSION_HEADERS + CONVERSATION_HEADERS)
 _old_claude_code = re.compile(
     r"session_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$", re.IGNORECASE
@@ -36,31 +36,34 @@ _old_claude_code = re.compile(
 
 def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str | None:
     """Return the session's id, or None when the request names none."""
-    named = _named(headers)
+    named: dict[str, str] = {}
+    for name, value in headers:
+        plain = _plain(name)
+        if plain and (text := value.decode("utf-8", "replace").strip()):
+            named.setdefault(plain, text)
     if not named and not members:
         return None
     found = (
         _first(named, SESSION_HEADERS) or _from_metadata(members) or _conversation(named, members)
     )
-    if found and len(found.encode("utf-8", "replace")) > LONGEST:
+    # A character takes four bytes at most.
+    if len(found) > LONGEST // 4 and len(found.encode("utf-8", "replace")) > LONGEST:
         raise BadRequest(f"The session id is longer than {LONGEST} bytes.")
     return found or None
 
 
-def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in headers:
-        if not name.endswith(_ENDINGS):
-            continue
-        plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
-        text = value.decode("utf-8", "replace").strip()
-        if plain in _interesting and text:
-            found.setdefault(plain, text)
-    return found
+@lru_cache(maxsize=256)
+def _plain(name: bytes) -> str:
+    """Return a header's name without its spelling, if it may name a session; else nothing."""
+    plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
+    return plain if plain in _interesting else ""
 
 
 def _first(named: dict[str, str], names: tuple[str, ...]) -> str:
-    return next((named[name] for name in names if name in named), "")
+    for name in names:
+        if name in named:
+            return named[name]
+    return ""
 
 
 def _from_metadata(members: Members) -> str:

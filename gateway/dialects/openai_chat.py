@@ -87,7 +87,7 @@ class OpenAIChat:
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,
-            choices=_choices(request.n),
+            choices=1 if request.n is None else _choices(request.n),
             wants_usage=bool(request.stream_options and request.stream_options.include_usage),
             tools=b"" if tools in NO_TOOLS else tools,
             takes_tools=_takes_tools(request),
@@ -110,8 +110,13 @@ class OpenAIChat:
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: messages at the end, tools after the client's own."""
         fields = fields_of(body)
-        messages = [msgspec.json.encode(m) for a in additions if (m := _message(a)) is not None]
-        tools = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
+        messages: list[bytes] = []
+        tools: list[bytes] = []
+        for addition in additions:
+            if isinstance(addition, ToolDeclaration):
+                tools.append(_declaration(addition))
+            else:
+                messages.append(_message(addition))
         if messages:
             _append(fields, "messages", messages)
         if tools:
@@ -231,15 +236,13 @@ def _append(fields: Fields, name: str, items: list[bytes]) -> None:
     fields[name] = msgspec.Raw(appended(b"[]" if present == b"null" else present, items))
 
 
-def _message(addition: Addition) -> Any:
-    match addition:
-        case AnsweredTurn():
-            return addition.message
-        case UserText():
-            return {"role": "user", "content": addition.text}
-        case ToolResult():
-            return {"role": "tool", "tool_call_id": addition.call_id, "content": addition.text}
-    return None
+def _message(addition: UserText | ToolResult | AnsweredTurn) -> bytes:
+    if isinstance(addition, UserText):
+        return b'{"role":"user","content":%b}' % msgspec.json.encode(addition.text)
+    if isinstance(addition, AnsweredTurn):
+        return msgspec.json.encode(addition.message)
+    result = {"role": "tool", "tool_call_id": addition.call_id, "content": addition.text}
+    return msgspec.json.encode(result)
 
 
 @cache

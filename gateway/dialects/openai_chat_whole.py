@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
 import msgspec
 
 from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, TurnEnd
+from gateway.core.model import Asked, Stop, TurnEnd, Usage
 from gateway.dialects.base import Tap
 from gateway.dialects.openai_chat_calls import CallIds, Json, calls_of, ident_of
 from gateway.dialects.openai_chat_turn import (
@@ -27,6 +28,34 @@ from gateway.errors import UpstreamBroke
 # What a message may hold beside what it says; without it there is little to read.
 BESIDE_TEXT = ("tool_calls", "refusal", "function_call")
 TOOL_CALLS = b'"tool_calls"'
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str | None = None
+    tool_calls: None = None
+    refusal: None = None
+    function_call: None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """An answer that says a text and nothing else, as most do: all that is looked at is here."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: _Tokens | None = None
+    error: None = None
+
+
+_plain = msgspec.json.Decoder(_Plain)
 
 
 class ChatWhole:
@@ -97,6 +126,7 @@ class WholeTap:
     """Gathers one turn's body and reads it when it is all there."""
 
     __slots__ = (
+        "_answer",
         "_choices",
         "_end",
         "_ids",
@@ -106,7 +136,6 @@ class WholeTap:
         "_size",
         "_tools",
         "_turn",
-        "answer",
         "body",
         "ended",
         "seen",
@@ -123,7 +152,7 @@ class WholeTap:
         self._pieces: list[bytes] = []
         self._size = 0
         self.body = b""
-        self.answer: Json = {}
+        self._answer: Json | None = None
         self._recorded: Recorded | None = None
         self._end: TurnEnd | None = None
         self.seen = False
@@ -141,14 +170,28 @@ class WholeTap:
         """Take the end of the body and read it."""
         self.body = b"".join(self._pieces)
         self._pieces.clear()
+        try:
+            self._end = self._simple(_plain.decode(self.body))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._read()
+        self.seen = self.ended = True
+        return b""
+
+    def _read(self) -> None:
+        """Read all of it, or say what is wrong with it."""
         answer = read_object(self.body)
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
         if is_error(answer):
             raise said(self.body)
-        self.answer = answer
-        self.seen = self.ended = True
-        return b""
+        self._answer = answer
+
+    @property
+    def answer(self) -> Json:
+        """All that the body says; of a simple answer nearly nobody wants to know it."""
+        if self._answer is None:
+            self._answer = read_object(self.body) or {}
+        return self._answer
 
     @property
     def usage(self) -> Json | None:
@@ -187,6 +230,17 @@ class WholeTap:
         if self._end is None:
             self._end = self._judged()
         return self._end
+
+    def _simple(self, plain: _Plain) -> TurnEnd:
+        choice, tokens = plain.choices[0], plain.usage
+        reason = choice.finish_reason
+        stop = Stop.STOP if reason == "stop" else stop_of(reason)
+        return TurnEnd(
+            stop=stop,
+            usage=Usage(tokens.prompt_tokens, tokens.completion_tokens) if tokens else None,
+            spoke=bool(choice.message.content),
+            continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+        )
 
     def _judged(self) -> TurnEnd:
         choice = first_choice(self.answer)

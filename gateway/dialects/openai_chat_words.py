@@ -33,9 +33,12 @@ _text = msgspec.json.Decoder(str)
 
 def last_role(messages: msgspec.Raw) -> str:
     """Return who speaks in the last message; nothing if that cannot be told."""
-    items = _read(_items, messages)
-    last = _read(_message, items[-1]) if items else None
-    role = last.role if last is not None else ""
+    try:
+        items = _items.decode(messages)
+        role = _message.decode(items[-1]).role if items else ""
+    except msgspec.DecodeError:
+        # It is the upstream's to judge.
+        role = ""
     # In the older form it is the function that speaks.
     return "tool" if role == "function" else role
 

@@ -23,7 +23,7 @@ class Driver:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.live: set[Drive] = set()
-        self._left = anyio.Event()
+        self._left: anyio.Event | None = None
         self.reported: Callable[[Report], None] = lambda report: None
 
     async def run(self, request: Request, client: Client) -> None:
@@ -42,7 +42,8 @@ class Driver:
             if not drive.is_clean:
                 await drive.let_go()
             self.live.discard(drive)
-            self._left.set()
+            if self._left is not None:
+                self._left.set()
             self.reported(drive.report())
 
     async def idle(self) -> None:

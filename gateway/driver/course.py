@@ -45,6 +45,7 @@ class Course:
         "body_turn",
         "client",
         "cut",
+        "ending",
         "error",
         "exchange",
         "first",
@@ -87,6 +88,8 @@ class Course:
         self.first = b""
         self.headers: Headers = ()
         self.has_place = False
+        # Whether the client left, or the gateway has to go.
+        self.ending = False
         self.gone = False
         self.cut: HoldgateError | None = None
         self.error: HoldgateError | None = None
@@ -94,11 +97,6 @@ class Course:
         self.usage: Usage | None = None
         self.begun = services.now()
         self.first_at: float | None = None
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the client left, or the gateway has to go."""
-        return self.gone or self.cut is not None
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
@@ -111,7 +109,8 @@ class Course:
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
         self.body, self.packed = self.request.dialect.add(body, additions), False
-        self.told(additions)
+        if self.request.witness is not None:
+            self.request.witness.told(additions)
 
     def told(self, additions: tuple[Addition, ...]) -> None:
         """Let whoever keeps the conversation know what it gained."""

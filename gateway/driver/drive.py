@@ -69,12 +69,12 @@ class Drive:
         client.give_up = self._leave
         unwatch = client.watch(self._leave)
         try:
-            if client.scope is None:
+            scope = self._scope = client.scope
+            if scope is not None:
+                await self._run()
+            else:
                 with anyio.CancelScope() as self._scope:
                     await self._run()
-            else:
-                self._scope = client.scope
-                await self._run()
         finally:
             unwatch()
             # Nothing of an exchange is to wait for the collector: what it knows must not know it.
@@ -85,13 +85,13 @@ class Drive:
         course, exchange = self._course, self._course.exchange
         effect: Effect | None = exchange.begin()
         try:
-            while effect is not None and not course.is_ending:
+            while effect is not None and not course.ending:
                 outcome = await WORK[type(effect)](course, effect)
                 effect = exchange.handle(outcome) if outcome is not None else None
                 if course.request.notes:
                     await self._note(effect)
         finally:
-            if effect is not None and course.is_ending:
+            if effect is not None and course.ending:
                 with anyio.move_on_after(CLEAN_UP, shield=True):
                     await self._give_in(effect)
 
@@ -111,6 +111,7 @@ class Drive:
     def cut(self, error: HoldgateError) -> None:
         """End what is under way: the gateway has to go."""
         self._course.cut = error
+        self._course.ending = True
         self._stop()
 
     @property
@@ -119,7 +120,7 @@ class Drive:
         course = self._course
         time = course.time
         holds = course.turn is not None or course.has_place
-        return not (holds or (time is not None and (time.carries or time.owes)))
+        return not (holds or (time is not None and (time.cargo is not None or time.owed)))
 
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""
@@ -155,7 +156,7 @@ class Drive:
 
     def _leave(self) -> None:
         if not self._course.gone:
-            self._course.gone = True
+            self._course.gone = self._course.ending = True
             self._stop()
 
     def _stop(self) -> None:

@@ -15,23 +15,25 @@ SAVED = Saved()
 
 async def close(course: Course, effect: Close) -> Outcome:
     """Save, then show the withheld tail."""
-    if course.time is not None:
+    time = course.time
+    if time is not None and time.cargo is not None:
         # Only a follow-up that came to nothing still carries something here.
-        course.time.lost()
+        time.lost()
     if effect.disarm and course.request.session is not None:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await course.request.session.disarm(effect.disarm)
     tail = course.splice.tail(effect.plainly)
     if course.request.witness is not None and course.tap is not None:
         course.told((course.tap.answered(),))
-    await _remember(course)
+    if course.request.answers is not None:
+        await _remember(course)
     if course.request.asked.stream or course.client.started:
         await course.client.end(tail)
     else:
         await course.client.whole(200, course.headers, tail)
-    if course.time is not None and course.time.owes and not course.gone:
+    if time is not None and time.owed and not course.gone:
         with anyio.move_on_after(CLEAN_UP, shield=True):
-            await course.time.handed_over()
+            await time.handed_over()
     return SAVED
 
 

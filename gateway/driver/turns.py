@@ -71,7 +71,7 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
         course.first = tap.feed(data)
         if tap.seen:
             return
-        if course.is_ending:
+        if course.ending:
             await checkpoint_if_cancelled()
     course.first = tap.close()
 
@@ -80,7 +80,9 @@ async def _build(course: Course, effect: OpenTurn) -> None:
     """Build the turn's request, once: another route is asked the same."""
     if effect.number == 1:
         assert course.time is not None
-        told = await course.time.first()
+        told = course.time.first_at_once()
+        if told is None:
+            told = await course.time.first()
     else:
         told = _follow_up(course, effect)
     if told:
@@ -136,7 +138,8 @@ async def relay_turn(course: Course, effect: RelayTurn) -> Outcome:
         return StreamBroke(error)
     course.turn = None
     await turn.release()
-    course.leave_place()
+    if course.has_place:
+        course.leave_place()
     return await _ended(course, tap)
 
 
@@ -146,11 +149,11 @@ async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
         shown = tap.feed(data)
         if shown:
             await client.frames(shown)
-            if time is not None and time.carries:
+            if time is not None and time.cargo is not None:
                 await time.delivered()
         if tap.ended:
             return
-        if course.is_ending:
+        if course.ending:
             # A stream that never pauses leaves no moment to cancel it in.
             await checkpoint_if_cancelled()
     await _show(course, tap.close())
@@ -159,7 +162,7 @@ async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
 async def _show(course: Course, frames: bytes) -> None:
     """Show frames; what they answer is delivered with the first of them."""
     await course.client.frames(frames)
-    if frames and course.time is not None and course.time.carries:
+    if frames and course.time is not None and course.time.cargo is not None:
         await course.time.delivered()
 
 
@@ -172,17 +175,18 @@ async def _ended(course: Course, tap: Tap) -> Outcome:
         course.request.onlooker.said(tap.text, end)
     if end.usage is not None:
         course.usage = end.usage if course.usage is None else course.usage + end.usage
-    if time is not None and time.carries:
+    if time is not None and time.cargo is not None:
         # Nothing was shown of it: it only called our tools, or is shown as a whole at the end.
         if course.request.asked.stream:
             await time.delivered()
         else:
             time.answered()
-    if end.stop is Stop.STOP and course.request.session is not None:
-        offered = await _offer(course, course.request.session, end, tap)
+    session = course.request.session
+    if end.stop is Stop.STOP and session is not None and not session.is_quiet():
+        offered = await _offer(course, session, end, tap)
         if offered is not None:
             return offered
-    if time is not None and end.stop in (Stop.STOP, Stop.LENGTH):
+    if time is not None and end.stop in (Stop.STOP, Stop.LENGTH) and not time.is_quiet():
         return TurnEnded(end, wait=await time.wait())
     return TurnEnded(end)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,6 +55,9 @@ class Client(Line, Protocol):
 class Session(Protocol):
     """The session of a request, as the driver uses it at the end of a turn."""
 
+    def is_quiet(self) -> bool:
+        """Tell without waiting that there is nothing to go on with."""
+
     async def repeat(self) -> str | None:
         """Return the text to go on with, if there is one."""
 
@@ -76,15 +79,18 @@ class Time(Protocol):
     tools: frozenset[str]
 
     @property
-    def carries(self) -> bool:
-        """Whether the turn at hand carries reminders that are not delivered yet."""
+    def cargo(self) -> object | None:
+        """What the turn at hand carries that is not delivered yet."""
 
     @property
-    def owes(self) -> bool:
-        """Whether turns that ended well carried reminders that are not delivered yet."""
+    def owed(self) -> Sequence[object]:
+        """What turns carried that ended well, and is not delivered yet."""
 
     def now_ms(self) -> int:
         """Return the time."""
+
+    def first_at_once(self) -> tuple[Addition, ...] | None:
+        """Return what is added to the client's request, if that can be told without waiting."""
 
     async def first(self) -> tuple[Addition, ...]:
         """Return what is added to the client's request."""
@@ -109,6 +115,9 @@ class Time(Protocol):
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run a server tool."""
+
+    def is_quiet(self) -> bool:
+        """Tell without waiting that there is nothing an answer could be held for."""
 
     async def wait(self) -> Wait | None:
         """Say what the answer could be held for."""

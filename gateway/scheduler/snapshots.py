@@ -5,7 +5,6 @@ They are kept in memory, and in the store for the sessions that have jobs.
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NoReturn
@@ -53,8 +52,7 @@ class Snapshots:
         self._room = room
         self.again_after = AGAIN_AFTER
         self._size = 0
-        self._seen: OrderedDict[Place, Seen] = OrderedDict()
-        self._numbers = itertools.count(1)
+        self._seen: OrderedDict[Place, Onlooker] = OrderedDict()
         self._unkept: dict[Place, Snapshot] = {}
         self._news = anyio.Event()
 
@@ -73,35 +71,22 @@ class Snapshots:
         """
         if len(asked.body) > LARGEST:
             return None
-        return Onlooker(self, (owner, session), Seen(dialect, asked, headers))
+        return Onlooker(self, (owner, session), dialect, asked, headers)
 
-    def begin(self, place: Place, seen: Seen) -> int:
-        """Remember a request whose first turn ended; return a number by which to go on."""
-        seen.number = next(self._numbers)
-        self._forget(place)
-        self._note(place, seen)
-        return seen.number
-
-    def go_on(self, place: Place, number: int, text: Callable[[], str], size: int) -> None:
-        """Remember what a later turn said, if the request is still the last."""
-        seen = self._seen.get(place)
-        if seen is not None and seen.number == number:
-            self._forget(place)
-            seen.add(text, size)
-            self._note(place, seen)
-
-    def read(self, place: Place, number: int) -> None:
-        """Read what the turns of a request said so far, if it is still the last."""
-        seen = self._seen.get(place)
-        if seen is not None and seen.number == number:
-            seen.read()
-
-    def _note(self, place: Place, seen: Seen) -> None:
+    def hear(self, seen: Onlooker, text: Callable[[], str], size: int) -> None:
+        """Remember a request one more turn of which ended, in place of an earlier one."""
+        place, remembered = seen.place, self._seen
+        before = remembered.pop(place, None)
+        if before is not None:
+            self._size -= before.size
+            if before is not seen:
+                before.let_go()
+        seen.add(text, size)
         seen.at_ms = self._clock.now_ms()
-        self._seen[place] = seen
+        remembered[place] = seen
         self._size += seen.size
-        while self._size > self._room or len(self._seen) > MOST:
-            self._forget(next(iter(self._seen)))
+        while self._size > self._room or len(remembered) > MOST:
+            self._forget(next(iter(remembered)))
         if self._has_jobs(*place) and (snapshot := seen.snapshot()) is not None:
             self._unkept[place] = snapshot
             self._news.set()
@@ -161,71 +146,71 @@ class Snapshots:
         before = self._seen.pop(place, None)
         if before is not None:
             self._size -= before.size
+            before.let_go()
 
 
-class Seen:
-    """A request that was heard, and how to have what its turns said.
+class Onlooker:
+    """Hears how one request is answered; knows how to have what its turns said.
 
     Nearly nobody asks for that, and reading it costs more than relaying it did: so it is read
-    when it is asked for, and until then the turns are kept as they came.
+    when it is asked for, and until then the turns are kept as they came. An answer may be held
+    open for long, and there may be many: what is remembered no more is let go of at once.
     """
 
-    __slots__ = ("_asked", "_dialect", "_headers", "_said", "_texts", "at_ms", "number", "size")
+    __slots__ = (
+        "_asked",
+        "_dialect",
+        "_headers",
+        "_said",
+        "_snapshots",
+        "_texts",
+        "at_ms",
+        "place",
+        "size",
+    )
 
-    def __init__(self, dialect: str, asked: Asked, headers: Headers) -> None:
+    def __init__(
+        self, snapshots: Snapshots, place: Place, dialect: str, asked: Asked, headers: Headers
+    ) -> None:
+        self._snapshots = snapshots
         self._dialect = dialect
-        self._asked = asked
+        self._asked: Asked | None = asked
         self._headers = headers
         self._texts: list[Callable[[], str]] = []
-        self._said: list[str] = []
-        self.at_ms = self.number = 0
+        self._said: tuple[str, ...] = ()
+        self.place = place
+        self.at_ms = 0
         self.size = len(asked.body)
 
+    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
+        """Hear that a turn ended, after the ones before it did."""
+        if self._asked is not None:
+            size = (end.usage.output if end.usage is not None else UNTOLD) * AS_EVENTS
+            self._snapshots.hear(self, text, size)
+
+    def rest(self) -> None:
+        """Take the words of the turns so far: they are not kept through a long wait."""
+        self._said += tuple([said for text in self._texts if (said := text()).strip()])
+        self._texts.clear()
+
+    # What the snapshots do with it.
+
     def add(self, text: Callable[[], str], size: int) -> None:
-        """Hear that one more turn ended."""
+        """Take how to have what one more turn said."""
         self._texts.append(text)
         self.size += size
 
-    def read(self) -> None:
-        """Read what the turns said, and let go of them."""
-        self._said += [said for text in self._texts if (said := text()).strip()]
+    def let_go(self) -> None:
+        """Forget it all: it is remembered no more."""
+        self._asked = None
+        self._headers, self._said = (), ()
         self._texts.clear()
 
     def snapshot(self) -> Snapshot | None:
         """Return what is kept of it; None if that is too much."""
-        self.read()
-        answer = "\n\n".join(self._said)
-        asked = self._asked
-        if len(asked.body) + len(answer.encode()) > LARGEST:
+        self.rest()
+        answer, asked = "\n\n".join(self._said), self._asked
+        if asked is None or len(asked.body) + len(answer.encode()) > LARGEST:
             return None
         features = tuple((name.decode(), value.decode("latin-1")) for name, value in self._headers)
         return Snapshot(self._dialect, asked.model, asked.body, answer, self.at_ms, features)
-
-
-class Onlooker:
-    """Hears how one request is answered; it lets go of the request after the first turn.
-
-    An answer may be held open for long, and there may be many.
-    """
-
-    __slots__ = ("_number", "_place", "_seen", "_snapshots")
-
-    def __init__(self, snapshots: Snapshots, place: Place, seen: Seen) -> None:
-        self._snapshots = snapshots
-        self._place = place
-        self._seen: Seen | None = seen
-        self._number = 0
-
-    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
-        """Hear that a turn ended, after the ones before it did."""
-        size = (end.usage.output if end.usage is not None else UNTOLD) * AS_EVENTS
-        seen, self._seen = self._seen, None
-        if seen is None:
-            self._snapshots.go_on(self._place, self._number, text, size)
-        else:
-            seen.add(text, size)
-            self._number = self._snapshots.begin(self._place, seen)
-
-    def rest(self) -> None:
-        """Take the words of the turns so far: they are not kept through a long wait."""
-        self._snapshots.read(self._place, self._number)

@@ -76,6 +76,19 @@ class Sessions:
         self._sentinels = Sentinels(settings.sentinels)
         self._tooled: OrderedDict[Key, bytes] = OrderedDict()
 
+    def glance(self, visit: Visit) -> Entry | None:
+        """Say without waiting what is in force where nothing is kept, as in nearly all sessions.
+
+        None: it takes more than a glance.
+        """
+        key = visit.key
+        if key is None or visit.asked.directives or not self.states.store.absent(key):
+            return None
+        if self._is_auxiliary(visit):
+            return Entry(visit.asked, Kind.AUXILIARY)
+        kind = Kind.COMPACTION if self._sentinels.begin(visit) else Kind.PLAIN
+        return Entry(visit.asked, kind, Session(self.around, visit, NEW, kind))
+
     async def enter(self, visit: Visit, upstreams: Collection[str]) -> Entry:
         """Take directives out of a request, let them act, and say what is in force."""
         if not visit.asked.directives:

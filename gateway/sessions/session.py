@@ -40,6 +40,10 @@ class Session:
         self._offered: StopMessage | None = None
         self._claimed: StopMessage | None = None
 
+    def is_quiet(self) -> bool:
+        """Tell without waiting that there is no stop message, as nearly no session has one."""
+        return self._read.stop is None and self._read_at == self._states.changes
+
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""
         # Without an id what is in force lives and dies with the exchange.

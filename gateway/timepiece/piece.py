@@ -19,7 +19,7 @@ from gateway.holds import DUE, GONE, LEFT, LIMIT, Hold, Holds
 from gateway.reminders import Reminders
 from gateway.timepiece.cargo import Cargo
 from gateway.timepiece.clock_tool import ClockTool
-from gateway.timepiece.values import Deliveries, Errand, Jobs, TimeSettings, Unsubscribe
+from gateway.timepiece.values import Deliveries, Errand, Jobs, ServerTool, TimeSettings, Unsubscribe
 from gateway.tools.clock import DECLARATION, NAME, failed
 
 TOOL_SECONDS = 20.0
@@ -71,8 +71,6 @@ class Timepiece:
     """The clock of one exchange."""
 
     __slots__ = (
-        "_answered",
-        "_cargo",
         "_equipped",
         "_errand",
         "_extras",
@@ -80,40 +78,33 @@ class Timepiece:
         "_offers",
         "_parts",
         "_quiet_at",
+        "cargo",
+        "owed",
         "tools",
     )
 
     def __init__(self, parts: Timepieces, errand: Errand) -> None:
         self._parts = parts
         self._errand = errand
-        self._cargo: Cargo | None = None
+        self.cargo: Cargo | None = None
         # What earlier turns carried of an answer that is handed over in one piece, at its end.
-        self._answered: list[Cargo] = []
+        self.owed: list[Cargo] = []
         # With which the operator's tools were declared: in later turns they are already.
         self._equipped: Cargo | None = None
         self._held_ms = 0
         self._quiet_at: int | None = None
         asked, declares = errand.asked, errand.dialect.declares
         takes = asked.takes_tools
-        self._offers = takes and errand.clock and not declares(asked.tools, NAME)
+        declared = bool(asked.tools) and declares(asked.tools, NAME)
+        self._offers = takes and errand.clock and not declared
         self.tools = CLOCK if self._offers else NO_TOOLS
-        self._extras = {
-            tool.declaration.name: tool
-            for tool in errand.extras
-            if takes and not declares(asked.tools, tool.declaration.name)
-        }
-        if self._extras:
+        self._extras: dict[str, ServerTool] = {}
+        if errand.extras and takes:
+            for tool in errand.extras:
+                name = tool.declaration.name
+                if not declares(asked.tools, name):
+                    self._extras[name] = tool
             self.tools |= self._extras.keys()
-
-    @property
-    def carries(self) -> bool:
-        """Whether the turn at hand carries what is not delivered yet."""
-        return self._cargo is not None
-
-    @property
-    def owes(self) -> bool:
-        """Whether turns that ended well carried what is not delivered yet."""
-        return bool(self._answered)
 
     def now_ms(self) -> int:
         """Return the time."""
@@ -121,14 +112,22 @@ class Timepiece:
 
     # What a request is told.
 
+    def first_at_once(self) -> tuple[Addition, ...] | None:
+        """Return what is added to the client's request, if nothing can be due; else None."""
+        return self._beginning([]) if self._surely_idle() else None
+
     async def first(self) -> tuple[Addition, ...]:
         """Return what is added to the client's request: the tools, what is due, the time."""
+        is_open = self._errand.asked.last_role != ASSISTANT
+        return self._beginning(await self._due() if is_open else [])
+
+    def _beginning(self, due: list[Addition]) -> tuple[Addition, ...]:
         additions: list[Addition] = [DECLARATION] if self._offers else []
         if self._extras:
             additions += [tool.declaration for tool in self._extras.values()]
         # What is put after the beginning of an answer would be no beginning any more.
         if self._errand.asked.last_role != ASSISTANT:
-            additions += await self._due()
+            additions += due
             if self._tells_time():
                 additions.append(self._parts.tag())
         return tuple(additions)
@@ -137,21 +136,35 @@ class Timepiece:
         rule = self._parts.settings.time_tag
         if rule == "off" or not self._errand.clock:
             return False
-        if (rule == "always" and self._errand.tags_results) or self.carries:
+        if (rule == "always" and self._errand.tags_results) or self.cargo is not None:
             return True
         return self._errand.asked.last_role != TOOL
 
     async def due(self) -> tuple[Addition, ...]:
         """Return what fell due since, for a follow-up that is sent whether or not anything is."""
-        if self._is_quiet():
+        if self.is_quiet():
             return ()
         return tuple(await self._due())
 
-    def _is_quiet(self) -> bool:
-        """Tell whether nothing was there at the last look, and nothing came since."""
+    def is_quiet(self) -> bool:
+        """Tell without waiting that nothing was there at the last look, and nothing came since."""
         if self._quiet_at != self._parts.reminders.counts.scheduled:
             return False
         return not self._waits_for_results()
+
+    def _surely_idle(self) -> bool:
+        """Tell without waiting that nothing is there, as is true of nearly all sessions.
+
+        Unless a reminder is scheduled, the end of a turn need not look again.
+        """
+        errand, parts = self._errand, self._parts
+        owner, session = errand.owner, errand.session
+        if session is None or not errand.collects:
+            return True
+        if errand.clock and not parts.reminders.surely_idle(owner, session):
+            return False
+        self._quiet_at = parts.reminders.counts.scheduled
+        return parts.deliveries is None or parts.deliveries.idle(owner, session)
 
     async def _due(self) -> list[Addition]:
         errand, parts = self._errand, self._parts
@@ -183,11 +196,11 @@ class Timepiece:
             parcel = await parts.deliveries.reserve(errand.owner, session, errand.chain)
         if reservation is None and parcel is None:
             return None
-        self._cargo = Cargo(parts.reminders, parts.deliveries, reservation, parcel)
-        return self._cargo
+        self.cargo = Cargo(parts.reminders, parts.deliveries, reservation, parcel)
+        return self.cargo
 
     def _told(self, cargo: Cargo) -> list[Addition]:
-        self._cargo = cargo
+        self.cargo = cargo
         texts: list[Addition] = [UserText(cargo.parcel.text)] if cargo.parcel is not None else []
         if cargo.reservation is None:
             return texts
@@ -208,25 +221,25 @@ class Timepiece:
 
     async def delivered(self) -> None:
         """Take it that the client has seen the turn that carries something."""
-        cargo, self._cargo = self._cargo, None
+        cargo, self.cargo = self.cargo, None
         if cargo is not None:
             await cargo.commit()
 
     def answered(self) -> None:
         """Take it that the turn ended well, and is handed over later."""
-        if self._cargo is not None:
-            self._answered.append(self._cargo)
-            self._cargo = None
+        if self.cargo is not None:
+            self.owed.append(self.cargo)
+            self.cargo = None
 
     async def handed_over(self) -> None:
         """Take it that the client has got the whole answer."""
-        answered, self._answered = self._answered, []
+        answered, self.owed = self.owed, []
         for cargo in answered:
             await cargo.commit()
 
     def lost(self) -> None:
         """Give back what a turn carried that came to nothing."""
-        cargo, self._cargo = self._cargo, None
+        cargo, self.cargo = self.cargo, None
         if cargo is not None:
             cargo.release()
             if self._equipped is cargo:
@@ -235,9 +248,9 @@ class Timepiece:
     def let_go(self) -> None:
         """Give back all that was not delivered."""
         self.lost()
-        for cargo in self._answered:
+        for cargo in self.owed:
             cargo.release()
-        self._answered = []
+        self.owed = []
 
     # The tools.
 
@@ -291,7 +304,7 @@ class Timepiece:
             return False
         if not parts.deliveries.idle(errand.owner, errand.session):
             return True
-        return self._expected(errand.session) is not None
+        return parts.settings.hold_for_jobs and self._expected(errand.session) is not None
 
     def _expected(self, session: str) -> int | None:
         """Return when a run begins that the answer is held for; the past: it is under way."""
@@ -303,7 +316,7 @@ class Timepiece:
     async def wait(self) -> Wait | None:
         """Say what the answer could be held for; None when there is nothing."""
         session = self._errand.session
-        if self._is_quiet() or session is None or not self._may_hold():
+        if self.is_quiet() or session is None or not self._may_hold():
             return None
         ready_ms = await self._next_ready(session)
         if ready_ms is None:
@@ -402,6 +415,6 @@ class Timepiece:
 
     def woken(self) -> tuple[Addition, ...]:
         """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
-        assert self._cargo is not None
-        told = self._told(self._cargo)
+        assert self.cargo is not None
+        told = self._told(self.cargo)
         return (*told, *(() if self._parts.settings.time_tag == "off" else (self._parts.tag(),)))

@@ -29,6 +29,7 @@ class Body:
         while not connection.parts:
             if connection.complete or connection.failure is not None:
                 self._over(connection)
+                raise StopAsyncIteration
             await connection.news()
         return connection.take()
 
@@ -49,7 +50,6 @@ class Body:
         self._pool.settle(connection)
         if connection.failure is not None:
             raise self._error(connection.failure)
-        raise StopAsyncIteration
 
     def _error(self, failure: httpx.TransportError) -> Exception:
         """Choose the words for a failure; httpx's own, unless a subclass has others."""

@@ -12,6 +12,7 @@ from gateway.upstream.answers import accept
 from gateway.upstream.base import Endpoint, Turn
 from gateway.upstream.body import Body
 from gateway.upstream.connection import Connection, Limits
+from gateway.upstream.decode import is_plain
 from gateway.upstream.failures import upstream_error
 from gateway.upstream.head import RequestHead, encode
 from gateway.upstream.pool import Origin, Pool
@@ -96,7 +97,10 @@ class FastUpstream:
             connection = await self._pool.exchange(head, body, self._limits)
         except httpx.TransportError as error:
             raise upstream_error(error) from None
-        return await accept(connection.status, FastTurn(self._pool, connection))
+        turn = FastTurn(self._pool, connection)
+        if 200 <= connection.status < 300 and is_plain(turn.headers):
+            return turn
+        return await accept(connection.status, turn)
 
     @property
     def busy(self) -> int:

@@ -18,7 +18,7 @@ _DEFAULTS = ((b"content-type", b"application/json"), (b"accept-encoding", b"iden
 class RequestHead:
     """What every request to one endpoint begins with."""
 
-    __slots__ = ("_agent", "_fixed", "_own", "_start", "url")
+    __slots__ = ("_agent", "_agent_line", "_fixed", "_own", "_start", "url")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.url = httpx.URL(endpoint.url)
@@ -28,12 +28,21 @@ class RequestHead:
         names = {name for name, _ in self._fixed}
         self._own = frozenset(names | _FRAMING)
         self._agent = () if _AGENT[0] in names else (_AGENT,)
+        self._agent_line = _lines(self._agent)
         self._start = b"POST %b HTTP/1.1\r\n%b" % (self.url.raw_path, _lines(self._fixed))
 
     def encode(self, headers: Headers, length: int) -> bytes:
         """Return the bytes that go before a body of this length."""
-        lines = _lines(self._added(headers))
-        return b"%b%bcontent-length: %d\r\n\r\n" % (self._start, lines, length)
+        own, agent = self._own, self._agent_line
+        lines = []
+        for pair in headers:
+            if pair[0] not in own:
+                lines.append(b"%b: %b\r\n" % pair)
+                if pair[0] == b"user-agent":
+                    agent = b""
+        added = b"".join(lines)
+        _check(added, len(lines))
+        return b"%b%b%bcontent-length: %d\r\n\r\n" % (self._start, added, agent, length)
 
     def pairs(self, headers: Headers, length: int) -> list[tuple[bytes, bytes]]:
         """Return the same headers as pairs, for a library that frames them itself."""
@@ -60,9 +69,13 @@ def _fixed_headers(url: httpx.URL, headers: Headers) -> Headers:
 def _lines(pairs: Headers | list[tuple[bytes, bytes]]) -> bytes:
     """Write header lines; a line break inside one would start a header of somebody's choice."""
     lines = b"".join([b"%b: %b\r\n" % pair for pair in pairs])
-    if lines.count(b"\n") != len(pairs) or lines.count(b"\r") != len(pairs):
-        raise ValueError("A header contains a line break.")
+    _check(lines, len(pairs))
     return lines
+
+
+def _check(lines: bytes, count: int) -> None:
+    if lines.count(b"\n") != count or lines.count(b"\r") != count:
+        raise ValueError("A header contains a line break.")
 
 
 def encode(request: httpx.Request, length: int) -> bytes:

@@ -16,6 +16,7 @@ Names are in lower case, as ASGI and the upstream side give them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gateway.errors import Headers
 
@@ -39,24 +40,29 @@ _DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 
 def towards_upstream(headers: Pairs) -> Headers:
     """Keep what a client may tell an upstream."""
-    passed = [
-        pair
-        for pair in headers
-        if pair[0] in _UP or (pair[0].startswith(_UP_PREFIX) and pair[0] not in _ACCOUNT)
-    ]
-    return _without_named(passed, headers)
+    passed = [pair for pair in headers if _goes_up(pair[0])]
+    return _without_named(passed, headers) if passed else ()
 
 
 def towards_client(headers: Headers) -> Headers:
     """Keep what an upstream may tell a client."""
-    passed = [pair for pair in headers if pair[0] in _DOWN or pair[0].startswith(_DOWN_PREFIXES)]
-    return _without_named(passed, headers)
+    passed = [pair for pair in headers if _comes_down(pair[0])]
+    return _without_named(passed, headers) if passed else ()
+
+
+# Of every request and answer, and nearly always the same names.
+@lru_cache(maxsize=512)
+def _goes_up(name: bytes) -> bool:
+    return name in _UP or (name.startswith(_UP_PREFIX) and name not in _ACCOUNT)
+
+
+@lru_cache(maxsize=512)
+def _comes_down(name: bytes) -> bool:
+    return name in _DOWN or name.startswith(_DOWN_PREFIXES)
 
 
 def _without_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
     """Drop what `Connection` names: it was meant for the next hop only."""
-    if not passed:
-        return ()
     connection = [value for name, value in headers if name == b"connection"]
     if not connection:
         return tuple(passed)

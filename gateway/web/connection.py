@@ -290,8 +290,10 @@ class Connection(asyncio.Protocol):
         self._heard_at = self._loop.time()
         if self.is_closing():
             return
-        self._rouse()
-        self.read_on()
+        if self._parser is None or self._look_again is None:
+            self._rouse()
+        if not self._reading:
+            self.read_on()
         if self._waiting:
             self._begin(self._waiting.pop(0))
         if self._ahead and not self._is_answering():

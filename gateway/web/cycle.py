@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -28,6 +28,7 @@ BODILESS = (204, 304)
 CYCLE = "holdgate.cycle"
 PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
 STATUS_LINES = {s: f"HTTP/1.1 {s} {PHRASES.get(s, '')}\r\n".encode() for s in range(100, 600)}
+TOO_LONG = "The answer is longer than its content-length."
 INTERNAL_ERROR = b"Internal Server Error"
 
 
@@ -126,18 +127,21 @@ class Cycle:
     def add_body(self, data: bytes) -> None:
         """Take a piece of the body."""
         self._body = self._body + data if self._body else data
-        self._wake()
+        if self._news is not None:
+            self._wake()
 
     def end_body(self) -> None:
         """Take the end of the body."""
         self.more_body = False
-        self._wake()
+        if self._news is not None:
+            self._wake()
 
     def lose(self) -> None:
         """Take it that the client is gone."""
         if not self.ended:
             self.disconnected = True
-        self._wake()
+        if self._news is not None:
+            self._wake()
         left, self._left = self._left, None
         if left is not None:
             left()
@@ -206,7 +210,8 @@ class Cycle:
         if self.disconnected:
             return
         if message["type"] == "http.response.start" and not self.started:
-            self._start(message["status"], message.get("headers", ()))
+            headers = [(name.lower(), value) for name, value in message.get("headers", ())]
+            self._start(message["status"], headers)
             # Written with what follows, or soon.
             self._loop.call_soon(self._flush)
         elif message["type"] == "http.response.body" and self.started and not self.ended:
@@ -226,13 +231,10 @@ class Cycle:
         elif self._chunked:
             self._write(b"%x\r\n%b\r\n" % (len(body), body))
         else:
-            self._count(body)
+            self._length -= len(body)
+            if self._length < 0:
+                raise RuntimeError(TOO_LONG)
             self._write(body)
-
-    def _count(self, body: bytes) -> None:
-        self._length -= len(body)
-        if self._length < 0:
-            raise RuntimeError("The answer is longer than its content-length.")
 
     # The direct way.
 
@@ -271,19 +273,17 @@ class Cycle:
         """Let go of what is needed only to read a request."""
         self._peer.rest()
 
-    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def _start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.started = True
         self._expects = False
-        lines = [STATUS_LINES[status], self._peer.always]
-        closes = False
+        always, closes = self._peer.always, False
+        lines = [STATUS_LINES[status], always, *[b"%b: %b\r\n" % pair for pair in headers]]
         for name, value in headers:
-            name = name.lower()
             if name == b"content-length":
                 self._length = int(value)
                 self._chunked = False
             elif name == b"connection" and b"close" in value.lower():
                 closes, self.keep_alive = True, False
-            lines.append(b"%b: %b\r\n" % (name, value))
         if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
         if self._chunked is None and not self._is_head and status not in BODILESS:
@@ -295,7 +295,7 @@ class Cycle:
                 self._length, self.keep_alive = 2**63, False
         head = b"".join(lines)
         # Each line ends once: nobody's value may begin another.
-        ends = len(lines) - 1 + self._peer.always.count(b"\n")
+        ends = len(lines) - 1 + always.count(b"\n")
         if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise RuntimeError("A header holds a line break.")
         self._head = head + b"\r\n"
@@ -311,11 +311,16 @@ class Cycle:
         elif self._chunked:
             body = b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK if body else LAST_CHUNK
         else:
-            self._count(body)
-        self._write(body)
+            self._length -= len(body)
+            if self._length < 0:
+                raise RuntimeError(TOO_LONG)
+        if self._head:
+            body, self._head = self._head + body, b""
+        self._peer.write(body)
         self.ended = True
         self._left = None
-        self._wake()
+        if self._news is not None:
+            self._wake()
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
             self._peer.close()
         self._peer.answered()

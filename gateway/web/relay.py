@@ -35,12 +35,13 @@ from gateway.timepiece import Errand, ServerTool, Timepiece, Timepieces
 from gateway.upstream.headers import towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.cycle import CYCLE
-from gateway.web.incoming import ClientLeft, Incoming, incoming_of, plain_body, read_body
+from gateway.web.incoming import KEY, ClientLeft, Incoming, plain_body, read_body
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
 # Who is told the time right after the results of tools may answer nothing at all.
 SHY = frozenset({"anthropic-messages"})
+TOOL = "tool"
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch
 
@@ -103,7 +104,7 @@ class Relay:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
-        note = incoming_of(scope)
+        note: Incoming = scope[KEY]
         request_id = note.request_id
         direct = scope.get("extensions", {}).get(CYCLE)
         answer = Answer(receive, send, note.answer_headers, direct)
@@ -145,11 +146,14 @@ class Relay:
         name = session_of(listed, asked.identity)
         key = None if name is None else Key(KIND, owner, name)
         visit = Visit(owner, name, asked, self.dialect, note.chain, key)
-        entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
+        entry = self._sessions.glance(visit)
+        if entry is None:
+            entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
         if name is not None or entry.told:
             answer.also(_told(name, entry.told))
         model = self._models.find(asked.model)
-        routes = self._routes(model, entry)
+        plainly = entry.routing is NOTHING and entry.forced is None
+        routes = model.routes if plainly else self._routes(model, entry)
         passed = towards_upstream(listed)
         has_clock = self._giving.clock and model.clock
         return Request(
@@ -181,7 +185,8 @@ class Relay:
         giving = self._giving
         if entry.kind is Kind.AUXILIARY:
             return None
-        giving.timepieces.arrive(visit.owner, visit.name)
+        if visit.name is not None:
+            giving.timepieces.arrive(visit.owner, visit.name)
         if entry.kind is not Kind.PLAIN or headers.get(b"x-holdgate-clock") == b"off":
             return None
         owner, name = visit.owner, visit.name
@@ -195,7 +200,8 @@ class Relay:
             asked=entry.asked,
             dialect=self.dialect,
             may_hold=headers.get(b"x-holdgate-hold") != b"off",
-            tags_results=self._driver.services.ways.spoken(to.upstream) not in SHY,
+            tags_results=entry.asked.last_role != TOOL
+            or self._driver.services.ways.spoken(to.upstream) not in SHY,
             clock=has_clock,
             extras=extras,
         )
@@ -209,7 +215,7 @@ class Relay:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
         public = model.routes
         routing = entry.routing
-        if entry.forced is None and (routing is NOTHING or routing == NOTHING):
+        if entry.forced is None and routing == NOTHING:
             return public
         # What a session prefers may be gone from the configuration since, or was never offered.
         routes = tuple(

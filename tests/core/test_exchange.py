@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.additions import ToolResult, UserText
-from gateway.core.decide import RULES, Facts, verdict
+from gateway.core.decide import RULES, Facts, is_plain, verdict
 from gateway.core.effects import Close, Hold, LetGo, OpenTurn, RelayTurn, RunTools, ShowError
 from gateway.core.events import (
     CallTools,
@@ -63,6 +65,24 @@ def test_one_turn() -> None:
     assert effects == [OpenTurn(1, A), RelayTurn(), Close(plainly=False), None]
     assert exchange.state is State.DONE
     assert repr(exchange) == "<Exchange turn 1 done>"
+
+
+@given(st.sampled_from(Stop), st.booleans(), st.booleans(), st.integers(0, 3), st.booleans())
+def test_of_a_plain_turn_no_rule_has_anything_to_say(
+    stop: Stop, spoke: bool, continuable: bool, tool_turns_left: int, repeated: bool
+) -> None:
+    turn = TurnEnd(stop, spoke=spoke, continuable=continuable)
+    assert is_plain(TurnEnded(turn))
+    facts = Facts(turn, 1, tool_turns_left, repeated=repeated)
+    assert verdict(facts) == Exchange((A,)).verdict_on(TurnEnded(turn)) == Finish()
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [CALLED, MIXED, TurnEnded(STOPPED.turn, "go on"), TurnEnded(STOPPED.turn, wait=Wait(2, 1, 9))],
+)
+def test_of_any_other_they_may_have(ended: TurnEnded) -> None:
+    assert not is_plain(ended)
 
 
 def test_the_next_route_is_asked_when_one_fails() -> None:

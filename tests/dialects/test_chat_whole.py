@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.model import Asked, Stop, ToolCall, Usage
 from gateway.dialects import DIALECTS
@@ -49,6 +51,25 @@ def test_one_turn_passes_byte_for_byte() -> None:
     assert tap.end().spoke
     assert tap.end().usage == Usage(2, 3)
     assert answer.heartbeat() == b""
+
+
+@given(
+    st.none() | st.text(),
+    st.sampled_from(["stop", "length", "tool_calls", "content_filter", "eos", ""]),
+    st.integers(1, 2),
+)
+def test_a_simple_answer_is_read_as_any_other(text: str | None, finish: str, choices: int) -> None:
+    simple, other = body(text, finish), body(text, finish, tool_calls=[])
+    ends = [run(splice(choices=choices), data).end() for data in (simple, other)]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 7}, {"prompt_tokens": "many"}, []])
+def test_whatever_an_upstream_says_of_usage_it_is_an_answer(usage: object) -> None:
+    said = json.loads(body("hi")) | {"usage": usage}
+    tap = run(splice(), json.dumps(said).encode())
+    assert tap.text() == "hi"
+    assert (tap.end().usage or Usage()).output == 0
 
 
 def test_a_refusal_is_no_plain_stop() -> None:
