@@ -103,6 +103,7 @@ class Gateway:
         if isinstance(self.clock, NtpClock):
             await self.clock.restore()
         await self.parts.deliveries.load()
+        await self.parts.webhooks.load()
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._start(self._tasks)
         self.parts.agents.announce()

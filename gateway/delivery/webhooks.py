@@ -12,6 +12,7 @@ import hmac
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,7 +24,7 @@ from gateway.delivery.feed import Feed
 from gateway.delivery.news import News
 from gateway.delivery.words import shown_event
 from gateway.stores.base import StoreUnavailable
-from gateway.stores.rows import Event
+from gateway.stores.rows import DeliveryRows, Event
 from gateway.upstream.tls import default_context
 from gateway.version import __version__
 
@@ -111,6 +112,13 @@ class Webhooks:
         """Whose events are posted."""
         return frozenset(hook.owner for hook in self.hooks)
 
+    async def load(self) -> None:
+        """Settle where hooks begin that are new: they are told of all that happens from now on."""
+        for hook in self.hooks:
+            # If it cannot be settled yet, it is when the store is back.
+            with suppress(StoreUnavailable):
+                await beginning(self.feed.rows, hook)
+
     async def run(self) -> None:
         """Post for ever, if there is anywhere to post to."""
         if not self.hooks:
@@ -158,7 +166,7 @@ class _Courier:
     async def _read_on(self, tasks: TaskGroup) -> bool:
         """Note how far it is, and take what is new; tell whether there may be more."""
         if self._read_to is None:
-            self._read_to = self._kept = await self._begin()
+            self._read_to = self._kept = await beginning(self._rows, self._hook)
         done = next(iter(self._under_way), self._read_to + 1) - 1
         if done > self._kept:
             await self._keep(done)
@@ -170,15 +178,6 @@ class _Courier:
             self._read_to = event.seq
             self._take(event, tasks)
         return bool(found)
-
-    async def _begin(self) -> int:
-        """Return where to go on; a hook that is new is not told of the past."""
-        following = await self._rows.position(self._hook.name)
-        if following:
-            return following - 1
-        last = await self._rows.last_event(self._hook.owner, "")
-        await self._keep(last)
-        return last
 
     async def _keep(self, done: int) -> None:
         # The place is that of the next event: before the very first it is not the place of nobody.
@@ -238,6 +237,16 @@ class _Courier:
         if event is not None:
             about |= {"session": event.session, "kind": event.kind, "id": event.seq}
         self._parts.note(line, **about, **more)
+
+
+async def beginning(rows: DeliveryRows, hook: Hook) -> int:
+    """Return after which event a hook goes on; one that is new is not told of the past."""
+    following = await rows.position(hook.name)
+    if following:
+        return following - 1
+    last = await rows.last_event(hook.owner, "")
+    await rows.move(hook.name, last + 1)
+    return last
 
 
 async def _read_some(response: httpx.Response) -> None:

@@ -16,7 +16,7 @@ from gateway.delivery import Hook, Tries
 from gateway.reminders import SHAPE
 from gateway.stores import open_documents, open_rows
 from gateway.stores.rows import DeliveryRows
-from tests.delivery.house import MINUTE, NOW, House, living
+from tests.delivery.house import MINUTE, NOW, House, build, living
 from tests.delivery.ledger import Ledger
 from tests.delivery.receiver import (
     FAILED,
@@ -236,6 +236,22 @@ async def test_a_new_hook_is_not_told_of_the_past() -> None:
         await happen(house, "new")
         await until(lambda: len(receiver.posted) == 1)
         assert receiver.keys[0] == "new"
+
+
+async def test_a_new_hook_is_told_of_all_that_happens_once_the_gateway_is_open() -> None:
+    rows = Ledger()
+    async with receiving() as receiver:
+        async with living(rows) as before:
+            await happen(before, "old")
+        house = build(rows, hooks=[hook(receiver.port)], tries=QUICK)
+        await house.webhooks.load()
+        # Before its courier has looked at all.
+        await happen(house, "new")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(house.run)
+            await until(lambda: len(receiver.posted) == 1)
+            tasks.cancel_scope.cancel()
+        assert receiver.keys == ["new"]
 
 
 @asynccontextmanager
