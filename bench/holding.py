@@ -1,4 +1,4 @@
-"""Clients whose answers are held open: when each was held, when it was let go, how it ended."""
+"""Clients whose answers are held open: whether each was promised something, and how it ended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from bench.processes import Address, ProcessFailed
+from bench.reminding import PROMISE
 from bench.scenarios import BODY_BYTES
 from bench.users import Order, Tally, User
 
-NOTE = b': holdgate {"state": "'
-HELD = NOTE + b"holding"
+# Behind the last word of what is promised the answer is held open.
+HELD = b'"content":"%b "' % PROMISE.split()[-1].encode()
 DONE = b"data: [DONE]"
 AT_ONCE = 32
 PORTS_OF_ONE = 20_000
@@ -30,7 +31,6 @@ class Turnout(Tally):
     """What all holding users have seen together; times are on the wall clock."""
 
     held: int = 0
-    left_at: list[float] = field(default_factory=list)
     ended_at: list[float] = field(default_factory=list)
 
 
@@ -42,8 +42,7 @@ class HoldingUser(User):
     def __init__(self, order: Order, tally: Turnout) -> None:
         super().__init__(order, tally)
         self.body = b""
-        self._held_to = 0
-        self._has_left = self._has_ended = False
+        self._is_held = self._has_ended = False
 
     def _wants_more(self) -> bool:
         return not self._has_ended
@@ -58,21 +57,13 @@ class HoldingUser(User):
 
     def on_body(self, body: bytes) -> None:
         self.body += body
-        if not self._held_to:
-            self._look_for_hold()
-        elif not self._has_left and NOTE in self.body[self._held_to :]:
-            self._has_left = True
-            self.tally.left_at.append(time())
-
-    def _look_for_hold(self) -> None:
-        at = self.body.find(HELD)
-        if at >= 0:
-            self._held_to = at + len(HELD)
+        if not self._is_held and HELD in self.body:
+            self._is_held = True
             self.tally.held += 1
 
     def _problem(self) -> str | None:
         self.tally.ended_at.append(time())
-        return flaw(self.body) if self._held_to else "the answer was not held open"
+        return flaw(self.body) if self._is_held else "nothing was promised"
 
 
 def flaw(stream: bytes) -> str | None:
@@ -112,7 +103,7 @@ def wish(gateway: Address, due_at: str) -> Order:
     asked = {"role": "user", "content": f"Remind me at {due_at} to drink tea."}
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer bench\r\n"
-        f"content-type: application/json\r\nx-holdgate-notes: 1\r\ncontent-length: {BODY_BYTES}"
+        f"content-type: application/json\r\ncontent-length: {BODY_BYTES}"
     )
     return Order(gateway.host, gateway.port, head.encode() + b"\r\n\r\n" + filled(asked))
 
@@ -149,10 +140,6 @@ class Crowd:
 
     async def _held(self, count: int) -> None:
         await self.until(lambda: self.turnout.held >= count, STUCK_S, "held")
-
-    async def leave(self, limit_s: float) -> None:
-        """Wait until all are held no longer."""
-        await self.until(lambda: len(self.turnout.left_at) == len(self), limit_s, "let go")
 
     async def end(self, limit_s: float) -> None:
         """Wait until all answers have ended."""

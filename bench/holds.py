@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from anyio.to_thread import run_sync
 from bench.holding import Crowd, latest, wish
 from bench.load import Counts as Clocks
 from bench.load import Job, Sample, Watch, count, drive
-from bench.processes import Cores, allow_descriptors, resident_bytes
+from bench.processes import Cores, ProcessFailed, allow_descriptors, resident_bytes
 from bench.progress import Progress
 from bench.reminding import Counts
 from bench.scenarios import SCENARIOS, Length, request
@@ -41,6 +42,9 @@ FAR_S = 500.0
 SETTLE_S = 1.0
 SPARE_S = 3.0
 PATIENCE_S = 60.0
+LOOK_S = 0.02
+HELD_NOW = re.compile(rb"^holdgate_holds_active ([\d.]+)", re.MULTILINE)
+WERE_DUE = re.compile(rb'^holdgate_holds_ended_total{outcome="due"} ([\d.]+)', re.MULTILINE)
 NEWCOMERS, NEW_EACH_S = 8, 100
 
 SETTINGS = """\
@@ -183,6 +187,7 @@ async def drain(stage: HoldsStage) -> Drained:
         stage.step()
         began = time()
         await crowd.assemble(tasks)
+        await held_come_to(stage, stage.plan.held, PATIENCE_S)
         opened_s = time() - began
         stage.step()
         await anyio.sleep(SETTLE_S)
@@ -218,13 +223,16 @@ async def wake(stage: HoldsStage, opening_s: float) -> Woken:
     turnout = crowd.turnout
     async with anyio.create_task_group() as tasks:
         await crowd.assemble(tasks)
+        await held_come_to(stage, stage.plan.held, PATIENCE_S)
         stage.step()
-        await crowd.leave(ready_at - time() + PATIENCE_S)
+        await anyio.sleep(ready_at - time())
+        left = await held_come_to(stage, 0, PATIENCE_S)
+        left_s = time() - ready_at
         await crowd.end(PATIENCE_S)
     counts = await asked_of(stage.upstream)
     return Woken(
-        left=len(turnout.left_at),
-        left_s=latest(turnout.left_at, ready_at),
+        left=left,
+        left_s=left_s,
         ended=len(turnout.ended_at),
         ended_s=latest(turnout.ended_at, ready_at),
         follow_ups=counts.follow_ups,
@@ -248,6 +256,25 @@ async def cost_of_quiet(stage: HoldsStage) -> Clocks:
     before = count(stage.watch, tally)
     await anyio.sleep(stage.plan.quiet_s)
     return count(stage.watch, tally) - before
+
+
+async def held_come_to(stage: HoldsStage, number: int, limit_s: float) -> int:
+    """Wait until so many answers are held, as the gateway counts them; return how many were due."""
+    url, deadline = f"{stage.gateway.address.url}/metrics", time() + limit_s
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            told = (await client.get(url)).content
+            if number_of(HELD_NOW, told) == number:
+                return number_of(WERE_DUE, told)
+            if time() > deadline:
+                raise ProcessFailed(f"Not {number} were held within {limit_s:.0f} s.")
+            await anyio.sleep(LOOK_S)
+
+
+def number_of(line: re.Pattern[bytes], metrics: bytes) -> int:
+    """Find a number among the gateway's own."""
+    found = line.search(metrics)
+    return int(float(found[1])) if found else 0
 
 
 async def asked_of(model: Target) -> Counts:

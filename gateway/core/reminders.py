@@ -265,13 +265,13 @@ def expire(
     tasks: Tasks, now_ms: int, rules: Rules, taken: Container[str] = ()
 ) -> tuple[Tasks, tuple[Task, ...]]:
     """Take out what has expired, but not what is being delivered; return the undelivered ones."""
+    if not any(is_expired(task.due_ms, now_ms, rules) for task in tasks.items):
+        return tasks, ()
     gone = {
         task.id
         for task in tasks.items
         if is_expired(task.due_ms, now_ms, rules) and task.id not in taken
     }
-    if not gone:
-        return tasks, ()
     lost = tuple(t for t in tasks.items if t.id in gone and t.delivered_ms is None)
     return _with(tasks, tuple(task for task in tasks.items if task.id not in gone)), lost
 
@@ -282,7 +282,9 @@ def due(
     """Return those that a turn of this chain may carry now, by the time at which they are due."""
     ready_ms = now_ms + rules.due_window_ms
     ready = [t for t in _waiting(tasks, chain, now_ms, rules, taken) if t.due_ms <= ready_ms]
-    return tuple(sorted(ready, key=_due_ms))
+    if len(ready) > 1:
+        ready.sort(key=_due_ms)
+    return tuple(ready)
 
 
 def next_ready(

@@ -183,9 +183,10 @@ class Drive:
         if not course.request.asked.stream:
             # A body of one piece has no place for it, even when white space has begun it.
             return
-        if course.client.started and self.exchange.state not in (State.DONE, State.FAILED):
+        exchange = course.exchange
+        if course.client.started and exchange.state not in (State.DONE, State.FAILED):
             # Written by hand: thousands may have to be told at once that their hold is over.
-            note = f'"state": "{self.exchange.state}", "turn": {self.exchange.number}'
+            note = f'"state": "{exchange.state}", "turn": {exchange.number}'
             if isinstance(effect, Hold) and course.time is not None:
                 note += f', "until": {effect.until_ms}, "now": {course.time.now_ms()}'
             if isinstance(effect, Close) and (why := effect.disarm or effect.why):

@@ -52,7 +52,8 @@ class Claims:
     def reserve(self, reservation: Reservation) -> None:
         """Hold tasks that nobody holds for one turn."""
         held = self._held.setdefault(reservation.key, {})
-        held.update({task.id: reservation for task in reservation.tasks})
+        for task in reservation.tasks:
+            held[task.id] = reservation
 
     def let_go(self, reservation: Reservation) -> tuple[Task, ...]:
         """End a reservation, and return what it still held."""

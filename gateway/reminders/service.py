@@ -359,8 +359,14 @@ class Reminders:
         self, event: str, reservation: Reservation, tasks: tuple[Task, ...]
     ) -> None:
         key = reservation.key
-        who = {"owner": key.owner, "session": key.session, "reservation": reservation.id}
-        self.note(event, **who, count=len(tasks), tasks=_ids(tasks))
+        self.note(
+            event,
+            owner=key.owner,
+            session=key.session,
+            reservation=reservation.id,
+            count=len(tasks),
+            tasks=_ids(tasks),
+        )
 
     def _log_trouble(self, event: str, key: Key, error: StoreUnavailable) -> None:
         self.note(event, owner=key.owner, session=key.session, why=error.message)
@@ -371,7 +377,7 @@ def _new_id() -> str:
 
 
 def _ids(tasks: tuple[Task, ...]) -> str:
-    return ",".join(task.id for task in tasks)
+    return tasks[0].id if len(tasks) == 1 else ",".join(task.id for task in tasks)
 
 
 def _call_all(calls: tuple[Callable[[], None], ...]) -> None:

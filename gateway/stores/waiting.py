@@ -102,10 +102,11 @@ class Watchers:
     def changed(self, thing: Hashable, by: Callable[[], None] | None = None) -> None:
         """Have all callbacks of a thing called soon; one that fails hurts only itself.
 
-        Whoever changed it knows already, and is not called if that is said.
+        Whoever changed it, and watches it, knows already and is not called if that is said.
         """
         watches = self._watches.get(thing)
-        if watches:
+        # A single watch is that of whoever says so; of thousands at once none is looked at twice.
+        if watches and (by is None or len(watches) > 1):
             loop = asyncio.get_running_loop()
             for watch in watches:
                 if watch.callback != by:
