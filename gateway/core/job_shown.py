@@ -18,6 +18,7 @@ def shown_job(job: Job) -> dict[str, object]:
         "user_id": job.user_id,
         "session_id": job.session_id,
         "agent_id": job.agent_id,
+        "model": job.model or None,
         "name": job.name,
         "enabled": job.enabled,
         "delete_after_run": job.delete_after_run,

@@ -19,6 +19,8 @@ Members = Mapping[str, bytes]
 
 LONGEST = 256
 CONVERSATION = "conversation:"
+# Longer than any that is looked for, dashes included: those need not be remembered.
+LONGEST_NAME = 64
 
 # Names without dashes, underscores and case: proxies and clients spell them differently.
 SESSION_HEADERS = ("xsessionid", "sessionid", "anthropicsessionid", "xclaudecodesessionid")
@@ -38,7 +40,7 @@ def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str 
     """Return the session's id, or None when the request names none."""
     named: dict[str, str] = {}
     for name, value in headers:
-        plain = _plain(name)
+        plain = _plain(name) if len(name) <= LONGEST_NAME else ""
         if plain and (text := value.decode("utf-8", "replace").strip()):
             named.setdefault(plain, text)
     if not named and not members:

@@ -43,7 +43,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Tokens(msgspec.Struct, gc=False):
-    prompt_tokens: int = 0
+    prompt_tokens: int
     completion_tokens: int = 0
 
 
@@ -171,6 +171,9 @@ class WholeTap:
         self.body = b"".join(self._pieces)
         self._pieces.clear()
         try:
+            # What is not looked at is not decoded either, and must be text all the same.
+            if not self.body.isascii():
+                self.body.decode()
             self._end = self._simple(_plain.decode(self.body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._read()

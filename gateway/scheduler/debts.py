@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 import anyio
@@ -17,6 +18,7 @@ from gateway.scheduler.slots import Slots
 from gateway.scheduler.values import Parts, item_of
 from gateway.stores.base import StoreUnavailable
 
+log = logging.getLogger("holdgate.jobs")
 Debt = tuple[Job, Run]
 
 
@@ -74,6 +76,8 @@ class Debts:
                     await self._parts.rows.paid(run.run_id)
         except StoreUnavailable as error:
             self._log("result_not_brought", job, run, error.message)
+        except Exception as error:
+            log.exception("run %s is still owed", run.run_id, exc_info=error)
         finally:
             self._paying.discard(run.run_id)
 
@@ -105,6 +109,10 @@ class Debts:
             raise
         except HoldgateError as error:
             return error.message
+        except Exception as error:
+            # A fault of ours must not end all that runs beside it, and come again at every start.
+            log.exception("the result of run %s was not told", run.run_id, exc_info=error)
+            return "Something went wrong inside the gateway."
         return f"It took longer than {most_ms} ms (cron.run_timeout_ms)."
 
     async def _deliver(self, job: Job, run: Run) -> None:

@@ -85,11 +85,12 @@ class Snapshots:
         seen.at_ms = self._clock.now_ms()
         remembered[place] = seen
         self._size += seen.size
-        while self._size > self._room or len(remembered) > MOST:
-            self._forget(next(iter(remembered)))
         if self._has_jobs(*place) and (snapshot := seen.snapshot()) is not None:
             self._unkept[place] = snapshot
             self._news.set()
+        # The last of all may be this one, if it alone is too large.
+        while self._size > self._room or len(remembered) > MOST:
+            self._forget(next(iter(remembered)))
 
     async def find(self, owner: str, session: str) -> Snapshot | None:
         """Return what a session asked last, as far as that is known."""

@@ -22,6 +22,8 @@ from gateway.errors import Headers
 
 Pairs = Sequence[tuple[bytes, bytes]]
 
+# What is longer is none of these, and need not be remembered.
+LONGEST = 128
 _UP = frozenset({b"accept", b"anthropic-beta", b"anthropic-version"})
 _UP_PREFIX = b"openai-"
 _ACCOUNT = frozenset({b"openai-organization", b"openai-project"})
@@ -40,13 +42,13 @@ _DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 
 def towards_upstream(headers: Pairs) -> Headers:
     """Keep what a client may tell an upstream."""
-    passed = [pair for pair in headers if _goes_up(pair[0])]
+    passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _goes_up(pair[0])]
     return _without_named(passed, headers) if passed else ()
 
 
 def towards_client(headers: Headers) -> Headers:
     """Keep what an upstream may tell a client."""
-    passed = [pair for pair in headers if _comes_down(pair[0])]
+    passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _comes_down(pair[0])]
     return _without_named(passed, headers) if passed else ()
 
 

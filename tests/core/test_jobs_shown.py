@@ -37,6 +37,7 @@ def test_a_job_that_has_not_run() -> None:
         "user_id": "me",
         "session_id": "s-1",
         "agent_id": "",
+        "model": "fast",
         "name": "mail",
         "enabled": True,
         "delete_after_run": False,
@@ -61,6 +62,7 @@ def test_a_job_with_a_past() -> None:
         replace(
             JOB,
             agent_id="post",
+            model="small",
             dedupe_key="mail",
             session="isolated",
             delete_after_run=True,
@@ -79,6 +81,7 @@ def test_a_job_with_a_past() -> None:
     assert {name: shown[name] for name in shown.keys() - shown_job(JOB).keys()} == {}
     assert {name: value for name, value in shown.items() if value != shown_job(JOB)[name]} == {
         "agent_id": "post",
+        "model": "small",
         "dedupe_key": "mail",
         "session": "isolated",
         "delete_after_run": True,

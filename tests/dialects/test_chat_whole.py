@@ -72,6 +72,12 @@ def test_whatever_an_upstream_says_of_usage_it_is_an_answer(usage: object) -> No
     assert (tap.end().usage or Usage()).output == 0
 
 
+def test_what_is_not_text_is_no_answer_wherever_it_stands() -> None:
+    broken = body("hi").replace(b'"id": "a"', b'"id": "\xff"')
+    with pytest.raises(UpstreamBroke, match="not JSON"):
+        run(splice(), broken)
+
+
 def test_a_refusal_is_no_plain_stop() -> None:
     assert run(splice(), body(None, refusal="No.")).end().stop is Stop.FILTER
 

@@ -15,6 +15,7 @@ from tests.agents.talking import said as tell
 from tests.clock.words import Call, play, says
 from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, hanging, in_turn, turn
+from tests.jobs.faults import Flaky
 from tests.jobs.models import cued, failing, failing_after, task, told
 from tests.jobs.words import (
     ASIDE,
@@ -112,6 +113,23 @@ async def test_what_failed_apart_is_not_brought_back() -> None:
         await asked(gate, 2)
         assert len(await messages_of(gate)) == 2
         assert await inbox(gate, "helper") == []
+
+
+async def test_a_fault_of_our_own_hurts_only_what_is_brought_back() -> None:
+    async with house(model("result", "I see")) as gate:
+        rows = gate.gateway.parts.conversations.rows
+        job_id = await add(gate, name="news", session="isolated")
+        faulty = Flaky(rows, "get", error=RuntimeError)
+        gate.gateway.parts.conversations.rows = faulty
+        await run_now(gate, job_id)
+        await ran(gate, job_id, "ok")
+        await until(lambda: faulty.failures > 0)
+        faulty.mend()
+        await seen(lambda: inbox(gate, "helper"), lambda items: len(items) == 1)
+        # The gateway goes on.
+        again = await add(gate)
+        await run_now(gate, again)
+        await ran(gate, again, "ok")
 
 
 async def test_a_session_that_is_busy_is_told_when_it_is_idle() -> None:

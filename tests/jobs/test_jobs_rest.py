@@ -37,6 +37,7 @@ JOB_MEMBERS = [
     "user_id",
     "session_id",
     "agent_id",
+    "model",
     "name",
     "enabled",
     "delete_after_run",

@@ -92,6 +92,18 @@ async def test_what_is_too_large_is_not_remembered() -> None:
         assert await snapshots.find("o", "s") is None
 
 
+async def test_what_is_too_large_to_remember_is_still_kept_for_a_session_with_jobs() -> None:
+    async with remembering("s", room=5) as snapshots, anyio.create_task_group() as tasks:
+        tasks.start_soon(snapshots.run)
+        hear(snapshots, "s", b"x" * 9, "y")
+        assert len(snapshots) == 0
+        await seen(
+            lambda: snapshots.rows.snapshot("o", "s"),
+            lambda found: found is not None and found.body == b"x" * 9,
+        )
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_session_with_jobs_is_kept() -> None:
     async with remembering("s") as snapshots, anyio.create_task_group() as tasks:
         tasks.start_soon(snapshots.run)

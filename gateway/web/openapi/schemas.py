@@ -60,6 +60,7 @@ JOB: Json = thing(
         "user_id": text("The owner."),
         "session_id": text(),
         "agent_id": text("Empty for a relay session."),
+        "model": or_null(text("The one that is asked; null: the agent's, or the last request's.")),
         "name": text(),
         "enabled": truth(),
         "delete_after_run": truth(),
