@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 from uuid import uuid4
 
@@ -23,6 +23,8 @@ from gateway.stores.opening import system_ms
 from gateway.stores.rows import Claimed
 
 NEVER = 2**62
+# How long ago a run may have ended that is told of again at the start.
+TOLD_AGAIN_MS = 60 * 60 * 1000
 LOOK_FOR_LAPSED = 60.0
 # A gateway that has just started is waited for that long.
 PATIENCE = 5.0
@@ -198,10 +200,24 @@ class Scheduler:
         while True:
             try:
                 await self._end_lapsed(LATEST if self._alone else system_ms())
-                self.parts.agenda.load(await rows.listing(None))
+                jobs = await rows.listing(None)
+                self.parts.agenda.load(jobs)
+                await self._tell_again(jobs)
                 return
             except StoreUnavailable as error:
                 await self._wait_for_store(error)
+
+    async def _tell_again(self, jobs: Iterable[Job]) -> None:
+        """Tell of runs that ended shortly before: their events may not have been kept then.
+
+        An event that was is not told twice.
+        """
+        since_ms = self.parts.clock.now_ms() - TOLD_AGAIN_MS
+        for job in jobs:
+            if (job.last_run_ms or 0) >= since_ms:
+                for run in await self.parts.rows.runs(job.job_id, 1):
+                    if run.finished_ms is not None:
+                        await self.runs.announce(job, run)
 
     async def _look_for_lapsed(self) -> NoReturn:
         while True:

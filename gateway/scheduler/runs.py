@@ -187,6 +187,10 @@ class Runs:
     async def tell(self, job: Job, run: Run) -> None:
         """Count how a run ended, and tell whoever listens to the session."""
         self.counts[run.status] += run.missed or 1
+        await self.announce(job, run)
+
+    async def announce(self, job: Job, run: Run) -> None:
+        """Tell whoever listens to the session how a run ended."""
         await self._publish(job, run, RUN_FINISHED)
 
     async def _publish(self, job: Job, run: Run, kind: str) -> None:

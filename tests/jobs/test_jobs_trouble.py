@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from gateway.clock import ManualClock
 from gateway.core.jobs import Job
@@ -26,7 +27,7 @@ from tests.jobs.words import (
     seen,
     statuses,
 )
-from tests.sessions.talk import model, notes_of
+from tests.sessions.talk import kept, model, notes_of
 
 
 def spoil(gate: Running, *names: str, late: bool = False) -> Flaky:
@@ -126,6 +127,21 @@ async def test_a_schedule_that_cannot_be_reckoned_hurts_only_its_job() -> None:
         job = await job_of(gate, "job_bad")
         assert job["enabled"] is False
         assert "schedule" in job["disabled_reason"]
+
+
+async def test_an_end_that_nobody_could_be_told_of_is_told_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with house(model("done"), settings=kept(tmp_path)) as gate:
+        feed = gate.gateway.parts.feed
+        job_id = await add(gate, agent="")
+        feed.rows = Flaky(feed.rows, "note")
+        await run_now(gate, job_id)
+        await ran(gate, job_id, "ok")
+    for _ in range(2):
+        async with house(model("done"), settings=kept(tmp_path)) as gate:
+            told = await events_of(gate, "s", "run.finished")
+            assert [event for event, _ in told] == ["run.finished"]
 
 
 async def test_a_fault_of_our_own_hurts_only_its_run() -> None:
