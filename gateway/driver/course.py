@@ -109,8 +109,7 @@ class Course:
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
         self.body, self.packed = self.request.dialect.add(body, additions), False
-        if self.request.witness is not None:
-            self.request.witness.told(additions)
+        self.told(additions)
 
     def told(self, additions: tuple[Addition, ...]) -> None:
         """Let whoever keeps the conversation know what it gained."""

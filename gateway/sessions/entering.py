@@ -86,7 +86,7 @@ class Sessions:
             return None
         if self._is_auxiliary(visit):
             return Entry(visit.asked, Kind.AUXILIARY)
-        kind = Kind.COMPACTION if self._sentinels.begin(visit) else Kind.PLAIN
+        kind = self._kind(visit)
         return Entry(visit.asked, kind, Session(self.around, visit, NEW, kind))
 
     async def enter(self, visit: Visit, upstreams: Collection[str]) -> Entry:
