@@ -6,6 +6,7 @@ user's last turn, and begins a turn of its own only after the model's.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -57,14 +58,10 @@ def added(body: bytes, additions: tuple[Addition, ...]) -> bytes:
         fields["tools"] = msgspec.Raw(appended(b"[]" if present == b"null" else present, tools))
     if len(tools) < len(additions):
         _converse(fields, additions)
-    if any(isinstance(a, AnsweredTurn) for a in additions) and forces(
-        fields.get("tool_choice", NULL)
-    ):
-        # It has been obeyed; kept, it would be obeyed again in every follow-up.
-        del fields["tool_choice"]
     return written(fields)
 
 
+@cache
 def _declaration(tool: ToolDeclaration) -> bytes:
     # Not `strict`: all strict tools of a request are compiled into one grammar of limited size,
     # and not every model takes it; a tool of ours must not make the client's request fail.
@@ -83,9 +80,16 @@ def _converse(fields: Fields, additions: tuple[Addition, ...]) -> None:
         match addition:
             case AnsweredTurn():
                 messages += _answered(addition.message)
+                _obey(fields)
             case UserText() | ToolResult():
                 _say(messages, _block(addition), fields)
     fields["messages"] = raw(messages)
+
+
+def _obey(fields: Fields) -> None:
+    """Take a forced tool as called; kept, it would be called again in every follow-up."""
+    if forces(fields.get("tool_choice", NULL)):
+        del fields["tool_choice"]
 
 
 def _answered(message: Any) -> Raws:
@@ -125,8 +129,7 @@ def _cached(said: Raws, fields: Fields) -> Raws:
     What is added after them is gone in the next request, and nothing up to it would be found again.
     """
     mark = fields.get(CACHE, NULL)
-    block = members_of(said[-1]) if said else {}
-    if bytes(mark) == b"null" or not block:
+    if bytes(mark) == b"null" or not said or not (block := members_of(said[-1])):
         return said
     del fields[CACHE]
     return [*said[:-1], raw({CACHE: mark, **block})]

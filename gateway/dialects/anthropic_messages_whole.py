@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import msgspec
 
 from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, TurnEnd
+from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.anthropic_messages_errors import is_error, said
 from gateway.dialects.anthropic_messages_turn import (
     PLAIN_STOP,
@@ -19,52 +20,52 @@ from gateway.dialects.anthropic_messages_turn import (
     usage_of,
 )
 from gateway.dialects.anthropic_messages_words import NULL, blocks_of
-from gateway.dialects.base import Tap
 from gateway.dialects.body import fields_of
-from gateway.dialects.openai_chat_calls import CallIds, Json
+from gateway.dialects.openai_chat_calls import Json
 from gateway.dialects.openai_chat_turn import read_object
+from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 
 ENVELOPE = ("id", "type", "role", "model")
 
 
-class MessagesWhole:
+class _Text(msgspec.Struct, gc=False):
+    type: Literal["text"]
+    text: str
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+    def usage(self) -> Usage:
+        """Count what came from a cache as well: it was told too."""
+        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
+        return Usage(self.input_tokens + cached, self.output_tokens)
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """A message that says a text and nothing else: all that is looked at is here."""
+
+    type: Literal["message"]
+    content: list[_Text]
+    stop_reason: str
+    usage: _Tokens | None = None
+
+
+_plain = msgspec.json.Decoder(_Plain)
+
+
+class MessagesWhole(WholeAnswer["MessagesTap"]):
     """Makes one body out of n: turn 1's envelope, all blocks, the last turn's end."""
 
-    content_type = b"application/json"
+    __slots__ = ()
 
-    __slots__ = ("_limit", "_taken", "ids", "server_tools")
-
-    def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
-        self.ids = CallIds(asked.body)
-        self.server_tools = server_tools
-        self._limit = limit
-        self._taken: list[WholeTap] = []
-
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or b"json" in content_type
-
-    def tap(self) -> WholeTap:
+    def tap(self) -> MessagesTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeTap(self, self._limit, turn=len(self._taken))
-
-    def take(self, tap: Tap) -> None:
-        """Count a turn as part of the answer."""
-        assert isinstance(tap, WholeTap)
-        self._taken.append(tap)
-
-    def forget(self) -> None:
-        """Let go of the turns: the answer is over."""
-        self._taken.clear()
-
-    def rest(self) -> None:
-        """Keep only what the rest of the answer takes."""
-        self.ids.rest()
-
-    def heartbeat(self) -> bytes:
-        """Return nothing: a body has no frames to put one between."""
-        return b""
+        return MessagesTap(self, self._limit, turn=len(self._taken))
 
     def tail(self, plainly: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -86,58 +87,38 @@ class MessagesWhole:
         return answer
 
 
-class WholeTap:
-    """Gathers one turn's body and reads it when it is all there."""
+class MessagesTap(WholeTap):
+    """One turn's body, as Messages has it."""
 
-    __slots__ = (
-        "_ids",
-        "_limit",
-        "_pieces",
-        "_recorded",
-        "_size",
-        "_tools",
-        "_turn",
-        "answer",
-        "body",
-        "ended",
-        "seen",
-    )
-
-    failure = None
+    __slots__ = ("_answer", "_recorded")
 
     def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
-        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
-        self._ids, self._tools = splice.ids, splice.server_tools
-        self._turn = turn
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self.body = b""
-        self.answer: Json = {}
+        super().__init__(splice, limit, turn)
+        self._answer: Json | None = None
         self._recorded: Recorded | None = None
-        self.seen = False
-        self.ended = False
 
-    def feed(self, data: bytes) -> bytes:
-        """Take what came; nothing is shown before the end."""
-        self._size += len(data)
-        if self._size > self._limit:
-            raise UpstreamBroke(f"The upstream's answer is longer than {self._limit} bytes.")
-        self._pieces.append(data)
-        return b""
+    def _glance(self, body: bytes) -> TurnEnd:
+        plain = _plain.decode(body)
+        return TurnEnd(
+            stop=stop_of(plain.stop_reason),
+            usage=plain.usage.usage() if plain.usage else None,
+            spoke=any(block.text.strip() for block in plain.content),
+        )
 
-    def close(self) -> bytes:
-        """Take the end of the body and read it."""
-        self.body = b"".join(self._pieces)
-        self._pieces.clear()
+    def _read(self) -> None:
         answer = read_object(self.body)
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
         if is_error(answer):
             raise said(self.body)
-        self.answer = answer
-        self.seen = self.ended = True
-        return b""
+        self._answer = answer
+
+    @property
+    def answer(self) -> Json:
+        """All that the body says; of a plain answer nearly nobody wants to know it."""
+        if self._answer is None:
+            self._answer = read_object(self.body) or {}
+        return self._answer
 
     @property
     def usage(self) -> Json:
@@ -147,8 +128,11 @@ class WholeTap:
     @property
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
-        tools, recorded = self._tools, self.recorded()
-        return not tools or (recorded.had_ids and not recorded.server_calls(tools))
+        if not self._tools or self._answer is None:
+            # A glance was enough: it says a text.
+            return True
+        recorded = self.recorded()
+        return recorded.had_ids and not recorded.server_calls(self._tools)
 
     @property
     def hides_its_reason(self) -> bool:
@@ -164,8 +148,7 @@ class WholeTap:
             self._recorded = record_content(content, new_id)
         return self._recorded
 
-    def end(self) -> TurnEnd:
-        """Say what the turn came to."""
+    def _judged(self) -> TurnEnd:
         reason, tools = self.answer.get("stop_reason"), self._tools
         recorded = self.recorded()
         return TurnEnd(

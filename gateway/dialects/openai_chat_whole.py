@@ -9,8 +9,7 @@ import msgspec
 
 from gateway.core.additions import AnsweredTurn
 from gateway.core.model import Asked, Stop, TurnEnd, Usage
-from gateway.dialects.base import Tap
-from gateway.dialects.openai_chat_calls import CallIds, Json, calls_of, ident_of
+from gateway.dialects.openai_chat_calls import Json, calls_of, ident_of
 from gateway.dialects.openai_chat_turn import (
     Recorded,
     first_choice,
@@ -23,6 +22,7 @@ from gateway.dialects.openai_chat_turn import (
     summed,
     usage_of,
 )
+from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 
 # What a message may hold beside what it says; without it there is little to read.
@@ -58,44 +58,18 @@ class _Plain(msgspec.Struct, gc=False):
 _plain = msgspec.json.Decoder(_Plain)
 
 
-class ChatWhole:
+class ChatWhole(WholeAnswer["ChatTap"]):
     """Makes one body out of n: turn 1's envelope, all texts and calls, the last reason."""
 
-    content_type = b"application/json"
-
-    __slots__ = ("_limit", "_taken", "choices", "ids", "server_tools")
+    __slots__ = ("choices",)
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
-        self.ids = CallIds(asked.body)
+        super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), limit)
         self.choices = asked.choices
-        self.server_tools = server_tools if asked.choices == 1 else frozenset()
-        self._limit = limit
-        self._taken: list[WholeTap] = []
 
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or b"json" in content_type
-
-    def tap(self) -> WholeTap:
+    def tap(self) -> ChatTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeTap(self, self._limit, turn=len(self._taken))
-
-    def take(self, tap: Tap) -> None:
-        """Count a turn as part of the answer."""
-        assert isinstance(tap, WholeTap)
-        self._taken.append(tap)
-
-    def forget(self) -> None:
-        """Let go of the turns: the answer is over."""
-        self._taken.clear()
-
-    def rest(self) -> None:
-        """Keep only what the rest of the answer takes."""
-        self.ids.rest()
-
-    def heartbeat(self) -> bytes:
-        """Return nothing: a body has no frames to put one between."""
-        return b""
+        return ChatTap(self, self._limit, turn=len(self._taken))
 
     def tail(self, plainly: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -122,66 +96,18 @@ class ChatWhole:
         return answer
 
 
-class WholeTap:
-    """Gathers one turn's body and reads it when it is all there."""
+class ChatTap(WholeTap):
+    """One turn's body, as Chat Completions has it."""
 
-    __slots__ = (
-        "_answer",
-        "_choices",
-        "_end",
-        "_ids",
-        "_limit",
-        "_pieces",
-        "_recorded",
-        "_size",
-        "_tools",
-        "_turn",
-        "body",
-        "ended",
-        "seen",
-    )
-
-    failure = None
+    __slots__ = ("_answer", "_choices", "_recorded")
 
     def __init__(self, splice: ChatWhole, limit: int, turn: int) -> None:
-        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
-        self._ids, self._tools = splice.ids, splice.server_tools
+        super().__init__(splice, limit, turn)
         self._choices = splice.choices
-        self._turn = turn
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self.body = b""
         self._answer: Json | None = None
         self._recorded: Recorded | None = None
-        self._end: TurnEnd | None = None
-        self.seen = False
-        self.ended = False
-
-    def feed(self, data: bytes) -> bytes:
-        """Take what came; nothing is shown before the end."""
-        self._size += len(data)
-        if self._size > self._limit:
-            raise UpstreamBroke(f"The upstream's answer is longer than {self._limit} bytes.")
-        self._pieces.append(data)
-        return b""
-
-    def close(self) -> bytes:
-        """Take the end of the body and read it."""
-        self.body = b"".join(self._pieces)
-        self._pieces.clear()
-        try:
-            # What is not looked at is not decoded either, and must be text all the same.
-            if not self.body.isascii():
-                self.body.decode()
-            self._end = self._simple(_plain.decode(self.body))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._read()
-        self.seen = self.ended = True
-        return b""
 
     def _read(self) -> None:
-        """Read all of it, or say what is wrong with it."""
         answer = read_object(self.body)
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
@@ -228,13 +154,8 @@ class WholeTap:
     def _message(self) -> Json:
         return part_of(first_choice(self.answer), "message")
 
-    def end(self) -> TurnEnd:
-        """Say what the turn came to."""
-        if self._end is None:
-            self._end = self._judged()
-        return self._end
-
-    def _simple(self, plain: _Plain) -> TurnEnd:
+    def _glance(self, body: bytes) -> TurnEnd:
+        plain = _plain.decode(body)
         choice, tokens = plain.choices[0], plain.usage
         reason = choice.finish_reason
         stop = Stop.STOP if reason == "stop" else stop_of(reason)

@@ -125,20 +125,25 @@ class OpenAIResponses:
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: items at the end, tools after the client's own."""
         fields = fields_of(body)
-        stored = is_stored(fields)
-        answered = [turn for a in additions if (turn := _answered(a)) is not None]
-        if stored and any(turn.remembered for turn in answered):
-            # The upstream has put all of it into its conversation by itself.
-            fields["input"], answered = raw([]), []
-        items = [item for turn in answered for item in as_input(turn.items, stored)]
-        items += [item for addition in additions for item in _items(addition)]
-        tools = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
+        items: list[bytes] = []
+        tools: list[bytes] = []
+        turns: list[Answered] = []
+        for addition in additions:
+            match addition:
+                case ToolDeclaration():
+                    tools.append(_declaration(addition))
+                case UserText():
+                    items.append(bytes(user_message(addition.text)))
+                case ToolResult():
+                    items.append(bytes(result_item(addition)))
+                case _:
+                    turns.append(_answered(addition))
+        if turns:
+            items[:0] = _going_on(fields, turns)
         if items:
             _append(fields, "input", items)
         if tools:
             _append(fields, "tools", tools)
-        if any(isinstance(a, AnsweredTurn) for a in additions):
-            _obey(fields)
         return written(fields)
 
     def said(self, text: str) -> AnsweredTurn:
@@ -252,20 +257,20 @@ def _append(fields: Fields, name: str, items: list[bytes]) -> None:
     fields[name] = msgspec.Raw(appended(b"[]" if present == b"null" else present, items))
 
 
-def _answered(addition: Addition) -> Answered | None:
-    if not isinstance(addition, AnsweredTurn):
-        return None
+def _answered(addition: AnsweredTurn) -> Answered:
     assert isinstance(addition.message, Answered)
     return addition.message
 
 
-def _items(addition: Addition) -> list[bytes]:
-    match addition:
-        case UserText():
-            return [bytes(user_message(addition.text))]
-        case ToolResult():
-            return [bytes(result_item(addition))]
-    return []
+def _going_on(fields: Fields, turns: list[Answered]) -> list[bytes]:
+    """Tell of the turns that were answered; what the request asked for is done with."""
+    stored = is_stored(fields)
+    _obey(fields)
+    if stored and any(turn.remembered for turn in turns):
+        # The upstream has put all of it into its conversation by itself.
+        fields["input"] = raw([])
+        return []
+    return [item for turn in turns for item in as_input(turn.items, stored)]
 
 
 @cache

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import msgspec
 
 from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, TurnEnd
-from gateway.dialects.base import Tap
+from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.body import Fields, fields_of
-from gateway.dialects.openai_chat_calls import CallIds, Json
+from gateway.dialects.openai_chat_calls import Json
 from gateway.dialects.openai_chat_turn import read_object
 from gateway.dialects.openai_responses_errors import said, told
 from gateway.dialects.openai_responses_items import (
@@ -33,23 +33,51 @@ from gateway.dialects.openai_responses_items import (
     usage_in,
     usage_of,
 )
+from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 
 CALL = b'_call"'
 
 
-class ResponsesWhole:
+class _Text(msgspec.Struct, gc=False, tag="output_text"):
+    text: str
+
+
+class _Message(msgspec.Struct, gc=False, tag="message"):
+    content: list[_Text]
+
+
+class _Reasoning(msgspec.Struct, gc=False, tag="reasoning"):
+    pass
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    input_tokens: int
+    output_tokens: int
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """A response that says a text and nothing else: all that is looked at is here."""
+
+    object: Literal["response"]
+    status: Literal["completed"]
+    output: list[_Message | _Reasoning]
+    usage: _Tokens | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it says anything; thinking alone is not speaking."""
+        said = (item.content for item in self.output if isinstance(item, _Message))
+        return any(part.text for content in said for part in content)
+
+
+_plain = msgspec.json.Decoder(_Plain)
+
+
+class ResponsesWhole(WholeAnswer["ResponsesTap"]):
     """Makes one body out of n: turn 1's id, all items, the last turn's end."""
 
-    content_type = b"application/json"
-
-    __slots__ = ("_limit", "_taken", "ids", "server_tools")
-
-    def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
-        self.ids = CallIds(asked.body)
-        self.server_tools = server_tools
-        self._limit = limit
-        self._taken: list[WholeTap] = []
+    __slots__ = ()
 
     @property
     def answer_id(self) -> str:
@@ -61,30 +89,9 @@ class ResponsesWhole:
         """The id by which the upstream knows the last turn."""
         return text_in(self._taken[-1].answer, "id") if self._taken else ""
 
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or b"json" in content_type
-
-    def tap(self) -> WholeTap:
+    def tap(self) -> ResponsesTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeTap(self, self._limit, turn=len(self._taken))
-
-    def take(self, tap: Tap) -> None:
-        """Count a turn as part of the answer."""
-        assert isinstance(tap, WholeTap)
-        self._taken.append(tap)
-
-    def forget(self) -> None:
-        """Let go of the turns: the answer is over."""
-        self._taken.clear()
-
-    def rest(self) -> None:
-        """Keep only what the rest of the answer takes."""
-        self.ids.rest()
-
-    def heartbeat(self) -> bytes:
-        """Return nothing: a body has no frames to put one between."""
-        return b""
+        return ResponsesTap(self, self._limit, turn=len(self._taken))
 
     def tail(self, plainly: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -98,58 +105,38 @@ class ResponsesWhole:
         return msgspec.json.encode(joined(first.answer, last.answer, items, usage))
 
 
-class WholeTap:
-    """Gathers one turn's body and reads it when it is all there."""
+class ResponsesTap(WholeTap):
+    """One turn's body, as Responses has it."""
 
-    __slots__ = (
-        "_ids",
-        "_items",
-        "_limit",
-        "_pieces",
-        "_size",
-        "_tools",
-        "_turn",
-        "answer",
-        "body",
-        "ended",
-        "seen",
-    )
-
-    failure = None
+    __slots__ = ("_answer", "_items")
 
     def __init__(self, splice: ResponsesWhole, limit: int, turn: int) -> None:
-        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
-        self._ids, self._tools = splice.ids, splice.server_tools
-        self._turn = turn
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0
+        super().__init__(splice, limit, turn)
+        self._answer: Fields | None = None
         self._items: list[Json] | None = None
-        self.body = b""
-        self.answer: Fields = {}
-        self.seen = False
-        self.ended = False
 
-    def feed(self, data: bytes) -> bytes:
-        """Take what came; nothing is shown before the end."""
-        self._size += len(data)
-        if self._size > self._limit:
-            raise UpstreamBroke(f"The upstream's answer is longer than {self._limit} bytes.")
-        self._pieces.append(data)
-        return b""
+    def _glance(self, body: bytes) -> TurnEnd:
+        plain = _plain.decode(body)
+        tokens = plain.usage
+        return TurnEnd(
+            stop=Stop.STOP,
+            usage=Usage(tokens.input_tokens, tokens.output_tokens) if tokens else None,
+            spoke=plain.speaks,
+        )
 
-    def close(self) -> bytes:
-        """Take the end of the body and read it."""
-        self.body = b"".join(self._pieces)
-        self._pieces.clear()
+    def _read(self) -> None:
         answer = read_object(self.body)
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
         if told(answer) is not None:
             raise said(self.body)
-        self.answer = fields_of(self.body)
-        self.seen = self.ended = True
-        return b""
+
+    @property
+    def answer(self) -> Fields:
+        """The members of the body; of a plain answer nearly nobody wants to know them."""
+        if self._answer is None:
+            self._answer = fields_of(self.body)
+        return self._answer
 
     @property
     def passes(self) -> bool:
@@ -168,8 +155,7 @@ class WholeTap:
             self._items = identified(output_in(self.answer), new_id)
         return self._items
 
-    def end(self) -> TurnEnd:
-        """Say what the turn came to."""
+    def _judged(self) -> TurnEnd:
         items, tools = self.items(), self._tools
         stop = stop_of(text_in(self.answer, "status"), self.answer, items)
         return TurnEnd(

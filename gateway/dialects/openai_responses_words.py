@@ -19,6 +19,7 @@ Raws = list[msgspec.Raw]
 
 SYSTEM_ROLES = ("system", "developer")
 NULL = msgspec.Raw(b"null")
+SPOKEN = b'{"type":"message","role":"user","content":[{"type":"input_text","text":%b}]}'
 # What the model made that has no other sign of it in its name.
 MODELS_OWN = ("reasoning", "compaction", "mcp_list_tools", "mcp_approval_request", "program")
 
@@ -49,7 +50,7 @@ def readable(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T 
 def items_of(fields: Fields) -> Raws:
     """Return the items of a request's input; a text is one message of the user."""
     asked = fields.get("input", NULL)
-    if readable(_text, asked) is not None:
+    if bytes(memoryview(asked)[:1]) == b'"':
         return [user_message(asked)]
     return readable(_items, asked) or []
 
@@ -66,8 +67,7 @@ def members_of(item: msgspec.Raw) -> Fields:
 
 def user_message(text: str | msgspec.Raw) -> msgspec.Raw:
     """Write a text as a message of the user."""
-    content = [{"type": "input_text", "text": text}]
-    return raw({"type": "message", "role": "user", "content": content})
+    return msgspec.Raw(SPOKEN % msgspec.json.encode(text))
 
 
 def last_role(asked: msgspec.Raw) -> str:

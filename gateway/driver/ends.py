@@ -25,7 +25,7 @@ async def close(course: Course, effect: Close) -> Outcome:
     tail = course.splice.tail(effect.plainly)
     if course.request.witness is not None and course.tap is not None:
         course.told((course.tap.answered(),))
-    if course.request.answers is not None:
+    if course.request.answers is not None and course.exchange.number > 1:
         await _remember(course)
     if course.request.asked.stream or course.client.started:
         await course.client.end(tail)

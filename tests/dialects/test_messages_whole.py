@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.model import Asked, Stop, ToolCall, Usage
 from gateway.dialects.anthropic_messages import DIALECT
@@ -65,6 +67,25 @@ def test_one_turn_passes_byte_for_byte() -> None:
         assert tap.client_call_ids() == ("w",)
     assert answer.content_type == b"application/json"
     assert answer.heartbeat() == b""
+
+
+@given(
+    st.lists(st.text()),
+    st.sampled_from(["end_turn", "max_tokens", "tool_use", "refusal", "pause_turn", "new", ""]),
+    st.sampled_from([None, {"input_tokens": 5, "output_tokens": 1}, {"output_tokens": 1}, {}]),
+)
+def test_a_plain_answer_is_read_as_any_other(texts: list[str], reason: str, usage: Any) -> None:
+    plain = body(*map(text, texts), reason=reason, usage=usage)
+    other = plain.replace(b'"type": "message", ', b"", 1)
+    first, second = (run(splice(), data) for data in (plain, other))
+    assert first.end() == second.end()
+    assert first.answered() == second.answered()
+
+
+def test_what_is_not_text_is_no_answer_wherever_it_stands() -> None:
+    broken = body(text("hi")).replace(b'"id": "a"', b'"id": "\xff"')
+    with pytest.raises(UpstreamBroke, match="not JSON"):
+        run(splice(), broken)
 
 
 def test_two_turns_are_one_body() -> None:

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from responses_wire import CLOCK, Json, call, custom, message, reasoning, refusal, search, usage
 
 from gateway.core.model import Asked, Stop, ToolCall, Usage
@@ -81,6 +83,26 @@ def test_why_a_turn_ended(data: bytes, stop: Stop) -> None:
     assert end.stop is stop
     assert end.continuable is (stop is not Stop.UNKNOWN)
     assert answer.tail(plainly=False) == data
+
+
+@given(
+    st.lists(st.none() | st.text()),
+    st.sampled_from([None, usage(5, 1, 0), {"output_tokens": 1}, {}]),
+)
+def test_a_plain_answer_is_read_as_any_other(texts: list[str | None], told: Any) -> None:
+    items = [reasoning("r") if text is None else message("m", text) for text in texts]
+    plain = body(*items, usage=told)
+    other = plain.replace(b'"object": "response", ', b"", 1)
+    first, second = (run(splice(CLOCK), data) for data in (plain, other))
+    assert first.end() == second.end()
+    assert first.answered() == second.answered()
+    assert first.text() == second.text()
+
+
+def test_what_is_not_text_is_no_answer_wherever_it_stands() -> None:
+    broken = body(message("m", "hi")).replace(b'"id": "a"', b'"id": "\xff"')
+    with pytest.raises(UpstreamBroke, match="not JSON"):
+        run(splice(), broken)
 
 
 def test_two_turns_are_one_body() -> None:

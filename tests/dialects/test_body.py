@@ -1,0 +1,40 @@
+"""How deep a body is nested: brackets in strings do not count, and no shape is misjudged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.dialects.body import PASSES, too_deep
+
+TEXTS = st.text('[]{}"\\,a', max_size=4)
+VALUES = st.recursive(
+    st.none() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=40,
+)
+
+
+def depth_of(value: Any) -> int:
+    """Count the levels of a value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(depth_of, value), default=0) if isinstance(value, list) else 0
+
+
+@given(VALUES, st.integers(0, 12))
+def test_the_depth_is_that_of_the_value(value: Any, limit: int) -> None:
+    assert too_deep(msgspec.json.encode(value), limit) is (depth_of(value) > limit)
+
+
+@pytest.mark.parametrize("begin, end", [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+@pytest.mark.parametrize("levels", [1, 2 * PASSES - 1, 2 * PASSES, 4 * PASSES])
+def test_any_depth_is_told_from_the_next(begin: str, end: str, levels: int) -> None:
+    body = f'{begin * levels}"]"{end * levels}'.encode()
+    depth = levels * len(end)
+    assert not too_deep(body, depth)
+    assert too_deep(body, depth - 1)
