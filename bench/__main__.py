@@ -28,7 +28,7 @@ from bench.picture import draw
 from bench.processes import Cores, ProcessFailed, choose_cores, on_core
 from bench.progress import Progress
 from bench.rounds import Measurement, Plan, Say, Stage, measure_undisturbed, staged, steps
-from bench.scenarios import FULL, QUICK, SCENARIOS, STREAMED, USUAL
+from bench.scenarios import FULL, LANES, QUICK, SCENARIOS, USUAL
 from bench.targets import PEERS, REPLAY, TARGETS
 
 Staged = Callable[[Plan, Cores, Say], AbstractContextManager[Stage]]
@@ -89,7 +89,7 @@ def add_lanes(command: argparse.ArgumentParser) -> None:
     """Add what the measurement of dialects understands."""
     add_options(command)
     command.add_argument("--write", action="store_true", help="write the results into docs")
-    command.set_defaults(scenarios=STREAMED, upstream=REPLAY)
+    command.set_defaults(scenarios=LANES, upstream=REPLAY)
 
 
 def add_holds(command: argparse.ArgumentParser) -> None:

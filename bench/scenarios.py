@@ -80,7 +80,7 @@ SCENARIOS = {
     )
 }
 USUAL = ("json", "pace", "burst", "first")
-STREAMED = ("pace", "burst")
+LANES = ("json", "pace", "burst")
 
 
 def request(scenario: Scenario, length: Length, speech: Speech = USUAL_SPEECH) -> bytes:

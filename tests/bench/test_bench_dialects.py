@@ -29,7 +29,7 @@ from bench.load import Counts, Sample
 from bench.processes import Address
 from bench.report import Run
 from bench.rounds import Measurement, available
-from bench.scenarios import BODY_BYTES, QUICK, SCENARIOS, STREAMED, Length, Scenario, request
+from bench.scenarios import BODY_BYTES, LANES, QUICK, SCENARIOS, Length, Scenario, request
 from bench.targets import NotInstalled, Target
 from bench.upstream import Tapes
 
@@ -113,8 +113,9 @@ def test_without_nginx_the_rest_is_measured() -> None:
 
 
 def sample(cpu_us: float) -> Sample:
-    """Make a sample in which an event took so long."""
-    counts = Counts(seconds=1.0, events=1000, reads=1000, gateway_ns=int(cpu_us * 1_000_000))
+    """Make a sample in which an event, or a whole answer, took so long."""
+    amounts = dict.fromkeys(("requests", "events", "reads"), 1000)
+    counts = Counts(seconds=1.0, **amounts, gateway_ns=int(cpu_us * 1_000_000))
     return Sample(replace(counts, cores_ns=counts.gateway_ns), {}, {})
 
 
@@ -125,12 +126,12 @@ def run_of(costs: Mapping[str, tuple[float, ...]]) -> Run:
         when="2030-01-01 00:00 UTC",
         machine={"kernel": "Linux"},
         rounds=3,
-        scenarios=STREAMED,
+        scenarios=LANES,
         targets=tuple(costs),
         notes=("A note.",),
         measurements=tuple(
             Measurement(number, scenario, lane, sample(cost))
-            for scenario in STREAMED
+            for scenario in LANES
             for lane, rounds in costs.items()
             for number, cost in enumerate(rounds)
         ),
@@ -184,6 +185,9 @@ def test_a_scenario_without_goals_is_only_shown(run: Run) -> None:
 
 def test_the_dearest_lane_stands_for_its_goal(run: Run) -> None:
     assert goal_lines(run) == [
+        "passthrough, whole answers: at most 2.00 × nginx (chat; goal ≤ 6.67 × nginx): met",
+        "translation, whole answers: at most 4.00 × passthrough (chat from responses; "
+        "goal ≤ 3 × passthrough): NOT MET",
         "passthrough, token pace: at most 2.00 × nginx (chat; goal ≤ 2.5 × nginx): met",
         "translation, token pace: at most 4.00 × passthrough (chat from responses; "
         "goal ≤ 3 × passthrough): NOT MET",
@@ -216,7 +220,7 @@ def test_the_command_says_how_to_measure_again() -> None:
     options = parser().parse_args(["dialects", "--rounds", "2", "--attempts", "3", "--write"])
     assert plan_of(options).rounds == 2
     assert repeatable(options) == (
-        "python -m bench dialects --scenarios pace,burst --rounds 2 --attempts 3"
+        "python -m bench dialects --scenarios json,pace,burst --rounds 2 --attempts 3"
     )
 
 
