@@ -26,7 +26,8 @@ Holdgate {version} answers with its demo model; {keys}. Try:
 
 {agent}  .venv/bin/holdgate chat --url {url} --model demo
 
-  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=none   for any OpenAI client, with model "demo"
+  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=none     for any OpenAI client, with model "demo"
+  ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=none  for any Anthropic client, such as Claude Code
 
 GET {url}/api/status shows what is going on. Ctrl-C ends it.
 """
