@@ -60,6 +60,16 @@ def item(**members: Any) -> dict[str, Any]:
             {"tools": [{"type": "custom", "custom": {"name": "c", "format": {"type": "grammar"}}}]},
             "tools[0].custom.format.grammar.syntax",
         ),
+        (
+            CHAT,
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [{"name": {}}]}}},
+            "tool_choice.allowed_tools.tools[0].name",
+        ),
+        (
+            RESPONSES,
+            {"tool_choice": {"type": "allowed_tools", "tools": [{"type": "custom", "name": []}]}},
+            "tool_choice.tools[0].name",
+        ),
         (CHAT, {"stop": [1]}, "stop"),
         (CHAT, {"stop": 1}, "stop"),
         (CHAT, {"temperature": "hot"}, "temperature"),
