@@ -101,7 +101,8 @@ def as_function(tool: Tool) -> Tool:
     """Return a tool as a function with a schema."""
     if tool.custom:
         return Tool(tool.name, _with_grammar(tool), INPUT_SCHEMA)
-    schema = {"type": "object", **(tool.schema or {"properties": {}})}
+    # OpenAI refuses an object that does not say what is in it, even if that is nothing.
+    schema = {"type": "object", "properties": {}, **tool.schema}
     return Tool(tool.name, tool.description, schema, tool.strict)
 
 

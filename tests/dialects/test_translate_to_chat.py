@@ -321,6 +321,14 @@ def test_strict_tools_stay_strict_and_one_at_a_time_stays_so() -> None:
     assert sent["parallel_tool_calls"] is False
 
 
+@pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}])
+def test_a_tool_without_parameters_has_properties(upstream: str, schema: Any) -> None:
+    tool = {"name": "f", "input_schema": schema}
+    (sent,) = told(MESSAGES, upstream, messages=[HI], tools=[tool])["tools"]
+    assert sent.get("function", sent)["parameters"] == {"type": "object", "properties": {}}
+
+
 def test_a_choice_without_tools_is_not_sent() -> None:
     assert "tool_choice" not in told(MESSAGES, CHAT, messages=[HI], tool_choice={"type": "auto"})
 
