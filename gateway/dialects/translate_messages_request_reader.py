@@ -25,8 +25,8 @@ from gateway.dialects.translate_media import (
     Otherwise,
     Table,
     leave_out,
-    note,
     read_parts,
+    read_returned,
     refuse,
     refused,
     returned,
@@ -178,7 +178,7 @@ def _tool_use(block: Node, losses: Losses) -> Call:
 
 def _tool_result(block: Node, losses: Losses) -> Result:
     _known(block, losses, "tool_use_id", "content", "is_error")
-    parts = returned(read_parts(block, "content", RETURNED, note, losses))
+    parts = returned(read_returned(block, "content", RETURNED, losses))
     return Result(block.need("tool_use_id"), parts, bool(block.flag("is_error")))
 
 

@@ -84,6 +84,11 @@ def test_results_come_before_the_users_text_in_the_order_of_the_calls() -> None:
         ("as is", {}, "as is"),
         ([text("one"), text("two")], {}, "one\ntwo"),
         (None, {}, ""),
+        ([], {}, ""),
+        ({"projects": []}, {}, '{"projects":[]}'),
+        ([{"id": 1}, {"id": 2}], {}, '[{"id":1},{"id":2}]'),
+        (["a"], {"is_error": True}, '[tool error] ["a"]'),
+        (False, {}, "false"),
         ("no such file", {"is_error": True}, "[tool error] no such file"),
         ([], {"is_error": True}, "[tool error] "),
         ([{"type": "tool_reference", "tool_name": "x"}], {}, "[tool_reference: left out]"),
@@ -97,6 +102,18 @@ def test_results_come_before_the_users_text_in_the_order_of_the_calls() -> None:
 def test_what_a_tool_returned_is_text(content: Any, more: dict[str, Any], shown: str) -> None:
     history = messages(assistant(use("a")), user(result("a", content, **more)))
     assert history[1]["content"] == shown
+
+
+@pytest.mark.parametrize("output, shown", [({"ok": True}, '{"ok":true}'), ([1.5], "[1.5]")])
+def test_what_other_dialects_tools_returned_is_text_too(output: Any, shown: str) -> None:
+    call = {"type": "function_call", "call_id": "a", "name": "f"}
+    answer = {"type": "function_call_output", "call_id": "a", "output": output}
+    assert items(call, answer)[1]["content"] == shown
+    history = [
+        {"role": "assistant", "tool_calls": [called("a")]},
+        {"role": "tool", "tool_call_id": "a", "content": output},
+    ]
+    assert told(CHAT, RESPONSES, messages=history)["input"][1]["output"] == shown
 
 
 def test_a_picture_a_tool_returned_is_shown_by_the_user_who_follows() -> None:
