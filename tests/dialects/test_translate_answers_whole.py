@@ -244,7 +244,10 @@ def test_calls_of_tools_that_take_plain_text() -> None:
     asked = Asked(model="m", body=b"{}", tools=tools)
     called = {"id": "c", "function": {"name": "patch", "arguments": '{"input":"*"}'}}
     body = body_translated(
-        chat({"tool_calls": [called]}, "tool_calls"), CHAT, RESPONSES, wanted(asked, RESPONSES, "s", 0)
+        chat({"tool_calls": [called]}, "tool_calls"),
+        CHAT,
+        RESPONSES,
+        wanted(asked, RESPONSES, "s", 0),
     )
     (item,) = body["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", "*")

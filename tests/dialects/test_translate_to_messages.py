@@ -130,6 +130,24 @@ def test_ids_are_of_characters_that_are_taken() -> None:
     assert call["id"].replace("_", "").isalnum()
 
 
+def test_ids_that_come_again_are_made_different() -> None:
+    again = {"role": "assistant", "tool_calls": [called("a"), called("a"), called("a_1")]}
+    history = messages(
+        again,
+        answered("a", "1"),
+        answered("a", "2"),
+        answered("a_1", "3"),
+        again,
+        answered("a", "4"),
+    )
+    calls = [block["id"] for turn in history[1::2] for block in turn["content"]]
+    assert calls == ["a", "a_1", "a_1_1", "a_2", "a_3", "a_1_2"]
+    results = [block for turn in history[2::2] for block in turn["content"]]
+    assert [block["tool_use_id"] for block in results] == calls
+    assert [block["content"] for block in results[:4]] == ["1", "2", "3", "4"]
+    assert [block.get("is_error") for block in results[3:]] == [None, True, True]
+
+
 def test_calls_without_an_id_get_one() -> None:
     bare = {"type": "function", "function": {"name": "f"}}
     older = {"role": "assistant", "function_call": {"name": "g", "arguments": "{}"}}
