@@ -17,6 +17,7 @@ Otherwise = Callable[[Node, Losses], tuple[Part, ...]]
 
 ERROR_MARK = "[tool error] "
 PDF = "application/pdf"
+UNNAMED = "document"
 
 
 def read_parts(

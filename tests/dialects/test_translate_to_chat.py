@@ -269,7 +269,10 @@ def test_documents_of_plain_text_are_told(source: Any) -> None:
 def test_a_text_that_is_none_is_a_document(data: str) -> None:
     source = {"type": "base64", "media_type": "text/plain", "data": data}
     part = messages(user({"type": "document", "source": source}))[0]["content"][0]
-    assert part["file"] == {"file_data": f"data:text/plain;base64,{data}"}
+    assert part["file"] == {
+        "filename": "document",
+        "file_data": f"data:text/plain;base64,{data}",
+    }
 
 
 def test_a_file_the_upstream_knows_is_named_to_it() -> None:
