@@ -82,6 +82,7 @@ def _counting(parts: Parts) -> Counting:
         parts.base.models,
         parts.base.keys,
         parts.base.counters,
+        parts.base.driver.services.ways,
         limits.body_bytes,
         limits.json_depth,
     )

@@ -28,6 +28,7 @@ from gateway.dialects.bare import bared
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
+    array,
     fields_of,
     raw,
     read_as,
@@ -52,7 +53,6 @@ _request = msgspec.json.Decoder(_Request)
 _tools = msgspec.json.Decoder(list[Any])
 
 READ = ("model", "messages", "stream", "tools", "tool_choice")
-NO_TOOLS = (b"", b"null", b"[]")
 TOOLING = ("tool_choice",)
 # The tools that the upstream runs by itself.
 HOSTED = ("web_search", "web_fetch", "code_execution", "mcp_toolset")
@@ -70,14 +70,14 @@ class AnthropicMessages:
         body = without_duplicates(body, READ)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
-        stream, tools = request.stream, bytes(request.tools)
+        stream = request.stream
         return Asked(
             model=_named(request.model),
             body=body,
             stream=prefers_stream if stream is None else stream,
             stream_implied=prefers_stream and stream is None,
             wants_usage=True,
-            tools=b"" if tools in NO_TOOLS else tools,
+            tools=array(request.tools, "tools"),
             takes_tools=request.tool_choice is ABSENT or not forces(request.tool_choice),
             last_role=last_role(request.messages),
             directives=may_contain(body),

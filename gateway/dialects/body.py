@@ -21,6 +21,7 @@ Fields = dict[str, msgspec.Raw]
 ABSENT = msgspec.Raw(b"")
 # Twice as deep as nearly anything is nested.
 PASSES = 12
+NOTHING = (b"", b"null", b"[]")
 
 _decode_fields = msgspec.json.Decoder(Fields).decode
 _STRINGS = re.compile(rb'"[^"]*"')
@@ -49,6 +50,16 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
         raise BadRequest("The body is nested too deeply.") from None
     if too_deep(body, depth):
         raise BadRequest(f"The body is nested more than {depth} levels deep.")
+    return found
+
+
+def array(value: msgspec.Raw, name: str) -> bytes:
+    """Return an array as it came, empty if it is absent, null or empty; refuse anything else."""
+    found = bytes(value)
+    if found in NOTHING:
+        return b""
+    if found[:1] != b"[":
+        raise BadRequest(f"`{name}` must be an array.", param=name)
     return found
 
 

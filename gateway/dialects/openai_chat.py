@@ -22,8 +22,10 @@ from gateway.dialects.bare import bared
 from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
+    NOTHING,
     Fields,
     appended,
+    array,
     fields_of,
     raw,
     read_as,
@@ -65,7 +67,6 @@ _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
 READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
-NO_TOOLS = (b"", b"null", b"[]")
 TOOLING = ("tool_choice", "parallel_tool_calls", "functions", "function_call", "n")
 
 
@@ -81,7 +82,7 @@ class OpenAIChat:
         body = without_duplicates(body, READ)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
-        said, tools = request.stream, bytes(request.tools)
+        said = request.stream
         return Asked(
             model=_named(request.model),
             body=body,
@@ -89,7 +90,7 @@ class OpenAIChat:
             stream_implied=prefers_stream and said is None,
             choices=1 if request.n is None else _choices(request.n),
             wants_usage=bool(request.stream_options and request.stream_options.include_usage),
-            tools=b"" if tools in NO_TOOLS else tools,
+            tools=array(request.tools, "tools"),
             takes_tools=_takes_tools(request),
             last_role=last_role(request.messages),
             directives=may_contain(body),
@@ -219,7 +220,7 @@ def _takes_tools(request: _Request) -> bool:
         return False
     if request.tool_choice is ABSENT and request.functions is ABSENT:
         return True
-    return bytes(request.functions) in NO_TOOLS and not _forces(request.tool_choice)
+    return bytes(request.functions) in NOTHING and not _forces(request.tool_choice)
 
 
 def _forces_tool(fields: Fields) -> bool:

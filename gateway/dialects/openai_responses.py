@@ -24,6 +24,7 @@ from gateway.dialects.body import (
     ABSENT,
     Fields,
     appended,
+    array,
     fields_of,
     raw,
     read_as,
@@ -77,7 +78,6 @@ READ = (
     "previous_response_id",
 )
 PREVIOUS = "previous_response_id"
-NO_TOOLS = (b"", b"null", b"[]")
 INPUTS = (b"", b"[", b'"', b"n")
 # Not into the conversation that the upstream keeps either: there the client would find it.
 TOOLING = ("tool_choice", "parallel_tool_calls", "background", "conversation")
@@ -97,13 +97,13 @@ class OpenAIResponses:
         body = without_duplicates(body, READ)
         if bytes(memoryview(request.input)[:1]) not in INPUTS:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
-        said, tools = request.stream, bytes(request.tools)
+        said = request.stream
         return Asked(
             model=_named(request.model),
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,
-            tools=b"" if tools in NO_TOOLS else tools,
+            tools=array(request.tools, "tools"),
             # What is answered in the background comes back to nobody who could run a tool.
             takes_tools=not request.background and not _restricts(request.tool_choice),
             last_role=last_role(request.input),

@@ -26,8 +26,8 @@ from gateway.dialects.translate_media import (
     file_of,
     image_at,
     leave_out,
-    note,
     read_parts,
+    read_returned,
     refuse,
     refused,
     result_of,
@@ -178,7 +178,7 @@ class _History:
         call_id = message.text("tool_call_id")
         if not call_id and self._named:
             call_id = self._named.popleft()
-        parts = read_parts(message, "content", SAID, note, self._losses)
+        parts = read_returned(message, "content", SAID, self._losses)
         yield result_of(call_id or message.need("tool_call_id"), parts)
 
     def _call(self, call: Node, call_id: str) -> Call:

@@ -28,7 +28,14 @@ from gateway.dialects.profiles import Profile, form_for
 from gateway.dialects.translate_effort import nearest
 from gateway.dialects.translate_format import in_words, named
 from gateway.dialects.translate_history import fitted, texts
-from gateway.dialects.translate_media import ERROR_MARK, file_text, file_url, image_url, left_out
+from gateway.dialects.translate_media import (
+    ERROR_MARK,
+    UNNAMED,
+    file_text,
+    file_url,
+    image_url,
+    left_out,
+)
 from gateway.dialects.translate_node import Losses
 from gateway.dialects.translate_tools import as_arguments, as_function, results_first
 from gateway.errors import BadRequest
@@ -252,8 +259,11 @@ def _image(image: Image) -> Members:
 
 
 def _file(file: File) -> Members:
-    inner = {"file_id": file.id} if file.id else {"file_data": file_url(file)}
-    return {"type": "file", "file": _present(filename=file.name) | inner}
+    if file.id:
+        return {"type": "file", "file": {**_present(filename=file.name), "file_id": file.id}}
+    # OpenAI takes no bytes without a name.
+    inner = {"filename": file.name or UNNAMED, "file_data": file_url(file)}
+    return {"type": "file", "file": inner}
 
 
 def _call(call: Call) -> Members:

@@ -7,15 +7,53 @@ right after it, in the order of the calls and before anything else, and no resul
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from itertools import groupby
+
+from msgspec.structs import replace
 
 from gateway.dialects.canonical import Call, Message, Part, Refusal, Result, Text
 from gateway.errors import BadRequest
 
 UNANSWERED = (Text("No result came back from this call."),)
 System = tuple[str, ...]
+
+
+class _Ids:
+    """Gives every call an id of its own, and its result the same.
+
+    Some upstreams use one id for several calls, of a turn or of a conversation; others refuse that.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+        self._waiting: defaultdict[str, list[str]] = defaultdict(list)
+
+    def own(self, message: Message) -> Message:
+        """Return a message whose calls are named by no call before them."""
+        made: list[tuple[str, str]] = []
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, Call):
+                made.append((part.id, self._new(part.id)))
+                part = replace(part, id=made[-1][1])
+            elif isinstance(part, Result) and self._waiting[part.call_id]:
+                part = replace(part, call_id=self._waiting[part.call_id].pop())
+            parts.append(part)
+        # The last turn to use an id is answered first, and in it the first call.
+        for told, own in reversed(made):
+            self._waiting[told].append(own)
+        return Message(message.role, tuple(parts))
+
+    def _new(self, told: str) -> str:
+        own, times = told, self._times.get(told, 0)
+        while own in self._times:
+            times += 1
+            own = f"{told}_{times}"
+        self._times[told] = times
+        self._times.setdefault(own, 0)
+        return own
 
 
 class _Turn:
@@ -42,28 +80,27 @@ def in_order(messages: Iterable[Message], param: str) -> tuple[System, tuple[Mes
     A result without a call raises `BadRequest`; a call without a result gets one.
     """
     turns: list[_Turn] = []
-    waiting: defaultdict[str, list[_Turn]] = defaultdict(list)
-    for message in merged(messages):
+    waiting: dict[str, _Turn] = {}
+    for message in map(_Ids().own, merged(messages)):
         for part in message.parts:
             if isinstance(part, Result):
                 _caller(part, waiting, param).results[part.call_id] = part
         turns.append(turn := _Turn(message))
-        for call in turn.results:
-            waiting[call].append(turn)
+        waiting |= dict.fromkeys(turn.results, turn)
     told = merged(message for turn in turns for message in turn.told())
     if told and told[0].role == "system":
         return texts(told[0].parts), told[1:]
     return (), told
 
 
-def _caller(result: Result, waiting: Mapping[str, list[_Turn]], param: str) -> _Turn:
-    """Return the turn that waits for a result; where ids come again, the last to use them."""
-    turns = waiting.get(result.call_id)
-    if not turns:
+def _caller(result: Result, waiting: dict[str, _Turn], param: str) -> _Turn:
+    """Return the turn that waits for a result, and no longer does."""
+    turn = waiting.pop(result.call_id, None)
+    if turn is None:
         raise BadRequest(
             f"The tool result `{result.call_id}` answers no call that waits for one.", param=param
         )
-    return turns.pop()
+    return turn
 
 
 def merged(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -6,6 +6,8 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from gateway.dialects.canonical import File, Image, Part, Result, Text
 from gateway.dialects.translate_node import Losses, Node
 from gateway.errors import BadRequest
@@ -15,6 +17,7 @@ Otherwise = Callable[[Node, Losses], tuple[Part, ...]]
 
 ERROR_MARK = "[tool error] "
 PDF = "application/pdf"
+UNNAMED = "document"
 
 
 def read_parts(
@@ -33,6 +36,20 @@ def read_parts(
         part = read(item, losses) if read is not None else None
         parts += otherwise(item, losses) if part is None else (part,)
     return tuple(parts)
+
+
+def read_returned(node: Node, name: str, table: Table, losses: Losses) -> tuple[Part, ...]:
+    """Read what a tool returned; what is neither text nor parts is data, told as JSON."""
+    content = node.members.get(name)
+    if content is None or isinstance(content, str) or _are_parts(content):
+        return read_parts(node, name, table, note, losses)
+    return (Text(msgspec.json.encode(content).decode()),)
+
+
+def _are_parts(content: object) -> bool:
+    return isinstance(content, list) and all(
+        isinstance(item, dict) and isinstance(item.get("type"), str) for item in content
+    )
 
 
 def refuse(part: Node, losses: Losses) -> tuple[Part, ...]:

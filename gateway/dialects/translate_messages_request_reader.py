@@ -25,8 +25,8 @@ from gateway.dialects.translate_media import (
     Otherwise,
     Table,
     leave_out,
-    note,
     read_parts,
+    read_returned,
     refuse,
     refused,
     returned,
@@ -151,8 +151,8 @@ def _image(block: Node, losses: Losses) -> Image | None:
 def _document(block: Node, losses: Losses) -> File | None:
     source = _known(block, losses, "source", "title").inner("source")
     read = SOURCES.get(source.text("type"))
-    title = block.text("title")
-    return msgspec.structs.replace(read(source), name=title) if read is not None else None
+    file = read(source) if read is not None else None
+    return None if file is None else msgspec.structs.replace(file, name=block.text("title"))
 
 
 def _search_result(block: Node, losses: Losses) -> Text:
@@ -178,18 +178,21 @@ def _tool_use(block: Node, losses: Losses) -> Call:
 
 def _tool_result(block: Node, losses: Losses) -> Result:
     _known(block, losses, "tool_use_id", "content", "is_error")
-    parts = returned(read_parts(block, "content", RETURNED, note, losses))
+    parts = returned(read_returned(block, "content", RETURNED, losses))
     return Result(block.need("tool_use_id"), parts, bool(block.flag("is_error")))
 
 
-def _inner_text(source: Node) -> File:
+def _inner_text(source: Node) -> File | None:
     content = source.content("content")
     if isinstance(content, str):
         return File(text=content)
+    if any(block.text("type") != "text" for block in content):
+        # Of a document with pictures the words alone would be another one.
+        return None
     return File(text="\n\n".join(block.text("text") for block in content))
 
 
-SOURCES: dict[str, Callable[[Node], File]] = {
+SOURCES: dict[str, Callable[[Node], File | None]] = {
     "base64": lambda source: File(media_type=source.text("media_type"), data=source.need("data")),
     "url": lambda source: File(url=source.need("url")),
     "text": lambda source: File(text=source.need("data")),

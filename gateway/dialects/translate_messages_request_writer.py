@@ -39,6 +39,8 @@ ID_CHARACTERS = "_-"
 EFFORTS = ("low", "medium", "high")
 CHOICES = {"auto": "auto", "none": "none", "required": "any", "tool": "tool"}
 DOT = Text(".")
+# What is written in data URLs, and what it is called here.
+PICTURES = {"image/jpg": "image/jpeg"}
 
 
 def write_messages(conversation: Conversation, profile: Profile, losses: Losses) -> bytes:
@@ -125,10 +127,10 @@ class _Writer:
 
     def _goes_on_without_thinking(self) -> bool:
         """Whether the turn that waits for its results did not begin with thinking."""
-        messages = [message for message in self._said.messages if message.role != "system"]
-        if not messages or not isinstance(messages[-1].parts[0], Result):
+        turns = self._turns()
+        if not turns or not isinstance(turns[-1].parts[0], Result):
             return False
-        return not _is_proven(messages[-2].parts[0])
+        return not _is_proven(turns[-2].parts[0])
 
     def _unthinking(self) -> Members:
         return {}
@@ -150,10 +152,22 @@ class _Writer:
     def _turns(self) -> tuple[Message, ...]:
         """Return the conversation as it can be told: begun by the user, and nothing empty."""
         told = [Message(_speaker(m), tuple(self._parts(m))) for m in self._said.messages]
+        if not (told or self._said.system):
+            return ()
         turns = merged(told)
-        if turns and turns[0].role != "user":
+        if not turns or turns[0].role != "user":
             turns = (Message("user", (DOT,)), *turns)
-        return (*turns[:-1], _without_end(turns[-1])) if turns else ()
+        return merged((*turns[:-1], self._last(turns[-1])))
+
+    def _last(self, turn: Message) -> Message:
+        """Return a last turn; the model cannot go on from thinking, nor from white space."""
+        if turn.role != "assistant":
+            return turn
+        said = [part for part in turn.parts if isinstance(part, Text)]
+        if len(said) < len(turn.parts):
+            self._losses.add("reasoning")
+        ended = [Text(part.text.rstrip()) for part in said[-1:]]
+        return Message(turn.role, (*said[:-1], *ended))
 
     def _parts(self, message: Message) -> Iterable[Part]:
         if message.role == "system":
@@ -192,7 +206,8 @@ class _Writer:
             self._losses.add("image.detail")
         if part.url:
             return {"type": "image", "source": {"type": "url", "url": part.url}}
-        source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+        kind = PICTURES.get(part.media_type, part.media_type)
+        source = {"type": "base64", "media_type": kind, "data": part.data}
         return {"type": "image", "source": source}
 
     def _file(self, part: File) -> Members:
@@ -265,14 +280,6 @@ def _speaker(message: Message) -> str:
 
 def _is_proven(part: Part) -> bool:
     return isinstance(part, Reasoning) and bool(part.signature or part.redacted)
-
-
-def _without_end(message: Message) -> Message:
-    """Return a last turn; the model must not be given white space to go on from."""
-    *before, last = message.parts
-    if message.role == "assistant" and isinstance(last, Text):
-        return Message(message.role, (*before, Text(last.text.rstrip())))
-    return message
 
 
 def _source(file: File) -> Members:

@@ -24,8 +24,8 @@ from gateway.dialects.translate_media import (
     file_of,
     image_at,
     leave_out,
-    note,
     read_parts,
+    read_returned,
     refuse,
     refused,
     result_of,
@@ -171,7 +171,7 @@ def _custom_call(item: Node, losses: Losses) -> Message:
 
 
 def _returned(item: Node, losses: Losses) -> Message:
-    parts = read_parts(item, "output", SAID, note, losses)
+    parts = read_returned(item, "output", SAID, losses)
     return Message("user", (result_of(item.need("call_id"), parts),))
 
 

@@ -24,7 +24,7 @@ from gateway.dialects.profiles import Profile, form_for
 from gateway.dialects.translate_effort import nearest
 from gateway.dialects.translate_format import in_words, named
 from gateway.dialects.translate_history import fitted
-from gateway.dialects.translate_media import ERROR_MARK, file_text, file_url, image_url
+from gateway.dialects.translate_media import ERROR_MARK, UNNAMED, file_text, file_url, image_url
 from gateway.dialects.translate_node import Losses
 from gateway.dialects.translate_tools import as_function, custom_calls
 
@@ -214,7 +214,7 @@ def _file(file: File) -> Members:
         return {"type": "input_file", **name, "file_id": file.id}
     if file.url:
         return {"type": "input_file", "file_url": file.url}
-    return {"type": "input_file", "filename": file.name or "document", "file_data": file_url(file)}
+    return {"type": "input_file", "filename": file.name or UNNAMED, "file_data": file_url(file)}
 
 
 INPUTS: dict[type[Part], Callable[[Any], Members]] = {Text: _text, Image: _image, File: _file}

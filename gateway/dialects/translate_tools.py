@@ -46,8 +46,13 @@ def choose(request: Node, name: str, tools: Tools) -> tuple[Tools, Choice | None
 def _allowed(choice: Node, tools: Tools) -> tuple[Tools, str]:
     """Keep only what is allowed: the upstream need not know of the rest."""
     allowed = choice.node("allowed_tools") or choice
-    names = {_named(node.members) for node in allowed.nodes("tools")}
+    names = {_name_in(node) for node in allowed.nodes("tools")}
     return tuple(tool for tool in tools if tool.name in names), allowed.text("mode") or "auto"
+
+
+def _name_in(tool: Node) -> str:
+    """Return the name of a tool that is allowed; hosted ones may have none."""
+    return (tool.node("function") or tool.node("custom") or tool).text("name")
 
 
 def _named(choice: Mapping[str, Any]) -> Any:
@@ -96,7 +101,8 @@ def as_function(tool: Tool) -> Tool:
     """Return a tool as a function with a schema."""
     if tool.custom:
         return Tool(tool.name, _with_grammar(tool), INPUT_SCHEMA)
-    schema = {"type": "object", **(tool.schema or {"properties": {}})}
+    # OpenAI refuses an object that does not say what is in it, even if that is nothing.
+    schema = {"type": "object", "properties": {}, **tool.schema}
     return Tool(tool.name, tool.description, schema, tool.strict)
 
 

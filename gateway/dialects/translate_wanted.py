@@ -10,6 +10,8 @@ from gateway.core.model import Asked
 from gateway.errors import UpstreamBroke
 
 ID_DIGITS = 24
+# Who calls functions "custom", and has no tools that take plain text.
+FUNCTIONS_ONLY = frozenset({"anthropic-messages"})
 
 
 class _Custom(msgspec.Struct):
@@ -46,9 +48,10 @@ class Wanted(msgspec.Struct, frozen=True):
         return f"{prefix}{sha256(parts.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 
-def wanted(asked: Asked, seed: str, created: int) -> Wanted:
-    """Take from a request what its answer needs of it."""
-    custom = custom_tools(asked.tools) if b'"custom"' in asked.tools else frozenset()
+def wanted(asked: Asked, dialect: str, seed: str, created: int) -> Wanted:
+    """Take from a request of this dialect what its answer needs of it."""
+    has_custom = b'"custom"' in asked.tools and dialect not in FUNCTIONS_ONLY
+    custom = custom_tools(asked.tools) if has_custom else frozenset()
     return Wanted(asked.model, seed, created, asked.body, asked.wants_usage, custom)
 
 

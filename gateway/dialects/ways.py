@@ -50,7 +50,7 @@ class Ways:
         if speech is None or speech.dialect == dialect.name:
             return None
         asked = dialect.read(body, ANY_DEPTH)
-        told = wanted(asked, turn, int(self._wall()))
+        told = wanted(asked, dialect.name, turn, int(self._wall()))
         return Way(dialect.name, speech, self._answer(speech.dialect, dialect.name, asked, told))
 
     def _answer(

@@ -13,7 +13,8 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.dialects.base import Dialect
 from gateway.driver import error_headers
-from gateway.errors import BadRequest, HoldgateError, UpstreamError
+from gateway.driver.values import Ways
+from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
 from gateway.routing import Models
 from gateway.upstream.base import Upstream
 from gateway.upstream.headers import towards_upstream
@@ -37,6 +38,7 @@ class Counting:
     keys: Keys
     counters: Mapping[str, Upstream]
     """The upstreams that can count, by their ids."""
+    ways: Ways
     body_bytes: int
     json_depth: int
 
@@ -58,19 +60,18 @@ class Counting:
             headers = {name.decode(): value.decode() for name, value in error_headers(error)}
             return Response(self.dialect.error_body(error), error.status, headers)
 
-    async def _counted(self, body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> Response:
+    async def _counted(self, body: bytes, headers: Headers) -> Response:
         asked = self.dialect.read(body, self.json_depth)
         for route in self.models.find(asked.model).routes:
             counter = self.counters.get(route.upstream)
             if counter is not None:
-                named = self.dialect.rewrite(body, route.model, asked.stream)
-                return await _asked(counter, named, headers)
+                named = self.dialect.rewrite(asked.body, route.model, asked.stream)
+                told = self.ways.headers(route.upstream, self.dialect.name, headers)
+                return await _asked(counter, named, told)
         return JSONResponse({"input_tokens": estimate(_body.decode(body))})
 
 
-async def _asked(
-    counter: Upstream, body: bytes, headers: tuple[tuple[bytes, bytes], ...]
-) -> Response:
+async def _asked(counter: Upstream, body: bytes, headers: Headers) -> Response:
     turn = await counter.open(body, headers)
     answer = b""
     try:

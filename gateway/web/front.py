@@ -20,6 +20,7 @@ from gateway.web.stream import Answer, Message, Receive, Send
 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+VERSION = b"anthropic-version"
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
 CORS_EXPOSED = (
     b"x-request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
@@ -94,7 +95,7 @@ class Front:
         try:
             self._admit(note)
         except HoldgateError as error:
-            said = relay.dialect if relay is not None else DIALECTS["openai-chat"]
+            said = relay.dialect if relay is not None else dialect_of(note)
             await refuse(error, receive, send, note.answer_headers, said)
             return
         if scope["method"] == "OPTIONS":
@@ -134,14 +135,18 @@ def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
     return sum(name == b"host" for name, _ in listed)
 
 
+def dialect_of(note: Incoming) -> Dialect:
+    """Return how errors are told where no model is asked: as most clients read them.
+
+    Clients of Messages say their version on every request.
+    """
+    return DIALECTS["anthropic-messages" if VERSION in note.headers else "openai-chat"]
+
+
 async def refuse(
-    error: HoldgateError,
-    receive: Receive,
-    send: Send,
-    headers: Headers,
-    dialect: Dialect = DIALECTS["openai-chat"],
+    error: HoldgateError, receive: Receive, send: Send, headers: Headers, dialect: Dialect
 ) -> None:
-    """Answer with an error; where no dialect is spoken, in the shape most clients read."""
+    """Answer with an error."""
     body = dialect.error_body(error)
     await Answer(receive, send, headers).whole(error.status, error_headers(error), body)
 

@@ -120,7 +120,8 @@ class Operations:
         self.keys.owner(incoming_of(request.scope).headers)
         if _is_anthropic(request):
             found = [self._anthropic_model(model) for model in self.models.listed]
-            ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]} if found else {}
+            ids = [model["id"] for model in found] or [None]
+            ends = {"first_id": ids[0], "last_id": ids[-1]}
             return JSONResponse({"data": found, "has_more": False, **ends})
         data = [self._model(model) for model in self.models.listed]
         return JSONResponse({"object": "list", "data": data})

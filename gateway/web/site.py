@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import Lifespan
 
 from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
-from gateway.web.front import refuse
+from gateway.web.front import dialect_of, refuse
 from gateway.web.incoming import incoming_of
 from gateway.web.stream import Receive, Send
 
@@ -34,14 +34,24 @@ class Site:
         try:
             await self._router(scope, receive, send)
         except HoldgateError as error:
-            await refuse(error, receive, send, ())
+            await self._refuse(error, scope, receive, send)
         except HTTPException as error:
-            await refuse(_translated(error, scope), receive, send, ())
+            await self._refuse(_translated(error, scope), scope, receive, send)
         except Exception as error:
             # The outer loop of a request.
             request_id = incoming_of(scope).request_id
             log.exception("request %s failed", request_id, exc_info=error)
-            await refuse(Unavailable("Something went wrong inside the gateway."), receive, send, ())
+            failed = Unavailable("Something went wrong inside the gateway.")
+            await self._refuse(failed, scope, receive, send)
+
+    async def _refuse(
+        self,
+        error: HoldgateError,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        await refuse(error, receive, send, (), dialect_of(incoming_of(scope)))
 
 
 def _translated(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:

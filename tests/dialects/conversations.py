@@ -158,6 +158,8 @@ def histories(draw: st.DrawFn, carries: Carries) -> tuple[Message, ...]:
         told.append(Message("assistant", (*parts, *calls)))
         results = [Result(call.id, *draw(_outcomes(carries))) for call in calls]
         told.append(Message("user", tuple(results)))
+    # What a model cannot go on from is not carried: its own thinking.
+    told.append(Message("user", tuple(draw(carries.said))))
     return in_order(told, "messages")[1]
 
 

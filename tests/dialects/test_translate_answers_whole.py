@@ -244,16 +244,29 @@ def test_calls_of_tools_that_take_plain_text() -> None:
     asked = Asked(model="m", body=b"{}", tools=tools)
     called = {"id": "c", "function": {"name": "patch", "arguments": '{"input":"*"}'}}
     body = body_translated(
-        chat({"tool_calls": [called]}, "tool_calls"), CHAT, RESPONSES, wanted(asked, "s", 0)
+        chat({"tool_calls": [called]}, "tool_calls"),
+        CHAT,
+        RESPONSES,
+        wanted(asked, RESPONSES, "s", 0),
     )
     (item,) = body["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", "*")
     assert item["id"].startswith("ctc_")
     block = {"type": "tool_use", "id": "c", "name": "patch", "input": {"input": "*"}}
-    body = body_translated({"content": [block]}, MESSAGES, CHAT, wanted(asked, "s", 0))
+    body = body_translated({"content": [block]}, MESSAGES, CHAT, wanted(asked, CHAT, "s", 0))
     (call,) = body["choices"][0]["message"]["tool_calls"]
     assert call == {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "*"}}
-    assert wanted(Asked(model="m", body=b"{}"), "s", 3) == Wanted("m", "s", 3)
+    assert wanted(Asked(model="m", body=b"{}"), CHAT, "s", 3) == Wanted("m", "s", 3)
+
+
+def test_what_messages_call_custom_is_a_function() -> None:
+    tool = {"type": "custom", "name": "say", "input_schema": {"type": "object"}}
+    asked = Asked(model="m", body=b"{}", tools=json.dumps([tool]).encode())
+    called = {"id": "c", "function": {"name": "say", "arguments": '{"input":"*"}'}}
+    answer = chat({"tool_calls": [called]}, "tool_calls")
+    body = body_translated(answer, CHAT, MESSAGES, wanted(asked, MESSAGES, "s", 0))
+    (block,) = body["content"]
+    assert block["input"] == {"input": "*"}
 
 
 NO_ANSWERS = (b"[]", b"{}", b'{"choices":[]}', b'{"content":5}', b'{"output":5}', b"<html>", b"")

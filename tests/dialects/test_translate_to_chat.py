@@ -84,6 +84,11 @@ def test_results_come_before_the_users_text_in_the_order_of_the_calls() -> None:
         ("as is", {}, "as is"),
         ([text("one"), text("two")], {}, "one\ntwo"),
         (None, {}, ""),
+        ([], {}, ""),
+        ({"projects": []}, {}, '{"projects":[]}'),
+        ([{"id": 1}, {"id": 2}], {}, '[{"id":1},{"id":2}]'),
+        (["a"], {"is_error": True}, '[tool error] ["a"]'),
+        (False, {}, "false"),
         ("no such file", {"is_error": True}, "[tool error] no such file"),
         ([], {"is_error": True}, "[tool error] "),
         ([{"type": "tool_reference", "tool_name": "x"}], {}, "[tool_reference: left out]"),
@@ -97,6 +102,18 @@ def test_results_come_before_the_users_text_in_the_order_of_the_calls() -> None:
 def test_what_a_tool_returned_is_text(content: Any, more: dict[str, Any], shown: str) -> None:
     history = messages(assistant(use("a")), user(result("a", content, **more)))
     assert history[1]["content"] == shown
+
+
+@pytest.mark.parametrize("output, shown", [({"ok": True}, '{"ok":true}'), ([1.5], "[1.5]")])
+def test_what_other_dialects_tools_returned_is_text_too(output: Any, shown: str) -> None:
+    call = {"type": "function_call", "call_id": "a", "name": "f"}
+    answer = {"type": "function_call_output", "call_id": "a", "output": output}
+    assert items(call, answer)[1]["content"] == shown
+    history = [
+        {"role": "assistant", "tool_calls": [called("a")]},
+        {"role": "tool", "tool_call_id": "a", "content": output},
+    ]
+    assert told(CHAT, RESPONSES, messages=history)["input"][1]["output"] == shown
 
 
 def test_a_picture_a_tool_returned_is_shown_by_the_user_who_follows() -> None:
@@ -252,7 +269,10 @@ def test_documents_of_plain_text_are_told(source: Any) -> None:
 def test_a_text_that_is_none_is_a_document(data: str) -> None:
     source = {"type": "base64", "media_type": "text/plain", "data": data}
     part = messages(user({"type": "document", "source": source}))[0]["content"][0]
-    assert part["file"] == {"file_data": f"data:text/plain;base64,{data}"}
+    assert part["file"] == {
+        "filename": "document",
+        "file_data": f"data:text/plain;base64,{data}",
+    }
 
 
 def test_a_file_the_upstream_knows_is_named_to_it() -> None:
@@ -319,6 +339,14 @@ def test_strict_tools_stay_strict_and_one_at_a_time_stays_so() -> None:
     assert [tool["function"].get("strict") for tool in sent["tools"]] == [True, None]
     assert sent["tools"][1]["function"]["parameters"] == {"type": "object", "properties": {}}
     assert sent["parallel_tool_calls"] is False
+
+
+@pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}])
+def test_a_tool_without_parameters_has_properties(upstream: str, schema: Any) -> None:
+    tool = {"name": "f", "input_schema": schema}
+    (sent,) = told(MESSAGES, upstream, messages=[HI], tools=[tool])["tools"]
+    assert sent.get("function", sent)["parameters"] == {"type": "object", "properties": {}}
 
 
 def test_a_choice_without_tools_is_not_sent() -> None:

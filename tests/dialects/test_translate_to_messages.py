@@ -85,7 +85,18 @@ def test_the_user_begins_and_nothing_is_empty() -> None:
         {"role": "user", "content": "."},
         assistant(text("Welcome!"), text("So:")),
     ]
-    assert messages(blank) == []
+    assert messages(blank) == messages({"role": "system", "content": "Greet me."})
+    assert messages(blank) == [{"role": "user", "content": "."}]
+    assert messages() == []
+
+
+def test_the_model_does_not_go_on_from_thinking() -> None:
+    said = {"role": "assistant", "content": "So: "}
+    for last in ([], [said]):
+        asked = {"input": [HI, reasoned("holdgate:signature:abc"), *last]}
+        sent = told(RESPONSES, MESSAGES, **asked)["messages"]
+        assert sent == [HI, *({"role": "assistant", "content": "So:"} for _ in last)]
+        assert lost(RESPONSES, MESSAGES, **asked) == ("reasoning",)
 
 
 def test_a_turn_that_ends_in_a_call_stays_as_it_is() -> None:
@@ -117,6 +128,24 @@ def test_ids_are_of_characters_that_are_taken() -> None:
     call, outcome = history[1]["content"][0], history[2]["content"][0]
     assert call["id"] == outcome["tool_use_id"]
     assert call["id"].replace("_", "").isalnum()
+
+
+def test_ids_that_come_again_are_made_different() -> None:
+    again = {"role": "assistant", "tool_calls": [called("a"), called("a"), called("a_1")]}
+    history = messages(
+        again,
+        answered("a", "1"),
+        answered("a", "2"),
+        answered("a_1", "3"),
+        again,
+        answered("a", "4"),
+    )
+    calls = [block["id"] for turn in history[1::2] for block in turn["content"]]
+    assert calls == ["a", "a_1", "a_1_1", "a_2", "a_3", "a_1_2"]
+    results = [block for turn in history[2::2] for block in turn["content"]]
+    assert [block["tool_use_id"] for block in results] == calls
+    assert [block["content"] for block in results[:4]] == ["1", "2", "3", "4"]
+    assert [block.get("is_error") for block in results[3:]] == [None, True, True]
 
 
 def test_calls_without_an_id_get_one() -> None:
@@ -152,6 +181,13 @@ def test_a_custom_call_is_told_as_a_functions() -> None:
     [
         ({"type": "image_url", "image_url": {"url": PICTURE_URL}}, PICTURE),
         ({"type": "image_url", "image_url": PICTURE_URL}, PICTURE),
+        (
+            {"type": "image_url", "image_url": "data:image/jpg;base64,AAAA"},
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"},
+            },
+        ),
         (
             {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "auto"}},
             {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}},
@@ -243,7 +279,8 @@ def test_proofs_that_travelled_through_another_dialect_come_home() -> None:
         reasoned("holdgate:redacted:xyz"),
         reasoned("gAAA"),
     ]
-    sent = told(RESPONSES, MESSAGES, input=[*history, {"role": "assistant", "content": "ho"}])
+    said = {"role": "assistant", "content": "ho"}
+    sent = told(RESPONSES, MESSAGES, input=[*history, said, HI])
     assert sent["messages"][1] == assistant(
         {"type": "thinking", "thinking": "Hm.", "signature": "abc"},
         {"type": "redacted_thinking", "data": "xyz"},
@@ -404,6 +441,7 @@ def test_the_budget_leaves_room_for_the_answer() -> None:
 
 
 CALLED = [HI, {"role": "assistant", "tool_calls": [called("a")]}, answered("a")]
+HURRY = {"role": "system", "content": "Hurry."}
 
 
 @pytest.mark.parametrize(
@@ -414,7 +452,8 @@ CALLED = [HI, {"role": "assistant", "tool_calls": [called("a")]}, answered("a")]
         ("claude-sonnet-4-5", {"tools": [FUNCTION], "tool_choice": "required"}),
         ("claude-opus-4-8", {"tools": [FUNCTION], "tool_choice": "required"}),
         ("claude-sonnet-4-5", {"messages": CALLED}),
-        ("claude-sonnet-4-5", {"messages": [*CALLED, {"role": "system", "content": "Hurry."}]}),
+        ("claude-sonnet-4-5", {"messages": [*CALLED, HURRY]}),
+        ("claude-sonnet-4-5", {"messages": [*CALLED, HURRY, HI]}),
     ],
 )
 def test_thinking_is_left_out_where_it_would_be_refused(model: str, more: dict[str, Any]) -> None:

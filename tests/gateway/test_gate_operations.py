@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gateway.version import __version__
 from tests.gateway.harness import running
 from tests.gateway.wire import (
@@ -17,6 +19,7 @@ from tests.gateway.wire import (
 )
 from tests.upstream.fake import CHUNKED, chunk
 
+ALICE = ("x-api-key: key-of-alice",)
 ONE = streaming(turn("one"))
 JSON = "content-type: application/json"
 KEYS = {
@@ -35,8 +38,40 @@ async def test_models_are_listed_as_messages_clients_want_them() -> None:
     assert [model["id"] for model in listed["data"]] == ["m", "n"]
     assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("m", "n", False)
     assert one == listed["data"][1]
+    any_name = {"id": "a", "base_url": "http://127.0.0.1:9/v1", "models": ["*"]}
+    anything = {"upstreams": [any_name], "models": []}
+    async with running(tables=anything) as gate:
+        none = (await gate.fetch(get("/v1/models", "anthropic-version: 2023-06-01"))).json
+    assert none == {"data": [], "has_more": False, "first_id": None, "last_id": None}
     assert one["type"] == "model"
     assert one["created_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    "asked, status, kind",
+    [
+        (get("/v1/models", "anthropic-version: 1"), 401, "authentication_error"),
+        (get("/v1/models/o", *ALICE, "anthropic-version: 1"), 404, "not_found_error"),
+        (get("/v1/messages/batches", "anthropic-version: 1"), 404, "not_found_error"),
+        (
+            get("/v1/messages/count_tokens", "anthropic-version: 1"),
+            405,
+            "invalid_request_error",
+        ),
+        (
+            get("/v1/models", "anthropic-version: 1", "origin: https://x.test"),
+            403,
+            "permission_error",
+        ),
+    ],
+)
+async def test_errors_are_told_as_messages_clients_want_them(
+    asked: bytes, status: int, kind: str
+) -> None:
+    async with running(None, tables=KEYS) as gate:
+        answer = await gate.fetch(asked)
+    assert (answer.status, answer.json["type"]) == (status, "error")
+    assert answer.json["error"]["type"] == kind
 
 
 async def test_models_are_listed() -> None:

@@ -1,0 +1,66 @@
+"""How many tokens a request has: as an upstream of Messages counts them, or about."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway.client import Answer as Sent
+from tests.gateway.wire import request
+from tests.upstream.fake import answering, sized
+
+from .gate import CHAT, JSON, MESSAGES, Gate, gate, telling
+from .neutral import MODEL, Answer
+
+PATH = "/v1/messages/count_tokens"
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+async def count(between: Gate, body: bytes, *headers: str) -> Sent:
+    asked = request("POST", f"{PATH}?beta=true", JSON, *headers, body=body)
+    return await between.running.fetch(asked)
+
+
+@pytest.mark.parametrize("version", [(), ("anthropic-version: 2024-01-01",)])
+async def test_who_can_count_is_asked(version: tuple[str, ...]) -> None:
+    story = answering(sized(b'{"input_tokens":7}', JSON))
+    async with gate((MESSAGES, story)) as between:
+        sent = await count(between, json.dumps(BODY).encode(), "anthropic-beta: x", *version)
+        (asked,) = between.running.requests
+    assert (sent.status, sent.json) == (200, {"input_tokens": 7})
+    assert asked.line == b"POST /v1/messages/count_tokens HTTP/1.1"
+    assert json.loads(asked.body) == {**BODY, "model": MODEL}
+    assert asked.headers[b"anthropic-beta"] == b"x"
+    told = b"2024-01-01" if version else b"2023-06-01"
+    assert asked.headers[b"anthropic-version"] == told
+
+
+async def test_who_cannot_is_not() -> None:
+    async with gate((CHAT, telling(CHAT, Answer("Yes."), False))) as between:
+        sent = await count(between, json.dumps(BODY).encode())
+        assert between.running.requests == []
+    assert sent.status == 200
+    assert 0 < sent.json["input_tokens"] < 100
+
+
+@pytest.mark.parametrize(
+    "body, status, kind",
+    [
+        (b"{", 400, "invalid_request_error"),
+        (b'{"model":"m"}', 400, "invalid_request_error"),
+        (b'{"model":"nobody","messages":[]}', 404, "not_found_error"),
+    ],
+)
+async def test_errors_are_those_of_messages(body: bytes, status: int, kind: str) -> None:
+    async with gate((MESSAGES, answering())) as between:
+        sent = await count(between, body)
+    assert (sent.status, sent.json["type"]) == (status, "error")
+    assert sent.json["error"]["type"] == kind
+
+
+async def test_what_the_upstream_refuses_is_passed_on() -> None:
+    refused = MESSAGES.error("Too long.")
+    async with gate((MESSAGES, answering(sized(refused, JSON, status="413 Large")))) as between:
+        sent = await count(between, json.dumps(BODY).encode())
+    assert (sent.status, bytes(sent.body)) == (413, refused)
