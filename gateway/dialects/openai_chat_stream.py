@@ -14,6 +14,7 @@ from gateway.dialects.openai_chat_calls import CallIds, Calls, Json, Sifter
 from gateway.dialects.openai_chat_turn import (
     Recorded,
     Taken,
+    finish_of,
     first_choice,
     is_error,
     part_of,
@@ -270,20 +271,20 @@ class ChatTap:
     def recorded(self) -> Recorded:
         """Read the tape."""
         if self._recorded is None:
-            chunks = (read_object(data) for data in self._datas())
-            deltas = (part_of(first_choice(chunk), "delta") for chunk in chunks if chunk)
+            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._chunks())
             self._recorded = record_deltas(deltas, self._new_calls())
         return self._recorded
 
     def _new_calls(self) -> Calls:
         return Calls(self._splice.server_tools, partial(self._splice.call_id, self._turn))
 
-    def _datas(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[Json]:
         for batch in self._tape.batches:
             for frame in split(batch):
                 data = data_of(frame)
-                if data is not None:
-                    yield data
+                chunk = read_object(data) if data is not None else None
+                if chunk is not None:
+                    yield chunk
 
     def _called(self) -> bool:
         """Whether the tape may tell of calls."""
@@ -295,12 +296,8 @@ class ChatTap:
         return bool(recorded.client_calls(self._splice.server_tools)) or recorded.legacy
 
     def _ended_otherwise(self) -> bool:
-        """Whether the last thing said was a finish that could not be withheld."""
-        last = None
-        for data in self._datas():
-            last = data
-        chunk = read_object(last) if last else None
-        return bool(chunk and first_choice(chunk).get("finish_reason"))
+        """Whether there was a finish that could not be withheld."""
+        return any(finish_of(first_choice(chunk)) for chunk in self._chunks())
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
@@ -399,7 +396,7 @@ class ChatTap:
     def _note_end(self, chunk: Json, choice: Json) -> None:
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage
-        if isinstance(finish := choice.get("finish_reason"), str) and self.finish is None:
+        if self.finish is None and (finish := finish_of(choice)) is not None:
             self.finish = finish
             self._reads_all = True
 

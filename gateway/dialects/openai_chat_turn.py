@@ -27,6 +27,9 @@ STOPS = {
     "content_filter": Stop.FILTER,
 }
 
+# Some upstreams have a word for it that nothing has ended yet.
+UNFINISHED = (None, "", "null")
+
 # Some upstreams send nothing where there are none, and refuse it when it is sent back to them.
 NO_ARGUMENTS = "{}"
 
@@ -86,6 +89,12 @@ def usage_of(usage: Json | None) -> Usage | None:
     if not usage:
         return None
     return Usage(_number(usage, "prompt_tokens"), _number(usage, "completion_tokens"))
+
+def finish_of(choice: Json) -> str | None:
+    """Return the word for why a choice ended, if it has."""
+    reason = choice.get("finish_reason")
+    return reason if isinstance(reason, str) and reason not in UNFINISHED else None
+
 
 
 def _number(usage: Json, name: str) -> int:

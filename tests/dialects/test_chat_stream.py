@@ -123,6 +123,20 @@ def test_content_that_rides_on_the_finish_is_shown_and_the_finish_withheld() -> 
     assert tap.end().stop is Stop.STOP
 
 
+@pytest.mark.parametrize("word", ["", "null"])
+def test_a_word_for_no_end_yet_ends_nothing(word: str) -> None:
+    begun = [chunk({"role": "assistant"}, word), chunk({"content": "Hi"}, word)]
+    answer = splice()
+    tap = answer.tap()
+    assert [tap.feed(frame) for frame in begun] == begun
+    assert tap.feed(chunk({}, "stop") + DONE) == b""
+    assert tap.end().stop is Stop.STOP
+    answer.take(tap)
+    assert answer.tail(plainly=False) == chunk({}, "stop") + DONE
+    with pytest.raises(UpstreamBroke):
+        run(splice(), *begun)
+
+
 def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
     stream = chunk({"content": "x"}, "stop") + chunk({"content": "y"}) + DONE
     answer = splice(choices=2)
@@ -443,3 +457,10 @@ def test_what_a_stream_accepts() -> None:
     assert splice().accepts(b"text/event-stream; charset=utf-8")
     assert splice().accepts(b"")
     assert not splice().accepts(b"application/json")
+def test_words_after_a_finish_that_passed_unread_do_not_break_the_answer() -> None:
+    stream = turn("one").removesuffix(DONE) + chunk({"content": "!"})
+    shown, tap = run(splice(), stream)
+    assert text_of(shown) == "one!"
+    assert not tap.end().continuable
+
+
