@@ -353,6 +353,9 @@ class ChatTap:
         """Take the envelope of the first chunk, and how it ends."""
         self._looked = True
         self._splice.adopt(chunk)
+        if not (chunk.get("id") or chunk.get("choices")):
+            # Some upstreams tell of the prompt first, in the name of no answer.
+            return
         at = data.rfind(OPEN)
         if 0 <= at > len(data) - LONGEST_END:
             self._usual_end = data[at:] + b"\n\n"

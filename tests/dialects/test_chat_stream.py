@@ -149,6 +149,22 @@ def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
     "reason, stop",
     [
         ("stop", Stop.STOP),
+def test_an_answer_has_no_name_before_its_first_choice() -> None:
+    prompt = {"id": "", "object": "", "created": 0, "model": "", "choices": []}
+    filtered = b"data: " + json.dumps({**prompt, "prompt_filter_results": []}).encode() + b"\n\n"
+    answer = splice()
+    tap = answer.tap()
+    assert tap.feed(filtered) == filtered
+    assert answer.heartbeat() == b": wait\n"
+    tap.feed(turn("one"))
+    answer.take(tap)
+    beat, (shown, _) = answer.heartbeat(), run(answer, filtered, turn("two", "b"))
+    later = chunks(beat + shown + answer.tail(plainly=False))
+    names = {(c["id"], c["object"], c["created"], c["model"]) for c in later}
+    assert names == {("a", "chat.completion.chunk", 1, "m-a")}
+    assert text_of(shown) == "\n\ntwo"
+
+
         ("length", Stop.LENGTH),
         ("content_filter", Stop.FILTER),
         ("tool_calls", Stop.TOOL_CALLS),
