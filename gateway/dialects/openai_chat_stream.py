@@ -38,6 +38,7 @@ OPEN = b'"finish_reason":null'
 LONGEST_END = 40
 DELTA, ERROR = b'"delta"', b'"error"'
 # In the two spacings JSON writers use; any other is relayed, but nothing is joined on after it.
+USAGE, USAGE_SPACED = b'"usage":{', b'"usage": {'
 FINISHES = b'"finish_reason":"'
 FINISHES_SPACED = b'"finish_reason": "'
 TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
@@ -308,9 +309,9 @@ class ChatTap:
             return batch
         looked_at = batch
         if len(batch) > SMALL:
-            # Nothing but the tail follows a finish, so the last frame tells of the whole batch.
+            # Only the tail follows a finish, some with usage in a chunk like any other.
             looked_at = batch[batch.rfind(b"\n\n", 0, -2) + 2 :]
-            if DELTA not in looked_at:
+            if DELTA not in looked_at or USAGE in looked_at or USAGE_SPACED in looked_at:
                 return self._judge(batch)
         if FINISHES in looked_at or FINISHES_SPACED in looked_at:
             return self._judge(batch)

@@ -165,6 +165,17 @@ def test_an_answer_has_no_name_before_its_first_choice() -> None:
     assert text_of(shown) == "\n\ntwo"
 
 
+def test_usage_after_the_finish_may_look_like_any_other_chunk() -> None:
+    usage = chunk({"role": "assistant", "content": ""}, usage={"prompt_tokens": 1})
+    said = chunk({"role": "assistant"}) + chunk({"content": "Hi" * 600})
+    stream = said + chunk({}, "stop") + usage + DONE
+    for at in range(len(stream)):
+        answer = splice()
+        shown, tap = run(answer, stream[:at], stream[at:])
+        assert (shown, answer.tail(plainly=False)) == (said, chunk({}, "stop") + usage + DONE)
+        assert tap.end().continuable
+
+
         ("length", Stop.LENGTH),
         ("content_filter", Stop.FILTER),
         ("tool_calls", Stop.TOOL_CALLS),
