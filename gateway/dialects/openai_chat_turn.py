@@ -56,8 +56,9 @@ def said(body: bytes) -> UpstreamError:
 
 
 def is_error(answer: Json) -> bool:
-    """Whether this is an error and not an answer."""
-    return bool(answer.get("error")) and not answer.get("choices")
+    """Whether this is an error and not an answer; some still put a choice beside it."""
+    choice = first_choice(answer)
+    return bool(answer.get("error")) and (not choice or choice.get("finish_reason") == "error")
 
 
 def first_choice(answer: Json) -> Json:

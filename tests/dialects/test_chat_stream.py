@@ -389,6 +389,23 @@ def test_the_word_error_in_a_text_is_no_error() -> None:
     "call",
     [
         {"index": 0, "id": "c", "function": {"name": "f", "arguments": {"a": 1}}},
+@pytest.mark.parametrize("before", [b"", turn("one")], ids=["first", "later"])
+def test_an_error_with_an_empty_choice_beside_it_is_an_error(before: bytes) -> None:
+    answer = splice()
+    if before:
+        run(answer, before)
+    broken = chunk({"content": ""}, "error", error={"code": 502, "message": "Gone."})
+    with pytest.raises(UpstreamAnswered):
+        answer.tap().feed(broken)
+    tap = answer.tap()
+    said = tap.feed(chunk({"role": "assistant", "content": "Well,"}) + broken)
+    assert text_of(said).endswith("Well,")
+    assert tap.ended
+    assert isinstance(tap.failure, UpstreamAnswered)
+    assert tap.failure.status == 502
+    assert CHAT.error_frame(tap.failure) == broken
+
+
         {"index": [], "id": 7, "function": {"name": ["f"], "arguments": None}},
         {"function": "f"},
         {"index": None},
