@@ -18,6 +18,7 @@ from gateway.dialects.openai_chat_turn import (
     first_choice,
     is_error,
     part_of,
+    parted,
     read_object,
     record_deltas,
     said,
@@ -406,9 +407,7 @@ class ChatTap:
 
     def _part(self, chunk: Json, choice: Json) -> bytes:
         """Show the content that rides on a finish, and withhold the finish."""
-        shown = {name: value for name, value in chunk.items() if name != "usage"}
-        shown["choices"] = [{**choice, "finish_reason": None}]
-        rest = {**chunk, "choices": [{**choice, "delta": {}}]}
+        shown, rest = parted(chunk, choice)
         self._withhold(encode(msgspec.json.encode(rest)))
         return encode(msgspec.json.encode(shown))
 

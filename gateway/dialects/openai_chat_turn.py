@@ -75,6 +75,16 @@ def part_of(choice: Json, name: str) -> Json:
     return part if isinstance(part, dict) else {}
 
 
+def parted(chunk: Json, choice: Json) -> tuple[Json, Json]:
+    """Part the content that rides on a finish from the finish; each thing is told once."""
+    shown = {name: value for name, value in chunk.items() if name != "usage"}
+    likely = {"logprobs": None} if "logprobs" in choice else {}
+    return (
+        {**shown, "choices": [{**choice, "finish_reason": None}]},
+        {**chunk, "choices": [{**choice, "delta": {}, **likely}]},
+    )
+
+
 def speaks(delta: Json) -> bool:
     """Whether a delta says anything beside who speaks."""
     return any(value not in (None, "", [], {}) for name, value in delta.items() if name != "role")

@@ -123,6 +123,18 @@ def test_content_that_rides_on_the_finish_is_shown_and_the_finish_withheld() -> 
     assert tap.end().stop is Stop.STOP
 
 
+def test_how_likely_the_content_was_is_told_once() -> None:
+    likely = {"content": [{"token": "Hi", "logprob": -0.1}]}
+    last = json.loads(data_of(chunk({"content": "Hi"}, "length")) or b"")
+    last["choices"][0]["logprobs"] = likely
+    answer = splice()
+    shown, _ = run(answer, b"data: " + json.dumps(last).encode() + b"\n\n" + DONE)
+    told = [
+        choice["logprobs"] for c in chunks(shown + answer.tail(False)) for choice in c["choices"]
+    ]
+    assert told == [likely, None]
+
+
 @pytest.mark.parametrize("word", ["", "null"])
 def test_a_word_for_no_end_yet_ends_nothing(word: str) -> None:
     begun = [chunk({"role": "assistant"}, word), chunk({"content": "Hi"}, word)]
