@@ -38,8 +38,8 @@ SMALL = 1024
 OPEN = b'"finish_reason":null'
 LONGEST_END = 40
 DELTA, ERROR = b'"delta"', b'"error"'
-# In the two spacings JSON writers use; any other is relayed, but nothing is joined on after it.
 USAGE, USAGE_SPACED = b'"usage":{', b'"usage": {'
+# In the two spacings JSON writers use; any other is relayed, but nothing is joined on after it.
 FINISHES = b'"finish_reason":"'
 FINISHES_SPACED = b'"finish_reason": "'
 TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
@@ -353,11 +353,11 @@ class ChatTap:
 
     def _look(self, chunk: Json, data: bytes) -> None:
         """Take the envelope of the first chunk, and how it ends."""
-        self._looked = True
-        self._splice.adopt(chunk)
         if not (chunk.get("id") or chunk.get("choices")):
             # Some upstreams tell of the prompt first, in the name of no answer.
             return
+        self._looked = True
+        self._splice.adopt(chunk)
         at = data.rfind(OPEN)
         if 0 <= at > len(data) - LONGEST_END:
             self._usual_end = data[at:] + b"\n\n"

@@ -90,6 +90,12 @@ def speaks(delta: Json) -> bool:
     return any(value not in (None, "", [], {}) for name, value in delta.items() if name != "role")
 
 
+def finish_of(choice: Json) -> str | None:
+    """Return the word for why a choice ended, if it has."""
+    reason = choice.get("finish_reason")
+    return reason if isinstance(reason, str) and reason not in UNFINISHED else None
+
+
 def stop_of(reason: object) -> Stop:
     """Translate a finish reason."""
     return STOPS.get(reason, Stop.UNKNOWN) if isinstance(reason, str) else Stop.UNKNOWN
@@ -100,12 +106,6 @@ def usage_of(usage: Json | None) -> Usage | None:
     if not usage:
         return None
     return Usage(_number(usage, "prompt_tokens"), _number(usage, "completion_tokens"))
-
-def finish_of(choice: Json) -> str | None:
-    """Return the word for why a choice ended, if it has."""
-    reason = choice.get("finish_reason")
-    return reason if isinstance(reason, str) and reason not in UNFINISHED else None
-
 
 
 def _number(usage: Json, name: str) -> int:

@@ -149,18 +149,6 @@ def test_a_word_for_no_end_yet_ends_nothing(word: str) -> None:
         run(splice(), *begun)
 
 
-def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
-    stream = chunk({"content": "x"}, "stop") + chunk({"content": "y"}) + DONE
-    answer = splice(choices=2)
-    shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
-    assert not tap.end().continuable
-
-
-@pytest.mark.parametrize(
-    "reason, stop",
-    [
-        ("stop", Stop.STOP),
 def test_an_answer_has_no_name_before_its_first_choice() -> None:
     prompt = {"id": "", "object": "", "created": 0, "model": "", "choices": []}
     filtered = b"data: " + json.dumps({**prompt, "prompt_filter_results": []}).encode() + b"\n\n"
@@ -188,6 +176,18 @@ def test_usage_after_the_finish_may_look_like_any_other_chunk() -> None:
         assert tap.end().continuable
 
 
+def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
+    stream = chunk({"content": "x"}, "stop") + chunk({"content": "y"}) + DONE
+    answer = splice(choices=2)
+    shown, tap = run(answer, stream)
+    assert shown + answer.tail(plainly=False) == stream
+    assert not tap.end().continuable
+
+
+@pytest.mark.parametrize(
+    "reason, stop",
+    [
+        ("stop", Stop.STOP),
         ("length", Stop.LENGTH),
         ("content_filter", Stop.FILTER),
         ("tool_calls", Stop.TOOL_CALLS),
@@ -389,18 +389,6 @@ def test_an_error_later_ends_the_turn_after_what_was_said(together: bool) -> Non
     assert tap.failure.body == error
 
 
-def test_the_word_error_in_a_text_is_no_error() -> None:
-    stream = turn("error").replace(b'"finish_reason":null', b'"finish_reason":null,"x":1')
-    answer = splice()
-    shown, tap = run(answer, *(frame for frame in split(stream)))
-    assert shown + answer.tail(plainly=False) == stream
-    assert tap.failure is None
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"index": 0, "id": "c", "function": {"name": "f", "arguments": {"a": 1}}},
 @pytest.mark.parametrize("before", [b"", turn("one")], ids=["first", "later"])
 def test_an_error_with_an_empty_choice_beside_it_is_an_error(before: bytes) -> None:
     answer = splice()
@@ -418,6 +406,18 @@ def test_an_error_with_an_empty_choice_beside_it_is_an_error(before: bytes) -> N
     assert CHAT.error_frame(tap.failure) == broken
 
 
+def test_the_word_error_in_a_text_is_no_error() -> None:
+    stream = turn("error").replace(b'"finish_reason":null', b'"finish_reason":null,"x":1')
+    answer = splice()
+    shown, tap = run(answer, *(frame for frame in split(stream)))
+    assert shown + answer.tail(plainly=False) == stream
+    assert tap.failure is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"index": 0, "id": "c", "function": {"name": "f", "arguments": {"a": 1}}},
         {"index": [], "id": 7, "function": {"name": ["f"], "arguments": None}},
         {"function": "f"},
         {"index": None},
@@ -474,6 +474,13 @@ def test_words_after_the_finish_keep_their_place_and_nothing_follows() -> None:
     assert not tap.end().continuable
 
 
+def test_words_after_a_finish_that_passed_unread_do_not_break_the_answer() -> None:
+    stream = turn("one").removesuffix(DONE) + chunk({"content": "!"})
+    shown, tap = run(splice(), stream)
+    assert text_of(shown) == "one!"
+    assert not tap.end().continuable
+
+
 def test_a_finish_in_another_spacing_is_relayed_and_nothing_follows() -> None:
     odd = chunk({}, "stop").replace(b'"finish_reason":', b'"finish_reason" :')
     for pieces in ([chunk({"content": "x"}), odd, DONE], [chunk({"content": "x"}), odd]):
@@ -513,10 +520,3 @@ def test_what_a_stream_accepts() -> None:
     assert splice().accepts(b"text/event-stream; charset=utf-8")
     assert splice().accepts(b"")
     assert not splice().accepts(b"application/json")
-def test_words_after_a_finish_that_passed_unread_do_not_break_the_answer() -> None:
-    stream = turn("one").removesuffix(DONE) + chunk({"content": "!"})
-    shown, tap = run(splice(), stream)
-    assert text_of(shown) == "one!"
-    assert not tap.end().continuable
-
-
