@@ -25,6 +25,8 @@ STOPS = {
     "tool_calls": Stop.TOOL_CALLS,
     "function_call": Stop.TOOL_CALLS,
     "content_filter": Stop.FILTER,
+    # What GLM calls it.
+    "sensitive": Stop.FILTER,
 }
 
 # Some upstreams have a word for it that nothing has ended yet.

@@ -190,6 +190,7 @@ def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
         ("stop", Stop.STOP),
         ("length", Stop.LENGTH),
         ("content_filter", Stop.FILTER),
+        ("sensitive", Stop.FILTER),
         ("tool_calls", Stop.TOOL_CALLS),
         ("function_call", Stop.TOOL_CALLS),
         ("a new one", Stop.UNKNOWN),
