@@ -272,9 +272,10 @@ class ResponsesReader:
         if status not in ENDS:
             return (read_failure(response),)
         events: list[Event] = []
-        if not self._items:
-            for told in objects_in(response.get("output")):
-                events += self._complete(_Item(), told)
+        for at, told in enumerate(objects_in(response.get("output"))):
+            item = self._items.get(at) or self._items.get(as_text(told.get("id")))
+            if item is not None or not self._items:
+                events += self._complete(item or _Item(), told)
         events += self._end_calls()
         return [*events, self._ended(status, response)]
 

@@ -119,6 +119,21 @@ def test_calls_that_are_named_late_or_left_open() -> None:
     assert heard.calls[1][0].startswith("call_")
 
 
+def test_items_that_are_never_done_are_taken_from_the_end() -> None:
+    output = [
+        {"type": "message", "id": "m", "content": [{"text": "Hi"}]},
+        {"type": "function_call", "id": "f", "call_id": "c", "name": "f", "arguments": "[1]"},
+        {"type": "message", "id": "n", "content": [{"text": "twice"}]},
+        {"type": "web_search_call", "id": "w"},
+    ]
+    stream = created() + added(0, type="message") + added(None, **{**output[1], "arguments": ""})
+    said = event("response.output_text.delta", output_index=2, delta="once")
+    for target in (CHAT, MESSAGES):
+        heard = hear(stream + said + completed(output=output), RESPONSES, target)
+        assert sorted(heard.text.split()) == ["Hi", "once"]
+        assert heard.calls == [("c", "f", "[1]")]
+
+
 @pytest.mark.parametrize(
     "details, shown",
     [
