@@ -14,9 +14,11 @@ from gateway.dialects.openai_chat_calls import CallIds, Calls, Json, Sifter
 from gateway.dialects.openai_chat_turn import (
     Recorded,
     Taken,
+    finish_of,
     first_choice,
     is_error,
     part_of,
+    parted,
     read_object,
     record_deltas,
     said,
@@ -36,6 +38,7 @@ SMALL = 1024
 OPEN = b'"finish_reason":null'
 LONGEST_END = 40
 DELTA, ERROR = b'"delta"', b'"error"'
+USAGE, USAGE_SPACED = b'"usage":{', b'"usage": {'
 # In the two spacings JSON writers use; any other is relayed, but nothing is joined on after it.
 FINISHES = b'"finish_reason":"'
 FINISHES_SPACED = b'"finish_reason": "'
@@ -270,20 +273,20 @@ class ChatTap:
     def recorded(self) -> Recorded:
         """Read the tape."""
         if self._recorded is None:
-            chunks = (read_object(data) for data in self._datas())
-            deltas = (part_of(first_choice(chunk), "delta") for chunk in chunks if chunk)
+            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._chunks())
             self._recorded = record_deltas(deltas, self._new_calls())
         return self._recorded
 
     def _new_calls(self) -> Calls:
         return Calls(self._splice.server_tools, partial(self._splice.call_id, self._turn))
 
-    def _datas(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[Json]:
         for batch in self._tape.batches:
             for frame in split(batch):
                 data = data_of(frame)
-                if data is not None:
-                    yield data
+                chunk = read_object(data) if data is not None else None
+                if chunk is not None:
+                    yield chunk
 
     def _called(self) -> bool:
         """Whether the tape may tell of calls."""
@@ -295,12 +298,8 @@ class ChatTap:
         return bool(recorded.client_calls(self._splice.server_tools)) or recorded.legacy
 
     def _ended_otherwise(self) -> bool:
-        """Whether the last thing said was a finish that could not be withheld."""
-        last = None
-        for data in self._datas():
-            last = data
-        chunk = read_object(last) if last else None
-        return bool(chunk and first_choice(chunk).get("finish_reason"))
+        """Whether there was a finish that could not be withheld."""
+        return any(finish_of(first_choice(chunk)) for chunk in self._chunks())
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
@@ -311,9 +310,9 @@ class ChatTap:
             return batch
         looked_at = batch
         if len(batch) > SMALL:
-            # Nothing but the tail follows a finish, so the last frame tells of the whole batch.
+            # Only the tail follows a finish, some with usage in a chunk like any other.
             looked_at = batch[batch.rfind(b"\n\n", 0, -2) + 2 :]
-            if DELTA not in looked_at:
+            if DELTA not in looked_at or USAGE in looked_at or USAGE_SPACED in looked_at:
                 return self._judge(batch)
         if FINISHES in looked_at or FINISHES_SPACED in looked_at:
             return self._judge(batch)
@@ -354,6 +353,9 @@ class ChatTap:
 
     def _look(self, chunk: Json, data: bytes) -> None:
         """Take the envelope of the first chunk, and how it ends."""
+        if not (chunk.get("id") or chunk.get("choices")):
+            # Some upstreams tell of the prompt first, in the name of no answer.
+            return
         self._looked = True
         self._splice.adopt(chunk)
         at = data.rfind(OPEN)
@@ -399,15 +401,13 @@ class ChatTap:
     def _note_end(self, chunk: Json, choice: Json) -> None:
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage
-        if isinstance(finish := choice.get("finish_reason"), str) and self.finish is None:
+        if self.finish is None and (finish := finish_of(choice)) is not None:
             self.finish = finish
             self._reads_all = True
 
     def _part(self, chunk: Json, choice: Json) -> bytes:
         """Show the content that rides on a finish, and withhold the finish."""
-        shown = {name: value for name, value in chunk.items() if name != "usage"}
-        shown["choices"] = [{**choice, "finish_reason": None}]
-        rest = {**chunk, "choices": [{**choice, "delta": {}}]}
+        shown, rest = parted(chunk, choice)
         self._withhold(encode(msgspec.json.encode(rest)))
         return encode(msgspec.json.encode(shown))
 

@@ -25,7 +25,12 @@ STOPS = {
     "tool_calls": Stop.TOOL_CALLS,
     "function_call": Stop.TOOL_CALLS,
     "content_filter": Stop.FILTER,
+    # What GLM calls it.
+    "sensitive": Stop.FILTER,
 }
+
+# Some upstreams have a word for it that nothing has ended yet.
+UNFINISHED = (None, "", "null")
 
 # Some upstreams send nothing where there are none, and refuse it when it is sent back to them.
 NO_ARGUMENTS = "{}"
@@ -53,8 +58,9 @@ def said(body: bytes) -> UpstreamError:
 
 
 def is_error(answer: Json) -> bool:
-    """Whether this is an error and not an answer."""
-    return bool(answer.get("error")) and not answer.get("choices")
+    """Whether this is an error and not an answer; some still put a choice beside it."""
+    choice = first_choice(answer)
+    return bool(answer.get("error")) and (not choice or choice.get("finish_reason") == "error")
 
 
 def first_choice(answer: Json) -> Json:
@@ -71,9 +77,25 @@ def part_of(choice: Json, name: str) -> Json:
     return part if isinstance(part, dict) else {}
 
 
+def parted(chunk: Json, choice: Json) -> tuple[Json, Json]:
+    """Part the content that rides on a finish from the finish; each thing is told once."""
+    shown = {name: value for name, value in chunk.items() if name != "usage"}
+    likely = {"logprobs": None} if "logprobs" in choice else {}
+    return (
+        {**shown, "choices": [{**choice, "finish_reason": None}]},
+        {**chunk, "choices": [{**choice, "delta": {}, **likely}]},
+    )
+
+
 def speaks(delta: Json) -> bool:
     """Whether a delta says anything beside who speaks."""
     return any(value not in (None, "", [], {}) for name, value in delta.items() if name != "role")
+
+
+def finish_of(choice: Json) -> str | None:
+    """Return the word for why a choice ended, if it has."""
+    reason = choice.get("finish_reason")
+    return reason if isinstance(reason, str) and reason not in UNFINISHED else None
 
 
 def stop_of(reason: object) -> Stop:

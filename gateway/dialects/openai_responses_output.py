@@ -105,12 +105,13 @@ class Output:
         Returns None for an event that belongs to none. `size` is what it took on the wire.
         """
         kind, item = event.get("type"), event.get("item")
-        if kind in (ADDED, DONE) and isinstance(item, dict):
+        slot: Slot | None = None
+        if kind not in (ADDED, DONE):
+            slot = self._of_news(event)
+        elif isinstance(item, dict):
             slot = self._of_item(event, item, is_new=kind == ADDED)
             self._begin(slot, item)
-        elif "output_index" in event and kind not in (ADDED, DONE):
-            slot = self._of_news(event)
-        else:
+        if slot is None:
             return None
         self._room -= size
         if self.whole and kind not in (ADDED, DONE):
@@ -132,8 +133,11 @@ class Output:
             return self._new(event)
         return found
 
-    def _of_news(self, event: Json) -> Slot:
+    def _of_news(self, event: Json) -> Slot | None:
+        """Find what an event adds to; one that has no place tells of an item by its id alone."""
         ident = as_text(event.get("item_id")) or ""
+        if "output_index" not in event:
+            return self._by_id.get(ident) if ident else None
         return self._found(event["output_index"], ident) or self._new(event)
 
     def _found(self, index: object, ident: str) -> Slot | None:

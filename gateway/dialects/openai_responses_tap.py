@@ -394,8 +394,10 @@ class ResponsesTap:
 
     def _fitted(self, slot: Slot, event: Json, frame: bytes) -> bytes:
         """Write an event of an item as the client sees it."""
-        changed = self._joined or not frame or event.get("output_index") != slot.shown_as
-        event["output_index"] = slot.shown_as
+        moved = event.get("output_index", slot.shown_as) != slot.shown_as
+        changed = self._joined or not frame or moved
+        if self._joined or moved:
+            event["output_index"] = slot.shown_as
         item = event.get("item")
         if isinstance(item, dict) and slot.made:
             item["call_id"] = slot.call_id

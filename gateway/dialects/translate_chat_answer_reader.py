@@ -10,7 +10,7 @@ import msgspec
 from gateway.core.model import Stop
 from gateway.dialects.canonical import Began, Ended, Event, Refused, Said, Thought, Tokens
 from gateway.dialects.openai_chat_calls import as_text
-from gateway.dialects.openai_chat_turn import stop_of
+from gateway.dialects.openai_chat_turn import UNFINISHED, stop_of
 from gateway.dialects.translate_chat_calls import ToldCalls
 from gateway.dialects.translate_errors import read_failure
 from gateway.dialects.translate_wanted import Room, Wanted
@@ -124,7 +124,7 @@ class ChatReader:
             events += self._say(choice.delta)
         if choice.message is not None:
             events += self._say(_numbered(choice.message))
-        if choice.finish_reason is not None and self._end is None:
+        if choice.finish_reason not in UNFINISHED and self._end is None:
             self._end = choice
             events += self._calls.end()
         return events

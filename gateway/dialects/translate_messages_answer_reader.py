@@ -176,8 +176,9 @@ class MessagesReader:
         return (Began(self._id, as_text(message.model) or "", tokens=tokens),)
 
     def _block_began(self, event: _Event) -> Sequence[Event]:
-        begun = self._begin(_Message())
-        return [*begun, *self._begin_block(event.index, event.content_block or _Block())]
+        # A block that was not ended itself is ended by the next one of its number.
+        before = [*self._begin(_Message()), *self._end_block(event.index)]
+        return [*before, *self._begin_block(event.index, event.content_block or _Block())]
 
     def _begin_block(self, at: int, block: _Block) -> Sequence[Event]:
         match block.type:

@@ -145,7 +145,7 @@ class ResponsesReader:
 
     def _at(self, event: _Event) -> _Item:
         """Find the item that an event is about, or begin one."""
-        key = event.item_id if event.output_index is None else event.output_index
+        key = event.output_index if event.output_index is not None else _ident_of(event)
         item = self._items.get(key)
         if item is None:
             item = self._items[key] = _Item()
@@ -159,7 +159,7 @@ class ResponsesReader:
 
     def _begin_call(self, item: _Item, told: Json) -> Sequence[Event]:
         """Tell that a call began, as soon as its name is known."""
-        kind, name = told.get("type"), as_text(told.get("name"))
+        kind, name = as_text(told.get("type")), as_text(told.get("name"))
         if kind not in ARGUMENTS or not name or item.call is not None:
             return ()
         item.call = self._called
@@ -272,9 +272,10 @@ class ResponsesReader:
         if status not in ENDS:
             return (read_failure(response),)
         events: list[Event] = []
-        if not self._items:
-            for told in objects_in(response.get("output")):
-                events += self._complete(_Item(), told)
+        for at, told in enumerate(objects_in(response.get("output"))):
+            item = self._items.get(at) or self._items.get(as_text(told.get("id")))
+            if item is not None or not self._items:
+                events += self._complete(item or _Item(), told)
         events += self._end_calls()
         return [*events, self._ended(status, response)]
 
@@ -316,6 +317,12 @@ TELLERS: dict[str, Callable[[ResponsesReader, _Item, Json], Sequence[Event]]] = 
     "function_call": ResponsesReader._tell_call,
     CUSTOM: ResponsesReader._tell_call,
 }
+
+
+def _ident_of(event: _Event) -> str | None:
+    """Return the id of the item that an event is about, or that it brings."""
+    told = event.item if isinstance(event.item, dict) else {}
+    return event.item_id or as_text(told.get("id"))
 
 
 def tokens_of(usage: Any) -> Tokens | None:

@@ -96,7 +96,7 @@ def added(index: int | None, **item: Any) -> bytes:
     return event("response.output_item.added", output_index=index, item=item)
 
 
-def done(index: int, **item: Any) -> bytes:
+def done(index: int | None, **item: Any) -> bytes:
     return event("response.output_item.done", output_index=index, item=item)
 
 

@@ -123,6 +123,59 @@ def test_content_that_rides_on_the_finish_is_shown_and_the_finish_withheld() -> 
     assert tap.end().stop is Stop.STOP
 
 
+def test_how_likely_the_content_was_is_told_once() -> None:
+    likely = {"content": [{"token": "Hi", "logprob": -0.1}]}
+    last = json.loads(data_of(chunk({"content": "Hi"}, "length")) or b"")
+    last["choices"][0]["logprobs"] = likely
+    answer = splice()
+    shown, _ = run(answer, b"data: " + json.dumps(last).encode() + b"\n\n" + DONE)
+    told = [
+        choice["logprobs"] for c in chunks(shown + answer.tail(False)) for choice in c["choices"]
+    ]
+    assert told == [likely, None]
+
+
+@pytest.mark.parametrize("word", ["", "null"])
+def test_a_word_for_no_end_yet_ends_nothing(word: str) -> None:
+    begun = [chunk({"role": "assistant"}, word), chunk({"content": "Hi"}, word)]
+    answer = splice()
+    tap = answer.tap()
+    assert [tap.feed(frame) for frame in begun] == begun
+    assert tap.feed(chunk({}, "stop") + DONE) == b""
+    assert tap.end().stop is Stop.STOP
+    answer.take(tap)
+    assert answer.tail(plainly=False) == chunk({}, "stop") + DONE
+    with pytest.raises(UpstreamBroke):
+        run(splice(), *begun)
+
+
+def test_an_answer_has_no_name_before_its_first_choice() -> None:
+    prompt = {"id": "", "object": "", "created": 0, "model": "", "choices": []}
+    filtered = b"data: " + json.dumps({**prompt, "prompt_filter_results": []}).encode() + b"\n\n"
+    answer = splice()
+    tap = answer.tap()
+    assert tap.feed(filtered) == filtered
+    assert answer.heartbeat() == b": wait\n"
+    tap.feed(turn("one"))
+    answer.take(tap)
+    beat, (shown, _) = answer.heartbeat(), run(answer, filtered, turn("two", "b"))
+    later = chunks(beat + shown + answer.tail(plainly=False))
+    names = {(c["id"], c["object"], c["created"], c["model"]) for c in later}
+    assert names == {("a", "chat.completion.chunk", 1, "m-a")}
+    assert text_of(shown) == "\n\ntwo"
+
+
+def test_usage_after_the_finish_may_look_like_any_other_chunk() -> None:
+    usage = chunk({"role": "assistant", "content": ""}, usage={"prompt_tokens": 1})
+    said = chunk({"role": "assistant"}) + chunk({"content": "Hi" * 600})
+    stream = said + chunk({}, "stop") + usage + DONE
+    for at in range(len(stream)):
+        answer = splice()
+        shown, tap = run(answer, stream[:at], stream[at:])
+        assert (shown, answer.tail(plainly=False)) == (said, chunk({}, "stop") + usage + DONE)
+        assert tap.end().continuable
+
+
 def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
     stream = chunk({"content": "x"}, "stop") + chunk({"content": "y"}) + DONE
     answer = splice(choices=2)
@@ -137,6 +190,7 @@ def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
         ("stop", Stop.STOP),
         ("length", Stop.LENGTH),
         ("content_filter", Stop.FILTER),
+        ("sensitive", Stop.FILTER),
         ("tool_calls", Stop.TOOL_CALLS),
         ("function_call", Stop.TOOL_CALLS),
         ("a new one", Stop.UNKNOWN),
@@ -336,6 +390,23 @@ def test_an_error_later_ends_the_turn_after_what_was_said(together: bool) -> Non
     assert tap.failure.body == error
 
 
+@pytest.mark.parametrize("before", [b"", turn("one")], ids=["first", "later"])
+def test_an_error_with_an_empty_choice_beside_it_is_an_error(before: bytes) -> None:
+    answer = splice()
+    if before:
+        run(answer, before)
+    broken = chunk({"content": ""}, "error", error={"code": 502, "message": "Gone."})
+    with pytest.raises(UpstreamAnswered):
+        answer.tap().feed(broken)
+    tap = answer.tap()
+    said = tap.feed(chunk({"role": "assistant", "content": "Well,"}) + broken)
+    assert text_of(said).endswith("Well,")
+    assert tap.ended
+    assert isinstance(tap.failure, UpstreamAnswered)
+    assert tap.failure.status == 502
+    assert CHAT.error_frame(tap.failure) == broken
+
+
 def test_the_word_error_in_a_text_is_no_error() -> None:
     stream = turn("error").replace(b'"finish_reason":null', b'"finish_reason":null,"x":1')
     answer = splice()
@@ -401,6 +472,13 @@ def test_words_after_the_finish_keep_their_place_and_nothing_follows() -> None:
     answer = splice()
     shown, tap = run(answer, stream)
     assert shown + answer.tail(plainly=False) == stream
+    assert not tap.end().continuable
+
+
+def test_words_after_a_finish_that_passed_unread_do_not_break_the_answer() -> None:
+    stream = turn("one").removesuffix(DONE) + chunk({"content": "!"})
+    shown, tap = run(splice(), stream)
+    assert text_of(shown) == "one!"
     assert not tap.end().continuable
 
 

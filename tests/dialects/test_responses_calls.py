@@ -257,6 +257,32 @@ def test_every_form_of_a_turn_has_the_same_calls(name: str) -> None:
     assert end.stop is (Stop.TOOL_CALLS if calls or theirs else Stop.STOP)
 
 
+def test_an_upstream_that_numbers_no_items() -> None:
+    numbered = turn(message("m", "hi"), ours(), theirs(), message("n", "so"))
+    stream = re.sub(rb'"output_index":\d+,', b"", numbered)
+    whole = played(stream)
+    assert not [secret for secret in HIDDEN if secret in whole]
+    assert [e for e in events(whole)[:-1] if "fc_srv" in str(e) or "output_index" in e] == []
+    assert shown_ids(whole) == ["m", "fc_w", "n"]
+    for at in range(0, len(stream), 7):
+        answer = splice(CLOCK)
+        shown, tap = run(answer, stream[:at], stream[at:])
+        assert shown + answer.tail(plainly=False) == whole
+        assert [c.id for c in tap.end().server_calls] == ["call_srv"]
+    later = played(turn(message("m", "first"), ident="resp_0"), stream)
+    assert not [secret for secret in HIDDEN if secret in later]
+    places = {e.get("item_id") or e["item"]["id"]: e["output_index"] for e in events(later)[2:-1]}
+    assert places == {"m": 0, "m_2": 1, "fc_w": 2, "n": 3}
+
+
+def test_news_of_no_known_item_take_no_place() -> None:
+    news = frame("response.audio.delta", sequence_number=1, item_id="a", delta="x")
+    stream = turn(ours(), theirs()).replace(
+        b"event: response.output", news + b"event: response.output", 1
+    )
+    assert [e["output_index"] for e in events(played(stream)) if e["type"] == DONE] == [0]
+
+
 def test_a_call_waits_no_longer_than_it_must() -> None:
     tap = splice(CLOCK).tap()
     begun = Teller()

@@ -199,3 +199,13 @@ def test_an_error_beside_choices_is_an_error() -> None:
     failing = data({"choices": [{"index": 0, "finish_reason": "error"}], "error": {"code": 503}})
     heard = hear(chunk({"content": "Hi"}) + failing, CHAT, MESSAGES)
     assert heard.error == {"type": "overloaded_error", "message": "The upstream answered 503."}
+
+
+@pytest.mark.parametrize("word", ["", "null"])
+def test_a_word_for_no_end_yet_ends_nothing(word: str) -> None:
+    begun = chunk({"content": "Hi"}, word) + chunk(call(0, "{}", name="f", id="c1"), word)
+    heard = hear(begun + chunk({}, "tool_calls") + DONE, CHAT, MESSAGES)
+    assert (heard.text, heard.calls, heard.stop) == ("Hi", [("c1", "f", "{}")], "tool_use")
+    assert hear(begun + chunk({}, "tool_calls") + DONE, CHAT, RESPONSES).stop == "completed"
+    with pytest.raises(UpstreamBroke):
+        translated(begun, CHAT, MESSAGES)

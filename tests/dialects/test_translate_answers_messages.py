@@ -125,3 +125,12 @@ def test_text_after_something_else_stands_apart_for_a_chat_client() -> None:
     assert hear(stream + end(), MESSAGES, CHAT).text == "One.\n\nTwo. Three."
     joined = start() + block(0, type="text", text="One,") + block(1, type="text", text=" two.")
     assert hear(joined + end(), MESSAGES, CHAT).text == "One, two."
+
+
+def test_a_call_is_ended_by_the_next_one_of_its_number() -> None:
+    stream = start()
+    for ident in ("a", "b"):
+        stream += block(0, type="tool_use", id=ident, name="f") + delta(0, partial_json='{"n":1}')
+    for target in (CHAT, RESPONSES):
+        heard = hear(stream + end("tool_use"), MESSAGES, target)
+        assert heard.calls == [("a", "f", '{"n":1}'), ("b", "f", '{"n":1}')]

@@ -54,6 +54,29 @@ def test_an_upstream_that_tells_items_only_when_they_are_done() -> None:
     assert heard.calls == [("c", "f", '{"a":1}')]
 
 
+def test_an_upstream_that_numbers_no_items() -> None:
+    stream = created()
+    for ident in ("one", "two"):
+        stream += added(None, type="message", id=ident)
+        stream += event("response.output_text.delta", item_id=ident, delta=ident)
+        stream += done(None, type="message", id=ident, content=[{"text": ident}])
+    for ident in ("a", "b"):
+        call = {"type": "function_call", "id": ident, "call_id": ident, "name": "f"}
+        stream += added(None, **call)
+        stream += event("response.function_call_arguments.delta", item_id=ident, delta="{}")
+        stream += done(None, **call, arguments="{}")
+    for target in (CHAT, MESSAGES):
+        heard = hear(stream + completed(), RESPONSES, target)
+        assert heard.text == "one\n\ntwo"
+        assert heard.calls == [("a", "f", "{}"), ("b", "f", "{}")]
+
+
+def test_items_of_no_known_kind_say_nothing() -> None:
+    odd: list[Any] = [["function_call"], {}, 5]
+    stream = created() + b"".join(added(at, type=kind, name="f") for at, kind in enumerate(odd))
+    assert hear(stream + completed(), RESPONSES, CHAT).calls == []
+
+
 def test_messages_beside_each_other_stand_apart_and_summaries_do() -> None:
     part = "response.reasoning_summary_part.added"
     text, thought = "response.output_text.delta", "response.reasoning_summary_text.delta"
@@ -94,6 +117,21 @@ def test_calls_that_are_named_late_or_left_open() -> None:
     assert heard.calls[0] == ("c", "f", '{"a":1}')
     assert heard.calls[1][1:] == ("g", "{")
     assert heard.calls[1][0].startswith("call_")
+
+
+def test_items_that_are_never_done_are_taken_from_the_end() -> None:
+    output = [
+        {"type": "message", "id": "m", "content": [{"text": "Hi"}]},
+        {"type": "function_call", "id": "f", "call_id": "c", "name": "f", "arguments": "[1]"},
+        {"type": "message", "id": "n", "content": [{"text": "twice"}]},
+        {"type": "web_search_call", "id": "w"},
+    ]
+    stream = created() + added(0, type="message") + added(None, **{**output[1], "arguments": ""})
+    said = event("response.output_text.delta", output_index=2, delta="once")
+    for target in (CHAT, MESSAGES):
+        heard = hear(stream + said + completed(output=output), RESPONSES, target)
+        assert sorted(heard.text.split()) == ["Hi", "once"]
+        assert heard.calls == [("c", "f", "[1]")]
 
 
 @pytest.mark.parametrize(
