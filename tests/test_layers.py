@@ -83,6 +83,14 @@ def test_pure_parts_touch_nothing_outside(path: Path) -> None:
     assert not roots & IMPURE
 
 
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "anthropic_messages"])
+def test_a_dialect_knows_no_other(dialect: str) -> None:
+    others = {"openai_chat", "openai_responses", "anthropic_messages", "translate"} - {dialect}
+    for path in (PACKAGE / "dialects" / dialect).glob("*.py"):
+        known = {name.split(".")[2] for name in imports(path) if own(name) == "dialects"}
+        assert not known & others, path.name
+
+
 def test_only_the_root_knows_the_configuration() -> None:
     for path in modules():
         if part_of(path) not in {"config", "app", "__main__", "__init__"}:

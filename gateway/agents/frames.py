@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.dialects.openai_chat_calls import Json, calls_of, function_of
-from gateway.dialects.openai_chat_turn import first_choice, is_error, part_of, read_object
+from gateway.dialects.objects import Json, part_of, read_object
+from gateway.dialects.openai_chat.calls import calls_of, function_of
+from gateway.dialects.openai_chat.turn import first_choice, is_error
 from gateway.sse import data_of, split
 
 NOTE = b": holdgate {"

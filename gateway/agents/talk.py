@@ -33,7 +33,7 @@ from gateway.agents.values import (
 )
 from gateway.core.exchange import State
 from gateway.core.model import Stop, ToolCall
-from gateway.dialects.openai_chat_turn import read_object
+from gateway.dialects.objects import read_object
 from gateway.errors import Headers
 from gateway.holds import DRAINING as HOLD_DRAINED
 from gateway.holds import REPLACED

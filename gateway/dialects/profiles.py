@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.translate_effort import EFFORTS
+from gateway.dialects.translate.effort import EFFORTS
 
 Forms = tuple[tuple[str, str], ...]
 

@@ -9,9 +9,9 @@ import msgspec
 from gateway.core.model import Asked
 from gateway.dialects.base import Dialect
 from gateway.dialects.profiles import NONE, Profile
-from gateway.dialects.translate import translate_request
-from gateway.dialects.translate_answers import StreamPassage, WholePassage, error_body
-from gateway.dialects.translate_wanted import Wanted, wanted
+from gateway.dialects.translate.answers import StreamPassage, WholePassage, error_body
+from gateway.dialects.translate.requests import translate_request
+from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import Headers
 
 # Of what a client says beside the body, all that means something in any dialect.

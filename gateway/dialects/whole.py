@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.core.model import Asked, TurnEnd
 from gateway.dialects.base import Tap
-from gateway.dialects.openai_chat_calls import CallIds
+from gateway.dialects.call_ids import CallIds
 from gateway.errors import UpstreamBroke
 
 T = TypeVar("T", bound="WholeTap")

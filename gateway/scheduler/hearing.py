@@ -9,9 +9,8 @@ import anyio
 from gateway.core.additions import Addition, AnsweredTurn
 from gateway.core.model import TurnEnd
 from gateway.dialects.canonical import Failed
-from gateway.dialects.openai_chat_calls import Json
-from gateway.dialects.openai_chat_turn import read_object
-from gateway.dialects.translate_errors import read_body, read_failure
+from gateway.dialects.objects import Json, read_object
+from gateway.dialects.translate.errors import read_body, read_failure
 from gateway.errors import Headers
 from gateway.scheduler.values import Ended
 from gateway.sse import data_of, split

@@ -18,7 +18,7 @@ from gateway.agents import Agents, ChatErrand, Locks, Outcome
 from gateway.dialects import DIALECTS
 from gateway.dialects.body import Fields, misfit, read_as
 from gateway.dialects.identity import LONGEST
-from gateway.dialects.openai_chat_turn import read_object
+from gateway.dialects.objects import read_object
 from gateway.driver import error_headers
 from gateway.errors import (
     BadRequest,

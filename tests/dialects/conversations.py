@@ -22,9 +22,9 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
-from gateway.dialects.translate_effort import EFFORTS
-from gateway.dialects.translate_history import in_order
-from gateway.dialects.translate_media import ERROR_MARK
+from gateway.dialects.translate.effort import EFFORTS
+from gateway.dialects.translate.history import in_order
+from gateway.dialects.translate.media import ERROR_MARK
 
 # Few words, chosen for what could go wrong with them: generated ones cost more and find no more.
 WORDS = [

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.core.model import Asked
 from gateway.dialects.base import Tap
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses_stream import ResponsesStream
+from gateway.dialects.openai_responses.stream import ResponsesStream
 from gateway.sse import data_of, encode, split
 
 Json = dict[str, Any]

@@ -16,8 +16,8 @@ from openai import OpenAI
 
 from gateway.core.model import Asked
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.dialects.translate_answers import StreamPassage
-from gateway.dialects.translate_wanted import Wanted
+from gateway.dialects.translate.answers import StreamPassage
+from gateway.dialects.translate.wanted import Wanted
 from tests.dialects import messages_wire, responses_wire
 from tests.dialects.answers_wire import CHAT, DIALECTS, DONE, MESSAGES, RESPONSES, data
 

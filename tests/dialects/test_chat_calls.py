@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.core.model import Asked, Stop, ToolCall
 from gateway.dialects import DIALECTS
 from gateway.dialects.base import Splice, Tap
-from gateway.dialects.openai_chat_calls import MOST_CALLS
+from gateway.dialects.openai_chat.calls import MOST_CALLS
 from gateway.errors import UpstreamBroke
 from gateway.sse import data_of, split
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.anthropic_messages_blocks import MOST_OPEN
+from gateway.dialects.anthropic_messages.blocks import MOST_OPEN
 from gateway.errors import UpstreamBroke
 from tests.dialects.messages_wire import (
     CLOCK,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects.profiles import PROFILES, form_for
-from gateway.dialects.translate_effort import EFFORTS
+from gateway.dialects.translate.effort import EFFORTS
 from tests.dialects.translation import (
     CHAT,
     HI,

@@ -13,8 +13,8 @@ from gateway.core.additions import ToolDeclaration, ToolResult, UserText
 from gateway.dialects import DIALECTS
 from gateway.dialects.identity import session_of
 from gateway.dialects.profiles import PROFILES
-from gateway.dialects.translate import READERS, translate_request
-from gateway.dialects.translate_wanted import wanted
+from gateway.dialects.translate.requests import READERS, translate_request
+from gateway.dialects.translate.wanted import wanted
 from gateway.errors import BadRequest
 from tests.dialects.samples import SAMPLES, Json
 from tests.dialects.test_translate_round_trips import DIALECTS as NAMES

@@ -28,8 +28,8 @@ from responses_wire import (
 )
 
 from gateway.core.model import Stop, ToolCall
-from gateway.dialects.openai_responses_items import Answered
-from gateway.dialects.openai_responses_output import MOST_ITEMS
+from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.output import MOST_ITEMS
 from gateway.errors import UpstreamBroke
 from gateway.sse import split
 

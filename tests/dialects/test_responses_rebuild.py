@@ -12,7 +12,7 @@ from responses_wire import CLOCK, Json, message, reasoning, run, search, splice,
 from gateway.core.additions import ToolResult
 from gateway.core.session import Kept
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses_items import Answered
+from gateway.dialects.openai_responses.items import Answered
 
 NAME = DIALECT.name
 

@@ -11,7 +11,7 @@ from responses_wire import Json, call, custom, message, reasoning, search
 from gateway.core.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.core.model import Asked
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses_items import Answered
+from gateway.dialects.openai_responses.items import Answered
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 
 CLOCK = ToolDeclaration("clock", "Tells the time.", '{"type":"object"}')

@@ -32,7 +32,7 @@ from responses_wire import (
 )
 
 from gateway.core.model import Stop, TurnEnd, Usage
-from gateway.dialects.openai_responses_items import Answered
+from gateway.dialects.openai_responses.items import Answered
 from gateway.errors import Draining, UpstreamAnswered, UpstreamBroke
 from gateway.sse import split
 

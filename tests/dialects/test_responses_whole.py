@@ -11,8 +11,8 @@ from responses_wire import CLOCK, Json, call, custom, message, reasoning, refusa
 from gateway.core.model import Asked, Stop, ToolCall, Usage
 from gateway.dialects.base import Tap
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses_items import Answered
-from gateway.dialects.openai_responses_whole import ResponsesWhole
+from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.whole import ResponsesWhole
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 
 

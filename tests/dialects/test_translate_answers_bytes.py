@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.dialects.translate_answers import StreamPassage
+from gateway.dialects.translate.answers import StreamPassage
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from tests.dialects.answers_wire import (
     CHAT,

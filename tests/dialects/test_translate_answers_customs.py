@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate_wanted import Wanted, custom_tools
+from gateway.dialects.translate.wanted import Wanted, custom_tools
 from tests.dialects.answers_wire import (
     CHAT,
     DONE,

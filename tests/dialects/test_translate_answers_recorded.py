@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.core.model import Asked
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.dialects.translate_answers import StreamPassage
-from gateway.dialects.translate_wanted import Wanted
+from gateway.dialects.translate.answers import StreamPassage
+from gateway.dialects.translate.wanted import Wanted
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from tests.dialects.answers_wire import (
     CHAT,

@@ -25,10 +25,10 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
-from gateway.dialects.translate_answers import READERS, WRITERS
-from gateway.dialects.translate_parts import Answer, put_together
-from gateway.dialects.translate_wanted import Room
-from gateway.dialects.translate_wire import datas
+from gateway.dialects.translate.answers import READERS, WRITERS
+from gateway.dialects.translate.parts import Answer, put_together
+from gateway.dialects.translate.wanted import Room
+from gateway.dialects.translate.wire import datas
 from tests.dialects.answers_wire import (
     DIALECTS,
     HEARD,

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.core.model import Asked
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.dialects.translate_answers import WholePassage, error_body
-from gateway.dialects.translate_wanted import Wanted, wanted
+from gateway.dialects.translate.answers import WholePassage, error_body
+from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from tests.dialects.answers_wire import CHAT, MESSAGES, PAIRS, RESPONSES, WANTED, body_translated
 

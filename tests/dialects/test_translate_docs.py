@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from gateway.dialects.profiles import PROFILES
-from gateway.dialects.translate_effort import BUDGETS
-from gateway.dialects.translate_messages_request_writer import MAX_TOKENS
-from gateway.dialects.translate_responses_request_reader import KEPT_ELSEWHERE, KEPT_ITEMS
-from gateway.dialects.translate_responses_request_writer import LEAST_TOKENS
+from gateway.dialects.translate.effort import BUDGETS
+from gateway.dialects.translate.messages_request_writer import MAX_TOKENS
+from gateway.dialects.translate.responses_request_reader import KEPT_ELSEWHERE, KEPT_ITEMS
+from gateway.dialects.translate.responses_request_writer import LEAST_TOKENS
 
 PAGE = Path(__file__).parents[2].joinpath("docs/translation.md").read_text()
 

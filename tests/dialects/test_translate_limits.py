@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate import READERS
+from gateway.dialects.translate.requests import READERS
 from gateway.errors import BadRequest
 from tests.dialects.translation import (
     CHAT,

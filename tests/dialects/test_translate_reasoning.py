@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.canonical import Reasoning
-from gateway.dialects.translate_reasoning import (
+from gateway.dialects.translate.reasoning import (
     reasoning_item,
     sealed_encrypted,
     sealed_redacted,

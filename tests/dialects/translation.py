@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.dialects.profiles import PROFILES
-from gateway.dialects.translate import Translated, translate_request
+from gateway.dialects.translate.requests import Translated, translate_request
 from gateway.errors import BadRequest
 
 CHAT, RESPONSES, MESSAGES = "openai-chat", "openai-responses", "anthropic-messages"

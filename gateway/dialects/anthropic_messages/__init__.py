@@ -1,0 +1,5 @@
+"""Anthropic Messages."""
+
+from gateway.dialects.anthropic_messages.dialect import DIALECT
+
+__all__ = ["DIALECT"]

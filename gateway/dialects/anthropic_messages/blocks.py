@@ -1,0 +1,199 @@
+"""The blocks of a Messages turn as the client sees them: ours left out, the others in a row.
+
+Blocks have numbers, and clients take them to come one after the other. Whatever an upstream does,
+a block is shown from its beginning to its end before the next one: a block that begins while
+another is under way waits for it, and one that never ends is ended by what follows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gateway.dialects.anthropic_messages.turn import END, START, ident_of, is_call, name_of
+from gateway.dialects.body import fields_of, raw
+from gateway.dialects.call_ids import NewId
+from gateway.dialects.objects import Json, as_text, part_of
+from gateway.errors import UpstreamBroke
+from gateway.sse import data_of, encode
+
+MOST_OPEN = 1000
+NO_NUMBER = -1
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """One block, from its beginning to its end."""
+
+    hidden: bool = False
+    number: int | None = None
+    """What the client knows it by; None while it waits."""
+    held: list[tuple[Json, bytes]] = field(default_factory=list)
+    ended: bool = False
+
+
+def written(event: Json) -> bytes:
+    """Write an event under its name."""
+    return encode(msgspec.json.encode(event), event["type"])
+
+
+def end_of(number: int) -> bytes:
+    """Make the end of a block."""
+    return written({"type": END, "index": number})
+
+
+def renumbered(frame: bytes, number: int) -> bytes:
+    """Write an event under another number; all else in it stays as it came."""
+    data = data_of(frame)
+    assert data is not None
+    event = {**fields_of(data), "index": raw(number)}
+    return encode(msgspec.json.encode(event), msgspec.json.decode(event["type"]))
+
+
+class Blocks:
+    """Numbers the blocks of one turn, and leaves out calls to server tools.
+
+    As long as nothing has to change every event is shown just as it came, whether it was looked
+    at or not; `moved` tells that from now on each one has to be.
+    """
+
+    __slots__ = (
+        "_at",
+        "_held",
+        "_limit",
+        "_new_id",
+        "_open",
+        "_tools",
+        "_waiting",
+        "calls",
+        "hidden",
+        "moved",
+        "next",
+    )
+
+    def __init__(self, tools: frozenset[str], new_id: NewId, first: int, limit: int) -> None:
+        self.next = first
+        self.calls = 0
+        self.hidden = 0
+        self.moved = False
+        self._tools = tools
+        self._new_id = new_id
+        self._limit = limit
+        self._at: dict[str | None, _Block] = {}
+        self._open: _Block | None = None
+        self._waiting: deque[_Block] = deque()
+        self._held = 0
+
+    @property
+    def hides_all_calls(self) -> bool:
+        """Whether tools were called, and the client sees none of it."""
+        return 0 < self.hidden == self.calls
+
+    def note(self, event: Json) -> None:
+        """Look at an event of a turn that passes as it is."""
+        index = event.get("index")
+        if event["type"] == START:
+            self._count(part_of(event, "content_block"))
+            self._begin(as_text(index), _Block(number=index if isinstance(index, int) else None))
+            if isinstance(index, int):
+                self.next = max(self.next, index + 1)
+        elif event["type"] == END:
+            self._at.pop(as_text(index), None)
+
+    def left_open(self) -> bytes:
+        """Return the ends of the blocks that a turn which passed as it is did not end."""
+        numbers = [block.number for block in self._at.values()]
+        return b"".join(end_of(number) for number in numbers if number is not None)
+
+    def take(self, event: Json, frame: bytes) -> bytes:
+        """Take an event as it came; return what the client sees of it now."""
+        index = as_text(event.get("index"))
+        if event["type"] == START:
+            return self._end(self._at.pop(index, None)) + self._start(index, event, frame)
+        block = self._at.get(index)
+        if event["type"] == END:
+            self._at.pop(index, None)
+        if block is None:
+            # It belongs to no block; where numbers changed, it might be taken for another's.
+            return b"" if self.moved else frame
+        shown = self._show(block, event, frame)
+        return shown + self._leave(block) if event["type"] == END else shown
+
+    def settle(self) -> bytes:
+        """Return the rest: nothing more belongs to any block."""
+        left = list(self._at.values())
+        self._at.clear()
+        return b"".join([self._end(block) for block in left])
+
+    def _count(self, block: Json) -> bool:
+        """Count a call; tell whether it is ours."""
+        if not is_call(block):
+            return False
+        self.calls += 1
+        ours = name_of(block) in self._tools
+        self.hidden += ours
+        return ours
+
+    def _begin(self, index: str | None, block: _Block) -> None:
+        self._at[index] = block
+        if len(self._at) > MOST_OPEN:
+            raise UpstreamBroke(f"The upstream left more than {MOST_OPEN} blocks open in one turn.")
+
+    def _start(self, index: str | None, event: Json, frame: bytes) -> bytes:
+        content = part_of(event, "content_block")
+        block = _Block(hidden=self._count(content))
+        self._begin(index, block)
+        if block.hidden:
+            self.moved = True
+            return b""
+        if is_call(content) and not ident_of(content):
+            content["id"] = self._new_id(self.calls - 1)
+            frame = written(event)
+        if self._open is not None:
+            self.moved = True
+            self._waiting.append(block)
+            return self._show(block, event, frame)
+        self._open = block
+        self._number(block, event)
+        return self._show(block, event, frame)
+
+    def _number(self, block: _Block, event: Json) -> None:
+        block.number = self.next
+        self.next += 1
+        self.moved = self.moved or event.get("index") != block.number
+
+    def _show(self, block: _Block, event: Json, frame: bytes) -> bytes:
+        """Write an event as the client sees it, or hold it until its block's turn comes."""
+        if block.hidden:
+            return b""
+        if block.number is None:
+            block.held.append((event, frame))
+            self._held += len(frame)
+            if self._held > self._limit:
+                raise UpstreamBroke("The upstream began many blocks and did not end the first.")
+            return b""
+        return frame if event.get("index") == block.number else renumbered(frame, block.number)
+
+    def _end(self, block: _Block | None) -> bytes:
+        """End a block that was not ended itself."""
+        if block is None or block.hidden:
+            return b""
+        end: Json = {"type": END, "index": NO_NUMBER}
+        return self._show(block, end, written(end)) + self._leave(block)
+
+    def _leave(self, block: _Block) -> bytes:
+        """Go on after the end of a block: with those that wait, up to one that has not ended."""
+        block.ended = True
+        if block is not self._open:
+            return b""
+        self._open = None
+        shown = []
+        while self._waiting and self._open is None:
+            following = self._waiting.popleft()
+            held, following.held = following.held, []
+            self._number(following, held[0][0])
+            shown += [self._show(following, *piece) for piece in held]
+            self._open = None if following.ended else following
+        return b"".join(shown)

@@ -1,0 +1,170 @@
+"""Anthropic Messages: requests, errors, and the dialect's entry in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.core.additions import Addition, AnsweredTurn
+from gateway.core.directives import may_contain
+from gateway.core.model import Asked
+from gateway.core.session import Kept
+from gateway.dialects.anthropic_messages.additions import added, forces
+from gateway.dialects.anthropic_messages.errors import error_body, error_frame
+from gateway.dialects.anthropic_messages.errors import said as disguised
+from gateway.dialects.anthropic_messages.rebuild import called, rebuilt
+from gateway.dialects.anthropic_messages.stream import MessagesStream
+from gateway.dialects.anthropic_messages.whole import MessagesWhole
+from gateway.dialects.anthropic_messages.words import (
+    edit_user_texts,
+    last_role,
+    newest_user,
+    system_texts,
+)
+from gateway.dialects.bare import bared
+from gateway.dialects.base import Splice
+from gateway.dialects.body import (
+    ABSENT,
+    array,
+    fields_of,
+    raw,
+    read_as,
+    without_duplicates,
+    written,
+)
+from gateway.dialects.raws import readable
+from gateway.errors import BadRequest, HoldgateError, UpstreamError
+
+
+class _Request(msgspec.Struct, gc=False):
+    """The members the gateway looks at; what is long stays a raw slice."""
+
+    model: str | None = None
+    messages: msgspec.Raw = ABSENT
+    stream: bool | None = None
+    tools: msgspec.Raw = ABSENT
+    tool_choice: msgspec.Raw = ABSENT
+    metadata: msgspec.Raw = ABSENT
+
+
+_request = msgspec.json.Decoder(_Request)
+_tools = msgspec.json.Decoder(list[Any])
+
+READ = ("model", "messages", "stream", "tools", "tool_choice")
+TOOLING = ("tool_choice",)
+# The tools that the upstream runs by itself.
+HOSTED = ("web_search", "web_fetch", "code_execution", "mcp_toolset")
+
+
+class AnthropicMessages:
+    """Reads, changes and answers Messages requests."""
+
+    name = "anthropic-messages"
+    path = "/messages"
+
+    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+        """Read a client's request, or raise `BadRequest` naming the field."""
+        request = read_as(_request, body, depth)
+        body = without_duplicates(body, READ)
+        if bytes(memoryview(request.messages)[:1]) != b"[":
+            raise BadRequest("`messages` must be an array of messages.", param="messages")
+        stream = request.stream
+        return Asked(
+            model=_named(request.model),
+            body=body,
+            stream=prefers_stream if stream is None else stream,
+            stream_implied=prefers_stream and stream is None,
+            wants_usage=True,
+            tools=array(request.tools, "tools"),
+            takes_tools=request.tool_choice is ABSENT or not forces(request.tool_choice),
+            last_role=last_role(request.messages),
+            directives=may_contain(body),
+            identity=_identity(request),
+        )
+
+    def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
+        """Name the model as the upstream knows it; a body that is right already stays as it is."""
+        request = _request.decode(body)
+        if request.model == model and bool(request.stream) == stream:
+            return body
+        fields = fields_of(body)
+        fields["model"] = raw(model)
+        if bool(request.stream) != stream:
+            fields["stream"] = raw(stream)
+        return written(fields)
+
+    def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
+        """Put additions into a request."""
+        return added(body, additions)
+
+    def said(self, text: str) -> AnsweredTurn:
+        """Make an assistant's turn of what it said; a blank text is refused as a block."""
+        blocks = [{"type": "text", "text": text}] if text.strip() else []
+        return AnsweredTurn({"role": "assistant", "content": blocks})
+
+    def bare(self, body: bytes) -> bytes:
+        """Take out the client's tools."""
+        return bared(body, TOOLING, HOSTED)
+
+    def declares(self, tools: bytes, name: str) -> bool:
+        """Whether the client offers a tool of this name."""
+        if not tools or (name.encode() not in tools and b"\\u" not in tools):
+            return False
+        return name in map(_tool_name, readable(_tools, tools) or ())
+
+    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+        """Put kept calls and results back into the turns they were taken from."""
+        return rebuilt(body, tuple(item for item in kept if item.dialect == self.name))
+
+    def called(self, body: bytes) -> tuple[str, ...]:
+        """Return the first call's id of each turn in the history that called tools."""
+        return called(body)
+
+    def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
+        """Return the ordinal and the texts of the newest user message."""
+        return newest_user(body)
+
+    def system_texts(self, body: bytes) -> tuple[str, ...]:
+        """Return the texts that instruct the model."""
+        return system_texts(body)
+
+    def edit_user_texts(self, body: bytes, edit: Callable[[str], str]) -> bytes:
+        """Change what users said."""
+        return edit_user_texts(body, edit)
+
+    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+        """Begin an answer."""
+        if asked.stream:
+            return MessagesStream(asked, server_tools, event_bytes)
+        return MessagesWhole(asked, server_tools, event_bytes)
+
+    def refusal(self, body: bytes) -> UpstreamError:
+        """Read a 2xx answer that is no answer."""
+        return disguised(body)
+
+    def error_body(self, error: HoldgateError) -> bytes:
+        """Render an error as the whole answer."""
+        return error_body(error)
+
+    def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
+        """Render an error inside a stream."""
+        return error_frame(error)
+
+
+def _named(model: str | None) -> str:
+    if not model:
+        raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
+    return model
+
+
+def _identity(request: _Request) -> Mapping[str, bytes]:
+    return {} if request.metadata is ABSENT else {"metadata": bytes(request.metadata)}
+
+
+def _tool_name(tool: object) -> object:
+    return tool.get("name") if isinstance(tool, dict) else None
+
+
+DIALECT = AnthropicMessages()

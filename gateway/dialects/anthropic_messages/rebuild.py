@@ -1,0 +1,216 @@
+"""Putting Messages turns together again, of which the client was shown only a part.
+
+A turn may call our tools beside the client's. The client then sees its own calls, and sends them
+back with their results; here ours are put back among them, each in its place. Messages and blocks
+are looked at as raw slices, so that all beside the one turn stays as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.core.session import Kept
+from gateway.dialects.anthropic_messages.words import Message, block_of, message_of, messages_of
+from gateway.dialects.body import fields_of, raw, written
+from gateway.dialects.raws import Raws, members_of, raws_in, readable, text_of
+
+CALL = "tool_use"
+CALLS = b'"tool_use"'
+# An id of other characters may be written in more than one way.
+_PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
+_Key = tuple[str, ...]
+
+
+class _Wish(msgspec.Struct):
+    """What a call asks for."""
+
+    name: Any = None
+    input: Any = None
+
+
+class _Saying(msgspec.Struct):
+    """What tells a block that is no call from the others of its turn."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+
+
+_wish = msgspec.json.Decoder(_Wish)
+_saying = msgspec.json.Decoder(_Saying)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """A kept turn, read: where each block stood, our calls, and what they returned."""
+
+    theirs: Mapping[str, object]
+    """What the client's calls ask for, by their ids."""
+    places: dict[_Key, int]
+    ours: dict[str, tuple[int, msgspec.Raw]]
+    results: dict[str, msgspec.Raw]
+
+    def is_shown_in(self, calls: Mapping[str, object]) -> bool:
+        """Tell whether a turn that makes these calls is this one, as the client saw it.
+
+        Ids alone do not tell: some upstreams count their calls from nought in every conversation,
+        and some in every turn.
+        """
+        return self.theirs.items() <= calls.items()
+
+    def place(self, block: msgspec.Raw) -> int:
+        """Return where a block stood; one that is not of this turn stands nowhere."""
+        return self.places.get(_key(block), -1)
+
+    def answered_place(self, block: msgspec.Raw) -> int:
+        """Return where the call stood that a block is the result of."""
+        return self.places.get(_call_key(block_of(block).answers), -1)
+
+
+def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    """Put kept calls and results back into the turns they were taken from.
+
+    A body without such a turn, or with nothing to put back, is returned as it is.
+    """
+    turns = [_turn(item) for item in kept if _may_tell_of(body, item)]
+    if not turns:
+        return body
+    fields = fields_of(body)
+    before = messages_of(fields)
+    after = _restored(before, turns)
+    if len(after) == len(before) and all(map(_same, after, before)):
+        return body
+    fields["messages"] = raw(after)
+    return written(fields)
+
+
+def called(body: bytes) -> tuple[str, ...]:
+    """Return the id of the first call of each assistant's turn that called tools."""
+    if CALLS not in body:
+        return ()
+    turns = [_calls(message_of(item)) for item in messages_of(fields_of(body))]
+    return tuple(first for calls in turns if (first := next(iter(calls), "")))
+
+
+def _may_tell_of(body: bytes, kept: Kept) -> bool:
+    return any(not _PLAIN.fullmatch(call) or call.encode() in body for call in kept.calls[:1])
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _calls(message: Message) -> dict[str, object]:
+    """Return what the assistant calls in a message, by the ids of the calls."""
+    if message.role != "assistant":
+        return {}
+    blocks = ((block_of(item), item) for item in raws_in(message.content) or ())
+    return {block.call: _wished(item) for block, item in blocks if block.type == CALL}
+
+
+def _wished(call: msgspec.Raw) -> tuple[object, object]:
+    wish = _wish.decode(call)
+    return wish.name, wish.input
+
+
+def _key(block: msgspec.Raw) -> _Key:
+    read = block_of(block)
+    if read.type == CALL:
+        return _call_key(read.call)
+    saying = readable(_saying, block)
+    return () if saying is None else msgspec.structs.astuple(saying)
+
+
+def _call_key(ident: str) -> _Key:
+    return (CALL, ident)
+
+
+def _turn(kept: Kept) -> _Turn:
+    message = message_of(msgspec.Raw(kept.message))
+    blocks, wishes = raws_in(message.content) or [], _calls(message)
+    results = {r.call_id: _result(r.call_id, r.text) for r in kept.results}
+    places = {key: at for at, block in enumerate(blocks) if (key := _key(block))}
+    calls = [block_of(block).call for block in blocks]
+    ours = {call: (at, blocks[at]) for at, call in enumerate(calls) if call in results}
+    theirs = {call: wishes.get(call) for call in kept.calls}
+    return _Turn(theirs, places, ours, {call: results[call] for call in ours})
+
+
+def _result(call: str, text: str) -> msgspec.Raw:
+    return raw({"type": "tool_result", "tool_use_id": call, "content": text})
+
+
+def _restored(messages: Raws, turns: list[_Turn]) -> Raws:
+    """Put the turns back, the newest first: where ids come again, the last to use them has them."""
+    after = list(messages)
+    for at in reversed(range(len(messages))):
+        shown = _calls(message_of(messages[at]))
+        turn = next((turn for turn in reversed(turns) if turn.is_shown_in(shown)), None)
+        if turn is not None:
+            turns.remove(turn)
+            after[at] = _with_calls(messages[at], turn, shown)
+            end = _end_of_turn(after, at)
+            after[end : end + 1] = _with_results(after[end : end + 1], turn)
+    return after
+
+
+def _end_of_turn(messages: Raws, at: int) -> int:
+    """Return where the assistant's turn ends: several messages in a row are one."""
+    while at < len(messages) and message_of(messages[at]).role == "assistant":
+        at += 1
+    return at
+
+
+def _with_calls(message: msgspec.Raw, turn: _Turn, shown: Mapping[str, object]) -> msgspec.Raw:
+    """Put our calls back into their places; the client's blocks stay as it sends them."""
+    missing = [turn.ours[ident] for ident in turn.ours if ident not in shown]
+    if not missing:
+        return message
+    blocks = raws_in(message_of(message).content) or []
+    placed = _placed(missing, ((turn.place(block), block) for block in blocks))
+    return raw({**members_of(message), "content": placed})
+
+
+def _with_results(following: Raws, turn: _Turn) -> Raws:
+    """Put our results among the client's, which open the message that follows."""
+    message = message_of(following[0]) if following else Message()
+    blocks = _said(message) if message.role == "user" else None
+    if blocks is None:
+        return [raw({"role": "user", "content": list(turn.results.values())}), *following]
+    answered = {block_of(block).answers for block in blocks}
+    missing = [(turn.ours[i][0], turn.results[i]) for i in turn.ours if i not in answered]
+    if not missing:
+        return following
+    end = _end_of_results(blocks)
+    told = _placed(missing, ((turn.answered_place(block), block) for block in blocks[:end]))
+    return [raw({**members_of(following[0]), "content": told + blocks[end:]})]
+
+
+def _said(message: Message) -> Raws | None:
+    """Return what a message says as blocks; None when it is neither blocks nor text."""
+    text = text_of(message.content)
+    return raws_in(message.content) if text is None else [raw({"type": "text", "text": text})]
+
+
+def _end_of_results(blocks: Raws) -> int:
+    results = [at for at, block in enumerate(blocks) if block_of(block).answers]
+    return results[-1] + 1 if results else 0
+
+
+def _placed(
+    missing: list[tuple[int, msgspec.Raw]], present: Iterable[tuple[int, msgspec.Raw]]
+) -> Raws:
+    """Put what is missing before the first that stood after it, and the rest at the end."""
+    after: Raws = []
+    for place, item in present:
+        while missing and missing[0][0] < place:
+            after.append(missing.pop(0)[1])
+        after.append(item)
+    return after + [item for _, item in missing]

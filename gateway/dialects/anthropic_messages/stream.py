@@ -1,0 +1,372 @@
+"""Messages as a stream: the tap on one turn, and the splice of n turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+
+from gateway.core.additions import AnsweredTurn
+from gateway.core.model import Asked, Stop, TurnEnd
+from gateway.dialects.anthropic_messages.blocks import Blocks, written
+from gateway.dialects.anthropic_messages.errors import is_error, said
+from gateway.dialects.anthropic_messages.turn import (
+    CALL,
+    END,
+    PLAIN_STOP,
+    Recorded,
+    counted_on,
+    record_events,
+    speaks,
+    stop_of,
+    totalled,
+    usage_of,
+)
+from gateway.dialects.base import Tap
+from gateway.dialects.call_ids import CallIds
+from gateway.dialects.objects import Json, part_of, read_object
+from gateway.dialects.tape import Tape
+from gateway.errors import UpstreamBroke, UpstreamError
+from gateway.sse import Framer, data_of, split
+
+PING = written({"type": "ping"})
+STOP = written({"type": "message_stop"})
+# What cannot pass unread: the beginnings and ends of blocks and of the message, and errors. In
+# a text these words stand with a backslash before their quotes.
+BLOCK = b'"content_block_st'
+MESSAGE = b'"message_'
+ERROR = b'"error"'
+# How most upstreams begin an event that may, by which it is known.
+USUAL = (
+    b'event: content_block_delta\ndata: {"type":"content_block_delta"',
+    b'event: content_block_delta\ndata: {"type": "content_block_delta"',
+)
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """What the rest of the answer takes of a turn that is part of it."""
+
+    tail: bytes
+    end: Json
+    """The event that told why it stopped."""
+    stop_reason: str | None
+    hides_its_reason: bool
+    model: object
+    usage: Json
+    next_block: int
+
+    def closing(self, plainly: bool) -> Json:
+        """Return the event that ends the message as this turn ended, or as if it called nothing."""
+        delta = part_of(self.end, "delta")
+        reason = PLAIN_STOP if plainly else self.stop_reason or PLAIN_STOP
+        told = {"stop_sequence": None, **delta, "stop_reason": reason}
+        return {"type": "message_delta", "usage": self.usage, **self.end, "delta": told}
+
+
+class MessagesStream:
+    """Makes one stream out of n: one message_start, blocks in a row, one end for all turns."""
+
+    content_type = b"text/event-stream; charset=utf-8"
+
+    __slots__ = ("_event_bytes", "_ids", "_left_open", "_message", "_taken", "server_tools")
+
+    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+        self.server_tools = server_tools
+        self._ids = CallIds(asked.body)
+        self._event_bytes = event_bytes
+        self._message: Json | None = None
+        self._taken: list[Taken] = []
+        self._left_open = b""
+
+    def accepts(self, content_type: bytes) -> bool:
+        """Whether an upstream's answer of this type can be read."""
+        return not content_type or content_type.startswith(b"text/event-stream")
+
+    def tap(self) -> MessagesTap:
+        """Begin to look at one attempt at the next turn."""
+        return MessagesTap(self, len(self._taken), self._event_bytes)
+
+    def take(self, tap: Tap) -> None:
+        """Count a turn as part of the answer."""
+        assert isinstance(tap, MessagesTap)
+        self._taken.append(tap.taken())
+        self._left_open += tap.blocks.left_open()
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self._ids.rest()
+
+    @property
+    def shown_blocks(self) -> int:
+        """How many blocks the client was shown of the turns that are part of the answer."""
+        return self._taken[-1].next_block if self._taken else 0
+
+    def call_id(self, turn: int, ordinal: int) -> str:
+        """Make up an id for a call that came without one."""
+        return self._ids.make((self._message or {}).get("id"), turn, ordinal)
+
+    def adopt(self, message: Json) -> None:
+        """Take the message of the first message_start; it stays the answer's."""
+        if self._message is None:
+            self._message = message
+
+    def close_blocks(self) -> bytes:
+        """Return, once, the ends of blocks that the first turn left open."""
+        ends, self._left_open = self._left_open, b""
+        return ends
+
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+
+    def heartbeat(self) -> bytes:
+        """Return a ping; before the message has begun, a bare comment line."""
+        return b": wait\n" if self._message is None else PING
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
+        last = self._taken[-1]
+        plainly = plainly or last.hides_its_reason
+        if len(self._taken) == 1 and not plainly:
+            return last.tail
+        event = last.closing(plainly)
+        if len(self._taken) > 1:
+            event["usage"] = totalled((turn.model, turn.usage) for turn in self._taken)
+        return self.close_blocks() + written(event) + STOP
+
+
+class MessagesTap:
+    """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
+
+    __slots__ = (
+        "_end",
+        "_framer",
+        "_joined",
+        "_limit",
+        "_looked",
+        "_new_id",
+        "_reads_all",
+        "_recorded",
+        "_said_more",
+        "_sifts",
+        "_splice",
+        "_spoke",
+        "_tape",
+        "_withheld",
+        "blocks",
+        "ended",
+        "failure",
+        "model",
+        "seen",
+        "stop_reason",
+        "tail",
+        "usage",
+    )
+
+    def __init__(self, splice: MessagesStream, turn: int, event_bytes: int) -> None:
+        self._new_id = partial(splice.call_id, turn)
+        self.blocks = Blocks(splice.server_tools, self._new_id, splice.shown_blocks, event_bytes)
+        self._splice = splice
+        self._joined = self._reads_all = self.blocks.moved = turn > 0
+        # Without server tools turn 1 passes as it is: its numbers and ids are right already.
+        self._sifts = self._joined or bool(splice.server_tools)
+        self._framer = Framer(event_bytes)
+        self._tape = Tape(event_bytes)
+        self._limit = event_bytes
+        self._recorded: Recorded | None = None
+        self._looked = False
+        self._said_more = False
+        self._spoke = False
+        self._withheld = 0
+        self._end: Json = {}
+        self.model: object = None
+        self.usage: Json = {}
+        self.stop_reason: str | None = None
+        self.tail: list[bytes] = []
+        self.failure: UpstreamError | None = None
+        self.seen = False
+        self.ended = False
+
+    @property
+    def continuable(self) -> bool:
+        """Whether a follow-up could be joined on: the end is withheld and the tape whole."""
+        return self.stop_reason is not None and self._tape.whole and not self._said_more
+
+    @property
+    def hides_its_reason(self) -> bool:
+        """Whether it ended for calls that nobody sees."""
+        return self.stop_reason == CALL and self.blocks.hides_all_calls
+
+    def taken(self) -> Taken:
+        """Return what the rest of the answer takes of it."""
+        return Taken(
+            tail=b"".join(self.tail),
+            end=self._end,
+            stop_reason=self.stop_reason,
+            hides_its_reason=self.hides_its_reason,
+            model=self.model,
+            usage=self.usage,
+            next_block=self.blocks.next,
+        )
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came; return what the client may see now."""
+        batch = self._framer.batch(data)
+        if not batch:
+            return b""
+        self.seen = True
+        # The first event tells the message, or an error in disguise.
+        return self._pass(batch) if self._looked else self._judge(batch)
+
+    def close(self) -> bytes:
+        """Take the end of the bytes; a turn without its stop reason was cut short."""
+        rest = self._framer.flush()
+        data = data_of(rest)
+        is_whole = data is not None and read_object(data) is not None
+        shown = self._judge(rest) if is_whole else b""
+        if not self.ended and self.stop_reason is None:
+            raise UpstreamBroke("The upstream's answer ended before it was finished.")
+        self.ended = self.seen = True
+        return shown + self._settle()
+
+    def end(self) -> TurnEnd:
+        """Say what the turn came to."""
+        stop, tools = stop_of(self.stop_reason), self._splice.server_tools
+        recorded = self.recorded() if self.blocks.calls else Recorded()
+        calls_clients = bool(recorded.client_call_ids(tools))
+        return TurnEnd(
+            stop=stop,
+            server_calls=recorded.server_calls(tools) if self.continuable else (),
+            client_calls=calls_clients if recorded.calls else stop is Stop.TOOL_CALLS,
+            usage=usage_of(self.usage),
+            spoke=self._spoke or not self._joined,
+            continuable=self.continuable,
+        )
+
+    def answered(self) -> AnsweredTurn:
+        """Rebuild the assistant's turn from the tape."""
+        return AnsweredTurn(self.recorded().message())
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return self.recorded().client_call_ids(self._splice.server_tools)
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return self.recorded().text
+
+    def recorded(self) -> Recorded:
+        """Read the tape."""
+        if self._recorded is None:
+            self._recorded = record_events(self._events(), self._new_id)
+        return self._recorded
+
+    def _events(self) -> Iterator[Json]:
+        for batch in self._tape.batches:
+            for frame in split(batch):
+                data = data_of(frame)
+                event = read_object(data) if data is not None else None
+                if event is not None:
+                    yield event
+
+    def _pass(self, batch: bytes) -> bytes:
+        """Let a plain batch through untouched; this is the hot path."""
+        if self._reads_all:
+            return self._judge(batch)
+        is_usual = batch.startswith(USUAL) and batch.find(b"\n\n") == len(batch) - 2
+        if not is_usual and (BLOCK in batch or MESSAGE in batch or ERROR in batch):
+            return self._judge(batch)
+        self._tape.record(batch)
+        return batch
+
+    def _judge(self, batch: bytes) -> bytes:
+        return b"".join([self._frame(frame) for frame in split(batch)])
+
+    def _frame(self, frame: bytes) -> bytes:
+        if self.ended:
+            return b""
+        self._tape.record(frame)
+        if self._looked and not self._reads_all and frame.startswith(USUAL):
+            return frame
+        data = data_of(frame)
+        event = read_object(data) if data is not None else None
+        if data is None or event is None:
+            return self._keep_place(frame)
+        if is_error(event):
+            return self._fail(data)
+        return self._event(event, frame)
+
+    def _event(self, event: Json, frame: bytes) -> bytes:
+        match event.get("type"):
+            case "message_start":
+                return self._begin(event, frame)
+            case "content_block_start" | "content_block_delta" | "content_block_stop":
+                return self._block(event, frame)
+            case "message_delta":
+                return self._count(event, frame)
+            case "message_stop":
+                self.ended = True
+                self._withhold(frame)
+                return self._settle()
+        return self._keep_place(frame)
+
+    def _fail(self, data: bytes) -> bytes:
+        """Take an error; what came before it in the same read is still to be shown."""
+        if not self._looked:
+            raise said(data)
+        self.failure = said(data)
+        self.ended = True
+        return b""
+
+    def _begin(self, event: Json, frame: bytes) -> bytes:
+        """Take the message; the client has seen that of the first turn."""
+        message = part_of(event, "message")
+        self._looked = True
+        self._splice.adopt(message)
+        self.model = message.get("model")
+        self.usage = counted_on(self.usage, part_of(message, "usage"))
+        return b"" if self._joined else frame
+
+    def _block(self, event: Json, frame: bytes) -> bytes:
+        self._looked = True
+        self._spoke = self._spoke or (self._joined and speaks(event))
+        if not self._sifts:
+            return self._noted(event, frame)
+        shown = self.blocks.take(event, frame)
+        self._reads_all = self._reads_all or self.blocks.moved
+        return self._splice.close_blocks() + shown if shown else b""
+
+    def _noted(self, event: Json, frame: bytes) -> bytes:
+        """Leave an event as and where it is."""
+        if self.stop_reason is None:
+            self.blocks.note(event)
+            return frame
+        self._said_more = self._said_more or event["type"] != END
+        return self._withhold(frame)
+
+    def _count(self, event: Json, frame: bytes) -> bytes:
+        """Take what ends the message; before there is a reason, it only counts tokens."""
+        delta = counted_on(part_of(self._end, "delta"), part_of(event, "delta"))
+        self._end = {**self._end, **event, "delta": delta}
+        self.usage = counted_on(self.usage, part_of(event, "usage"))
+        if isinstance(reason := delta.get("stop_reason"), str):
+            self.stop_reason = reason
+            self._reads_all = True
+            return self._withhold(frame)
+        return b"" if self._joined else frame
+
+    def _keep_place(self, frame: bytes) -> bytes:
+        """Show what is of no kind we know, unless it stands in the tail."""
+        return frame if self.stop_reason is None else self._withhold(frame)
+
+    def _withhold(self, frame: bytes) -> bytes:
+        self.tail.append(frame)
+        self._withheld += len(frame)
+        if self._withheld > self._limit:
+            raise UpstreamBroke("The upstream did not come to an end after its stop reason.")
+        return b""
+
+    def _settle(self) -> bytes:
+        """Show what is left of blocks; a turn that passes as it is has nothing left."""
+        return self.blocks.settle() if self._sifts else b""

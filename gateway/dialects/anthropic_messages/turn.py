@@ -1,0 +1,241 @@
+"""What one Messages turn said, read from its events or its body, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gateway.core.model import Stop, ToolCall, Usage
+from gateway.dialects.call_ids import NewId
+from gateway.dialects.objects import (
+    NO_ARGUMENTS,
+    Json,
+    as_text,
+    number_in,
+    part_of,
+    read_object,
+    summed,
+)
+
+STOPS = {
+    "end_turn": Stop.STOP,
+    "stop_sequence": Stop.STOP,
+    "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
+    "tool_use": Stop.TOOL_CALLS,
+    "refusal": Stop.FILTER,
+    # The client is to send back what it has got, as it is: nothing of ours may follow.
+    "pause_turn": Stop.UNKNOWN,
+    "compaction": Stop.UNKNOWN,
+}
+PLAIN_STOP = "end_turn"
+
+START, DELTA, END = "content_block_start", "content_block_delta", "content_block_stop"
+CALL = "tool_use"
+THINKING = ("thinking", "redacted_thinking")
+INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def stop_of(reason: object) -> Stop:
+    """Translate a stop reason."""
+    return STOPS.get(reason, Stop.UNKNOWN) if isinstance(reason, str) else Stop.UNKNOWN
+
+
+def is_call(block: Json) -> bool:
+    """Whether a block calls a tool that the upstream does not run itself."""
+    return block.get("type") == CALL
+
+
+def name_of(block: Json) -> str:
+    """Return which tool a block calls."""
+    return as_text(block.get("name")) or ""
+
+
+def ident_of(block: Json) -> str:
+    """Return a call's id as text, empty if it has none."""
+    return as_text(block.get("id")) or ""
+
+
+def speaks(event: Json) -> bool:
+    """Whether an event says anything beside that a block begins or ends."""
+    block, delta = part_of(event, "content_block"), part_of(event, "delta")
+    said = {**block, **delta}
+    return is_call(block) or any(value for name, value in said.items() if name != "type")
+
+
+@dataclass(slots=True)
+class Said:
+    """One block of a turn, put together."""
+
+    block: Json
+    arguments: str = ""
+    """What a call was made with, as the model wrote it."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A turn's blocks in their order; every call has its id."""
+
+    blocks: list[Said] = field(default_factory=list)
+    had_ids: bool = True
+    """Whether each of them came with it."""
+
+    @property
+    def text(self) -> str:
+        """All the text it said."""
+        texts = (said.block.get("text") for said in self.blocks if said.block.get("type") == "text")
+        return "".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def calls(self) -> list[Said]:
+        """The calls, whoever answers them."""
+        return [said for said in self.blocks if is_call(said.block)]
+
+    def message(self) -> Json:
+        """Build the assistant's message, without what upstreams refuse to be sent."""
+        blocks = [said.block for said in self.blocks if not _is_blank(said.block)]
+        while blocks and blocks[-1].get("type") in THINKING:
+            # No turn may end in a thought; one that was cut short is not even signed.
+            blocks.pop()
+        return {"role": "assistant", "content": blocks}
+
+    def shown(self, tools: frozenset[str]) -> list[Json]:
+        """Return the blocks that the client sees."""
+        return [said.block for said in self.blocks if not _calls_one_of(said.block, tools)]
+
+    def server_calls(self, tools: frozenset[str]) -> tuple[ToolCall, ...]:
+        """Return the calls to our own tools."""
+        return tuple(
+            ToolCall(ident_of(said.block), name_of(said.block), said.arguments)
+            for said in self.calls
+            if _calls_one_of(said.block, tools)
+        )
+
+    def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return tuple(ident_of(block) for block in self.shown(tools) if is_call(block))
+
+
+def _is_blank(block: Json) -> bool:
+    text = block.get("text")
+    return block.get("type") == "text" and not (isinstance(text, str) and text.strip())
+
+
+def _calls_one_of(block: Json, tools: frozenset[str]) -> bool:
+    return is_call(block) and name_of(block) in tools
+
+
+class _Assembly:
+    """A block that is being put together from its deltas."""
+
+    __slots__ = ("_block", "_texts")
+
+    def __init__(self, block: Json) -> None:
+        self._block = block
+        self._texts: dict[str, list[str]] = {}
+
+    def add(self, delta: Json) -> None:
+        """Take a delta: a text goes on, whatever it is of; anything else is set."""
+        for name, value in delta.items():
+            if name == "type" or value is None:
+                continue
+            if name == "citation":
+                self._cite(value)
+            elif isinstance(value, str):
+                self._texts.setdefault(name, []).append(value)
+            else:
+                self._block[name] = value
+
+    def said(self) -> Said:
+        """Return the block as it is in the end."""
+        block = self._block
+        arguments = "".join(self._texts.pop("partial_json", ()))
+        for name, pieces in self._texts.items():
+            begun = block.get(name)
+            block[name] = (begun if isinstance(begun, str) else "") + "".join(pieces)
+        return _called(block, arguments) if "input" in block or is_call(block) else Said(block)
+
+    def _cite(self, citation: object) -> None:
+        cited = self._block.get("citations")
+        if not isinstance(cited, list):
+            cited = self._block["citations"] = []
+        cited.append(citation)
+
+
+def _called(block: Json, arguments: str) -> Said:
+    """Give a call its input as the model wrote it; only an object can be sent back."""
+    told = arguments if arguments.strip() else as_text(block.get("input")) or NO_ARGUMENTS
+    whole = read_object(told.encode()) is not None
+    return Said({**block, "input": msgspec.Raw(told.encode()) if whole else {}}, told)
+
+
+def record_events(events: Iterable[Json], new_id: NewId) -> Recorded:
+    """Put a turn together from its streamed events."""
+    at: dict[object, _Assembly] = {}
+    begun: list[_Assembly] = []
+    for event in events:
+        index = as_text(event.get("index"))
+        if event.get("type") == START:
+            at[index] = _Assembly(dict(part_of(event, "content_block")))
+            begun.append(at[index])
+        elif event.get("type") == DELTA and index in at:
+            at[index].add(part_of(event, "delta"))
+    return _identified([assembly.said() for assembly in begun], new_id)
+
+
+def record_content(content: Iterable[msgspec.Raw], new_id: NewId) -> Recorded:
+    """Read a turn from its whole content; what is no block is left out."""
+    blocks = ((item, read_object(bytes(item))) for item in content)
+    return _identified([_read(item, block) for item, block in blocks if block is not None], new_id)
+
+
+def _read(item: msgspec.Raw, block: Json) -> Said:
+    if "input" not in block and not is_call(block):
+        return Said(block)
+    given = block.get("input")
+    if isinstance(given, str | None):
+        return _called({**block, "input": None}, given or "")
+    # Numbers stay as they were written.
+    return _called(block, bytes(_fields.decode(item)["input"]).decode())
+
+
+def _identified(blocks: list[Said], new_id: NewId) -> Recorded:
+    recorded = Recorded(blocks)
+    for ordinal, said in enumerate(recorded.calls):
+        ident = ident_of(said.block)
+        recorded.had_ids = recorded.had_ids and bool(ident)
+        said.block["id"] = ident or new_id(ordinal)
+    return recorded
+
+
+def usage_of(usage: Json) -> Usage | None:
+    """Translate a usage object; what came from a cache was told as well."""
+    if not usage:
+        return None
+    return Usage(sum(number_in(usage, name) for name in INPUT), number_in(usage, "output_tokens"))
+
+
+def counted_on(usage: Json, more: Json) -> Json:
+    """Bring a turn's usage up to date: what is told later counts from the turn's beginning."""
+    return {**usage, **{name: value for name, value in more.items() if value is not None}}
+
+
+def totalled(turns: Iterable[tuple[object, Json]]) -> Json:
+    """Add up what turns cost, each a model and its usage, and list them one by one."""
+    counts = list(turns)
+    total = summed(usage for _, usage in counts) or {}
+    iterations = [entry for model, usage in counts for entry in _iterations(model, usage)]
+    return {"output_tokens": 0, **total, "iterations": iterations}
+
+
+def _iterations(model: object, usage: Json) -> list[Json]:
+    """Return what a turn tells of its own iterations, or the turn as one."""
+    own = usage.get("iterations")
+    if isinstance(own, list) and own:
+        return own
+    numbers = {name: number_in(usage, name) for name in (*INPUT, "output_tokens")}
+    return [{"type": "message", "model": model, **numbers}]

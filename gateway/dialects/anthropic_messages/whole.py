@@ -1,0 +1,171 @@
+"""Messages as one JSON body: the tap on one turn, and the splice of n turns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from gateway.core.additions import AnsweredTurn
+from gateway.core.model import Stop, TurnEnd, Usage
+from gateway.dialects.anthropic_messages.errors import is_error, said
+from gateway.dialects.anthropic_messages.turn import (
+    PLAIN_STOP,
+    Recorded,
+    record_content,
+    stop_of,
+    totalled,
+    usage_of,
+)
+from gateway.dialects.body import fields_of
+from gateway.dialects.objects import Json, part_of, read_object
+from gateway.dialects.raws import NULL, raws_in
+from gateway.dialects.whole import WholeAnswer, WholeTap
+from gateway.errors import UpstreamBroke
+
+ENVELOPE = ("id", "type", "role", "model")
+
+
+class _Text(msgspec.Struct, gc=False):
+    type: Literal["text"]
+    text: str
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+    def usage(self) -> Usage:
+        """Count what came from a cache as well: it was told too."""
+        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
+        return Usage(self.input_tokens + cached, self.output_tokens)
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """A message that says a text and nothing else: all that is looked at is here."""
+
+    type: Literal["message"]
+    content: list[_Text]
+    stop_reason: str
+    usage: _Tokens | None = None
+
+
+_plain = msgspec.json.Decoder(_Plain)
+
+
+class MessagesWhole(WholeAnswer["MessagesTap"]):
+    """Makes one body out of n: turn 1's envelope, all blocks, the last turn's end."""
+
+    __slots__ = ()
+
+    def tap(self) -> MessagesTap:
+        """Begin to look at one attempt at the next turn."""
+        return MessagesTap(self, self._limit, turn=len(self._taken))
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the body: turn 1's own bytes, or one body for all turns."""
+        first, last = self._taken[0], self._taken[-1]
+        plainly = plainly or last.hides_its_reason
+        if first is last and not plainly and first.passes:
+            return first.body
+        return msgspec.json.encode(self._joined(plainly))
+
+    def _joined(self, plainly: bool) -> Json:
+        first, last = self._taken[0].answer, self._taken[-1].answer
+        blocks = [b for tap in self._taken for b in tap.recorded().shown(self.server_tools)]
+        envelope = {name: first[name] for name in ENVELOPE if name in first}
+        answer = {**last, **envelope, "content": blocks}
+        if plainly:
+            answer["stop_reason"] = PLAIN_STOP
+        if len(self._taken) > 1:
+            answer["usage"] = totalled((tap.answer.get("model"), tap.usage) for tap in self._taken)
+        return answer
+
+
+class MessagesTap(WholeTap):
+    """One turn's body, as Messages has it."""
+
+    __slots__ = ("_answer", "_recorded")
+
+    def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
+        super().__init__(splice, limit, turn)
+        self._answer: Json | None = None
+        self._recorded: Recorded | None = None
+
+    def _glance(self, body: bytes) -> TurnEnd:
+        plain = _plain.decode(body)
+        return TurnEnd(
+            stop=stop_of(plain.stop_reason),
+            usage=plain.usage.usage() if plain.usage else None,
+            spoke=any(block.text.strip() for block in plain.content),
+        )
+
+    def _read(self) -> None:
+        answer = read_object(self.body)
+        if answer is None:
+            raise UpstreamBroke("The upstream's answer is not JSON.")
+        if is_error(answer):
+            raise said(self.body)
+        self._answer = answer
+
+    @property
+    def answer(self) -> Json:
+        """All that the body says; of a plain answer nearly nobody wants to know it."""
+        if self._answer is None:
+            self._answer = read_object(self.body) or {}
+        return self._answer
+
+    @property
+    def usage(self) -> Json:
+        """The turn's usage object."""
+        return part_of(self.answer, "usage")
+
+    @property
+    def passes(self) -> bool:
+        """Whether its body may be shown as it is: no call is ours, or is without an id."""
+        if not self._tools or self._answer is None:
+            # A glance was enough: it says a text.
+            return True
+        recorded = self.recorded()
+        return recorded.had_ids and not recorded.server_calls(self._tools)
+
+    @property
+    def hides_its_reason(self) -> bool:
+        """Whether it ended for calls that nobody sees."""
+        end = self.end()
+        return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
+
+    def recorded(self) -> Recorded:
+        """Read the content."""
+        if self._recorded is None:
+            new_id = partial(self._ids.make, self.answer.get("id"), self._turn)
+            content = raws_in(fields_of(self.body).get("content", NULL)) or []
+            self._recorded = record_content(content, new_id)
+        return self._recorded
+
+    def _judged(self) -> TurnEnd:
+        reason, tools = self.answer.get("stop_reason"), self._tools
+        recorded = self.recorded()
+        return TurnEnd(
+            stop=stop_of(reason),
+            server_calls=recorded.server_calls(tools),
+            client_calls=bool(recorded.client_call_ids(tools)),
+            usage=usage_of(self.usage),
+            spoke=bool(recorded.message()["content"]),
+            continuable=isinstance(reason, str),
+        )
+
+    def answered(self) -> AnsweredTurn:
+        """Rebuild the assistant's turn."""
+        return AnsweredTurn(self.recorded().message())
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return self.recorded().client_call_ids(self._tools)
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return self.recorded().text

@@ -1,0 +1,193 @@
+"""Putting Chat Completions turns together again, of which the client was shown only a part.
+
+A turn may call our tools beside the client's. The client then sees its own calls, and sends them
+back with their results; here ours are put back among them, each in its place. Messages are looked
+at as raw slices, so that all beside the one turn stays as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.core.session import Kept
+from gateway.dialects.body import ABSENT, fields_of, raw, written
+from gateway.dialects.objects import Json, as_text
+from gateway.dialects.openai_chat.calls import function_of
+
+T = TypeVar("T")
+Raws = list[msgspec.Raw]
+_Item = tuple[str, msgspec.Raw]
+
+CALLS = b'"tool_calls"'
+# An id of other characters may be written in more than one way.
+_PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
+
+
+class _Called(msgspec.Struct):
+    id: Any = None
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+    tool_calls: Raws | None = None
+    tool_call_id: Any = None
+
+
+_items: msgspec.json.Decoder[Raws] = msgspec.json.Decoder(Raws)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_message = msgspec.json.Decoder(_Message)
+_called = msgspec.json.Decoder(_Called)
+_call = msgspec.json.Decoder(Json)
+_value = msgspec.json.Decoder(Any)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """A kept turn, read: all its calls in their order, and the results of ours."""
+
+    theirs: Mapping[str, object]
+    """What the client's calls ask for, by their ids."""
+    ours: list[_Item]
+    places: dict[str, int]
+    results: dict[str, msgspec.Raw]
+
+    def place(self, item: _Item) -> int:
+        """Return where a call stands; what is not of this turn comes last."""
+        return self.places.get(item[0], len(self.places))
+
+    def has(self, calls: list[_Item]) -> bool:
+        """Tell whether a turn that made these calls is this one, as the client saw it.
+
+        Ids alone do not tell: some upstreams count their calls from nought in every conversation,
+        and some in every turn.
+        """
+        return self.theirs.items() <= {call: _wish(item) for call, item in calls}.items()
+
+
+def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    """Put kept calls and results back into the turns they were taken from.
+
+    A body without such a turn, or with nothing to put back, is returned as it is.
+    """
+    turns = [_turn(item) for item in kept if _may_tell_of(body, item)]
+    if not turns:
+        return body
+    fields = fields_of(body)
+    before = _read(_items, fields.get("messages", ABSENT)) or []
+    after = _restored(before, turns)
+    if len(after) == len(before) and all(map(_same, after, before)):
+        return body
+    fields["messages"] = raw(after)
+    return written(fields)
+
+
+def called(body: bytes) -> tuple[str, ...]:
+    """Return the id of the first call of each assistant's turn that called tools."""
+    if CALLS not in body:
+        return ()
+    messages = _read(_items, fields_of(body).get("messages", ABSENT)) or []
+    turns = [read.tool_calls for item in messages if (read := _read(_message, item))]
+    return tuple(ids[0][0] for calls in turns if calls and (ids := _identified(calls))[0][0])
+
+
+def _may_tell_of(body: bytes, kept: Kept) -> bool:
+    return any(not _PLAIN.fullmatch(call) or call.encode() in body for call in kept.calls[:1])
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _turn(kept: Kept) -> _Turn:
+    message = _read(_message, kept.message) or _Message()
+    calls = _identified(message.tool_calls or [])
+    told = {result.call_id: result.text for result in kept.results}
+    wishes = {call: _wish(item) for call, item in calls}
+    theirs = {call: wishes.get(call) for call in kept.calls}
+    ours = [(call, item) for call, item in calls if call in told]
+    places = {call: at for at, (call, _) in enumerate(calls)}
+    return _Turn(theirs, ours, places, {c: _result(c, told[c]) for c, _ in ours})
+
+
+def _result(call: str, text: str) -> msgspec.Raw:
+    return raw({"role": "tool", "tool_call_id": call, "content": text})
+
+
+def _read(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | None:
+    """Read a value if it is what it should be; if not, it is the upstream's to judge."""
+    try:
+        return decoder.decode(value)
+    except msgspec.DecodeError:
+        return None
+
+
+def _identified(calls: Raws) -> list[_Item]:
+    read = ((_read(_called, call), call) for call in calls)
+    return [((as_text(called.id) or "") if called else "", call) for called, call in read]
+
+
+def _wish(call: msgspec.Raw) -> tuple[object, object]:
+    """Return what a call asks for; clients may write the same arguments in another way."""
+    function = function_of(_read(_call, call) or {})
+    arguments = function.get("arguments") or "{}"
+    try:
+        return function.get("name"), _value.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return function.get("name"), arguments
+
+
+def _restored(messages: Raws, turns: list[_Turn]) -> Raws:
+    """Put the turns back, the newest first: where ids come again, the last to use them has them."""
+    after = list(messages)
+    for at in reversed(range(len(messages))):
+        message = _read(_message, messages[at])
+        if message is None or message.role != "assistant" or not message.tool_calls:
+            continue
+        calls = _identified(message.tool_calls)
+        turn = next((turn for turn in reversed(turns) if turn.has(calls)), None)
+        if turn is not None:
+            turns.remove(turn)
+            end = _end_of_results(messages, at + 1)
+            told = _with_results(messages[at + 1 : end], turn)
+            after[at:end] = [_with_calls(messages[at], calls, turn), *told]
+    return after
+
+
+def _end_of_results(messages: Raws, start: int) -> int:
+    end = start
+    while end < len(messages) and _result_id(messages[end]) is not None:
+        end += 1
+    return end
+
+
+def _result_id(message: msgspec.Raw) -> str | None:
+    """Return which call a message is the result of, or None if it is no result."""
+    result = _read(_message, message)
+    return (as_text(result.tool_call_id) or "") if result and result.role == "tool" else None
+
+
+def _with_calls(message: msgspec.Raw, present: list[_Item], turn: _Turn) -> msgspec.Raw:
+    """Put our calls back into their places; the client's stay as it sends them."""
+    there = {call for call, _ in present}
+    missing = [item for item in turn.ours if item[0] not in there]
+    if not missing:
+        return message
+    calls = [item for _, item in sorted(present + missing, key=turn.place)]
+    return raw({**_members.decode(message), "tool_calls": calls})
+
+
+def _with_results(told: Raws, turn: _Turn) -> Raws:
+    """Put our results before the first one of the client's whose call came later."""
+    ids = [_result_id(message) or "" for message in told]
+    missing = [(turn.places[call], item) for call, item in turn.results.items() if call not in ids]
+    after: Raws = []
+    for call, message in zip(ids, told, strict=True):
+        while missing and missing[0][0] < turn.places.get(call, 0):
+            after.append(missing.pop(0)[1])
+        after.append(message)
+    return after + [item for _, item in missing]

@@ -1,0 +1,449 @@
+"""Chat Completions as a stream: the tap on one turn, and the splice of n turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import msgspec
+
+from gateway.core.additions import AnsweredTurn
+from gateway.core.model import Asked, Stop, TurnEnd
+from gateway.dialects.base import Tap
+from gateway.dialects.call_ids import CallIds
+from gateway.dialects.objects import Json, part_of, read_object, summed
+from gateway.dialects.openai_chat.calls import Calls, Sifter
+from gateway.dialects.openai_chat.turn import (
+    Recorded,
+    Taken,
+    finish_of,
+    first_choice,
+    is_error,
+    parted,
+    record_deltas,
+    said,
+    speaks,
+    stop_of,
+    usage_of,
+)
+from gateway.dialects.tape import Tape
+from gateway.errors import UpstreamBroke, UpstreamError
+from gateway.sse import Framer, data_of, encode, split
+
+DONE = b"[DONE]"
+ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
+SMALL = 1024
+# How most upstreams end a chunk that does not end the turn; seen once, it is known by its end.
+OPEN = b'"finish_reason":null'
+LONGEST_END = 40
+DELTA, ERROR = b'"delta"', b'"error"'
+USAGE, USAGE_SPACED = b'"usage":{', b'"usage": {'
+# In the two spacings JSON writers use; any other is relayed, but nothing is joined on after it.
+FINISHES = b'"finish_reason":"'
+FINISHES_SPACED = b'"finish_reason": "'
+TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
+
+
+class ChatStream:
+    """Makes one stream out of n: one envelope, one role, one finish, one usage, one [DONE]."""
+
+    content_type = b"text/event-stream; charset=utf-8"
+
+    __slots__ = (
+        "_beat",
+        "_event_bytes",
+        "_ids",
+        "_taken",
+        "_unread",
+        "_wants_usage",
+        "choices",
+        "envelope",
+        "server_tools",
+        "shown_calls",
+        "text_shown",
+    )
+
+    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+        self.choices = asked.choices
+        self.server_tools = server_tools if asked.choices == 1 else frozenset()
+        self.envelope: Json | None = None
+        self.text_shown = False
+        self.shown_calls = 0
+        self._ids = CallIds(asked.body)
+        self._wants_usage = asked.wants_usage
+        self._event_bytes = event_bytes
+        self._taken: list[Taken] = []
+        # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
+        self._unread: list[ChatTap] = []
+        self._beat = b""
+
+    def accepts(self, content_type: bytes) -> bool:
+        """Whether an upstream's answer of this type can be read."""
+        return not content_type or content_type.startswith(b"text/event-stream")
+
+    def tap(self) -> ChatTap:
+        """Begin to look at one attempt at the next turn."""
+        self._read_on()
+        return ChatTap(self, len(self._taken), self._event_bytes)
+
+    def take(self, tap: Tap) -> None:
+        """Count a turn as part of the answer."""
+        assert isinstance(tap, ChatTap)
+        self._taken.append(Taken(b"".join(tap.tail), tap.finish, tap.usage, tap.hides_its_reason))
+        self._unread.append(tap)
+        self.shown_calls += tap.shown_calls
+
+    def _read_on(self) -> None:
+        """Read the tapes of turns that passed unread: only before another is it worth it."""
+        unread, self._unread = self._unread, []
+        self.text_shown = self.text_shown or any(tap.recorded().text for tap in unread)
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self._read_on()
+        self._ids.rest()
+
+    def call_id(self, turn: int, ordinal: int) -> str:
+        """Make up an id for a call that came without one."""
+        return self._ids.make((self.envelope or {}).get("id"), turn, ordinal)
+
+    def adopt(self, chunk: Json) -> None:
+        """Take the envelope of the first chunk; it stays the answer's."""
+        if self.envelope is None:
+            self.envelope = {name: chunk[name] for name in ENVELOPE if name in chunk}
+
+    def chunk(self, delta: Json, finish: str | None = None) -> bytes:
+        """Make a chunk of this answer."""
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return encode(msgspec.json.encode({**(self.envelope or {}), "choices": [choice]}))
+
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._unread.clear()
+
+    def heartbeat(self) -> bytes:
+        """Return a chunk that says nothing; before there is an envelope, a bare comment line."""
+        if self.envelope is None:
+            return b": wait\n"
+        if not self._beat:
+            self._beat = self.chunk({})
+        return self._beat
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
+        self._unread.clear()
+        last = self._taken[-1]
+        plainly = plainly or last.hides_its_reason
+        if len(self._taken) == 1 and not plainly:
+            return last.tail
+        end = self.chunk({}, "stop" if plainly else last.finish or "stop")
+        usage = summed(turn.usage for turn in self._taken)
+        if self._wants_usage and usage:
+            totals = {**(self.envelope or {}), "choices": [], "usage": usage}
+            end += encode(msgspec.json.encode(totals))
+        return end + encode(DONE)
+
+
+class ChatTap:
+    """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
+
+    __slots__ = (
+        "_framer",
+        "_joined",
+        "_limit",
+        "_looked",
+        "_reads_all",
+        "_recorded",
+        "_said_more",
+        "_said_text",
+        "_sifter",
+        "_sifts",
+        "_splice",
+        "_spoke",
+        "_tape",
+        "_turn",
+        "_usual_end",
+        "ended",
+        "failure",
+        "finish",
+        "seen",
+        "tail",
+        "usage",
+    )
+
+    def __init__(self, splice: ChatStream, turn: int, event_bytes: int) -> None:
+        self._splice = splice
+        self._turn = turn
+        self._joined = self._reads_all = turn > 0
+        # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
+        self._sifts = self._joined or bool(splice.server_tools)
+        self._sifter: Sifter | None = None
+        self._framer = Framer(event_bytes)
+        self._tape = Tape(event_bytes)
+        self._limit = event_bytes
+        self._recorded: Recorded | None = None
+        self._looked = False
+        self._usual_end = b""
+        self._said_more = False
+        self._said_text = False
+        self._spoke = False
+        self.tail: list[bytes] = []
+        self.finish: str | None = None
+        self.usage: Json | None = None
+        self.failure: UpstreamError | None = None
+        self.seen = False
+        self.ended = False
+
+    @property
+    def continuable(self) -> bool:
+        """Whether a follow-up could be joined on: the end is withheld and the tape whole."""
+        return (
+            self.finish is not None
+            and self._tape.whole
+            and not self._said_more
+            and self._splice.choices == 1
+        )
+
+    @property
+    def shown_calls(self) -> int:
+        """How many calls the client sees of a turn whose calls were sifted."""
+        return self._sifter.shown if self._sifter else 0
+
+    @property
+    def hides_its_reason(self) -> bool:
+        """Whether it ended for calls that nobody sees."""
+        return self._sifter is not None and self._sifter.hides_all and self.finish == "tool_calls"
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came; return what the client may see now."""
+        batch = self._framer.batch(data)
+        if not batch:
+            return b""
+        self.seen = True
+        if self._looked:
+            return self._pass(batch)
+        # The first frame tells the envelope, or an error in disguise; the rest may be plain.
+        cut = batch.find(b"\n\n") + 2
+        head, rest = (batch[:cut], batch[cut:]) if cut > 1 else (batch, b"")
+        shown = self._judge(head)
+        return shown + (self._pass(rest) if rest and self._looked else self._judge(rest))
+
+    def close(self) -> bytes:
+        """Take the end of the bytes; a turn without its finish was cut short."""
+        rest = self._framer.flush()
+        data = data_of(rest) if rest else None
+        if data is not None and data != DONE and read_object(data) is None:
+            raise UpstreamBroke("The upstream's answer broke off inside an event.")
+        shown = self._judge(rest) if rest else b""
+        if not self.ended and self.finish is None and not self._ended_otherwise():
+            raise UpstreamBroke("The upstream's answer ended before it was finished.")
+        self.ended = self.seen = True
+        return shown + self._settle_late()
+
+    def end(self) -> TurnEnd:
+        """Say what the turn came to."""
+        stop = stop_of(self.finish)
+        if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.recorded().refusal:
+            stop = Stop.FILTER
+        recorded = self.recorded() if self._called() else Recorded()
+        return TurnEnd(
+            stop=stop,
+            server_calls=recorded.server_calls(self._splice.server_tools)
+            if self.continuable
+            else (),
+            client_calls=self._has_client_calls(stop, recorded),
+            usage=usage_of(self.usage),
+            spoke=self._spoke or not self._joined,
+            continuable=self.continuable,
+        )
+
+    def answered(self) -> AnsweredTurn:
+        """Rebuild the assistant's turn from the tape."""
+        return AnsweredTurn(self.recorded().message())
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return self.recorded().client_call_ids(self._splice.server_tools)
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return self.recorded().text
+
+    def recorded(self) -> Recorded:
+        """Read the tape."""
+        if self._recorded is None:
+            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._chunks())
+            self._recorded = record_deltas(deltas, self._new_calls())
+        return self._recorded
+
+    def _new_calls(self) -> Calls:
+        return Calls(self._splice.server_tools, partial(self._splice.call_id, self._turn))
+
+    def _chunks(self) -> Iterator[Json]:
+        for batch in self._tape.batches:
+            for frame in split(batch):
+                data = data_of(frame)
+                chunk = read_object(data) if data is not None else None
+                if chunk is not None:
+                    yield chunk
+
+    def _called(self) -> bool:
+        """Whether the tape may tell of calls."""
+        return self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
+
+    def _has_client_calls(self, stop: Stop, recorded: Recorded) -> bool:
+        if not recorded.calls:
+            return stop is Stop.TOOL_CALLS
+        return bool(recorded.client_calls(self._splice.server_tools)) or recorded.legacy
+
+    def _ended_otherwise(self) -> bool:
+        """Whether there was a finish that could not be withheld."""
+        return any(finish_of(first_choice(chunk)) for chunk in self._chunks())
+
+    def _pass(self, batch: bytes) -> bytes:
+        """Let a plain batch through untouched; this is the hot path."""
+        if self._reads_all or (self._sifts and TOOL_CALLS in batch):
+            return self._judge(batch)
+        if self._usual_end and batch.endswith(self._usual_end):
+            self._tape.record(batch)
+            return batch
+        looked_at = batch
+        if len(batch) > SMALL:
+            # Only the tail follows a finish, some with usage in a chunk like any other.
+            looked_at = batch[batch.rfind(b"\n\n", 0, -2) + 2 :]
+            if DELTA not in looked_at or USAGE in looked_at or USAGE_SPACED in looked_at:
+                return self._judge(batch)
+        if FINISHES in looked_at or FINISHES_SPACED in looked_at:
+            return self._judge(batch)
+        if DONE in looked_at or ERROR in looked_at:
+            return self._judge(batch)
+        self._tape.record(batch)
+        return batch
+
+    def _judge(self, batch: bytes) -> bytes:
+        return b"".join([self._frame(frame) for frame in split(batch)])
+
+    def _frame(self, frame: bytes) -> bytes:
+        if self.ended:
+            return b""
+        self._tape.record(frame)
+        data = data_of(frame)
+        chunk = read_object(data) if data is not None else None
+        if data == DONE:
+            self.ended = True
+            return self._settle_late() + self._keep_place(frame)
+        if data is None or chunk is None:
+            return self._keep_place(frame)
+        if is_error(chunk):
+            return self._fail(data)
+        if not self._looked:
+            self._look(chunk, data)
+        if self._splice.choices != 1:
+            return frame
+        return self._chunk(chunk, frame)
+
+    def _fail(self, data: bytes) -> bytes:
+        """Take an error; what came before it in the same read is still to be shown."""
+        if not self._looked:
+            raise said(data)
+        self.failure = said(data)
+        self.ended = True
+        return b""
+
+    def _look(self, chunk: Json, data: bytes) -> None:
+        """Take the envelope of the first chunk, and how it ends."""
+        if not (chunk.get("id") or chunk.get("choices")):
+            # Some upstreams tell of the prompt first, in the name of no answer.
+            return
+        self._looked = True
+        self._splice.adopt(chunk)
+        at = data.rfind(OPEN)
+        if 0 <= at > len(data) - LONGEST_END:
+            self._usual_end = data[at:] + b"\n\n"
+
+    def _keep_place(self, frame: bytes) -> bytes:
+        """Show what is not a chunk, unless it stands in the tail."""
+        if self.finish is None or self._splice.choices != 1:
+            # Without a withheld finish before it, even a [DONE] has nothing to wait for.
+            return b"" if self._joined and self.ended else frame
+        return self._withhold(frame)
+
+    def _withhold(self, frame: bytes) -> bytes:
+        self.tail.append(frame)
+        if len(self.tail) > 64 and sum(map(len, self.tail)) > self._limit:
+            raise UpstreamBroke("The upstream did not come to an end after its finish.")
+        return b""
+
+    def _chunk(self, chunk: Json, frame: bytes) -> bytes:
+        choice = first_choice(chunk)
+        delta = part_of(choice, "delta")
+        in_tail = self.finish is not None
+        self._note_end(chunk, choice)
+        self._spoke = self._spoke or (self._joined and speaks(delta))
+        before, changed = self._sift(delta, len(frame))
+        if self.finish is not None and not in_tail:
+            before += self._settle()
+        if self._joined:
+            return before + self._fit(delta)
+        if changed:
+            if not delta and self.finish is None:
+                return before
+            frame = encode(msgspec.json.encode(chunk))
+        if in_tail:
+            self._said_more = self._said_more or bool(before) or speaks(delta)
+            return self._withhold(before + frame)
+        if self.finish is not None:
+            rides = bool(delta) if changed else speaks(delta)
+            return before + (self._part(chunk, choice) if rides else self._withhold(frame))
+        return before + frame
+
+    def _note_end(self, chunk: Json, choice: Json) -> None:
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = usage
+        if self.finish is None and (finish := finish_of(choice)) is not None:
+            self.finish = finish
+            self._reads_all = True
+
+    def _part(self, chunk: Json, choice: Json) -> bytes:
+        """Show the content that rides on a finish, and withhold the finish."""
+        shown, rest = parted(chunk, choice)
+        self._withhold(encode(msgspec.json.encode(rest)))
+        return encode(msgspec.json.encode(shown))
+
+    def _fit(self, delta: Json) -> bytes:
+        """Write a later turn's delta as part of the answer."""
+        said = {name: value for name, value in delta.items() if name != "role"}
+        if not speaks(said):
+            return b""
+        apart = b""
+        if delta.get("content"):
+            if self._splice.text_shown and not self._said_text:
+                apart = self._splice.chunk({"content": "\n\n"})
+            self._said_text = True
+        return apart + self._splice.chunk(said)
+
+    def _sift(self, delta: Json, size: int) -> tuple[bytes, bool]:
+        """Take calls to server tools out of a delta; return what is shown before it instead."""
+        if not self._sifts or not delta.get("tool_calls"):
+            return b"", False
+        if self._sifter is None:
+            self._sifter = Sifter(self._new_calls(), self._splice.shown_calls, self._limit)
+            self._reads_all = True
+        before, changed = self._sifter.sift(delta, size)
+        return self._written(before), changed
+
+    def _settle(self) -> bytes:
+        """Show what was held of the client's calls: the names are whole."""
+        return self._written(self._sifter.settle()) if self._sifter else b""
+
+    def _settle_late(self) -> bytes:
+        """Do so at the very end, for calls that began after the finish, or without one."""
+        shown = self._settle()
+        if not shown or self._joined or self.finish is None:
+            return shown
+        self._said_more = True
+        return self._withhold(shown)
+
+    def _written(self, fragments: Iterable[Json]) -> bytes:
+        # One by one: clients join fragments of two chunks, but not always those of one.
+        return b"".join([self._splice.chunk({"tool_calls": [f]}) for f in fragments])

@@ -1,0 +1,199 @@
+"""Chat Completions as one JSON body: the tap on one turn, and the splice of n turns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import msgspec
+
+from gateway.core.additions import AnsweredTurn
+from gateway.core.model import Asked, Stop, TurnEnd, Usage
+from gateway.dialects.objects import Json, part_of, read_object, summed
+from gateway.dialects.openai_chat.calls import calls_of, ident_of
+from gateway.dialects.openai_chat.turn import (
+    Recorded,
+    first_choice,
+    is_error,
+    record_message,
+    said,
+    stop_of,
+    usage_of,
+)
+from gateway.dialects.whole import WholeAnswer, WholeTap
+from gateway.errors import UpstreamBroke
+
+# What a message may hold beside what it says; without it there is little to read.
+BESIDE_TEXT = ("tool_calls", "refusal", "function_call")
+TOOL_CALLS = b'"tool_calls"'
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str | None = None
+    tool_calls: None = None
+    refusal: None = None
+    function_call: None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    prompt_tokens: int
+    completion_tokens: int = 0
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """An answer that says a text and nothing else, as most do: all that is looked at is here."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: _Tokens | None = None
+    error: None = None
+
+
+_plain = msgspec.json.Decoder(_Plain)
+
+
+class ChatWhole(WholeAnswer["ChatTap"]):
+    """Makes one body out of n: turn 1's envelope, all texts and calls, the last reason."""
+
+    __slots__ = ("choices",)
+
+    def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
+        super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), limit)
+        self.choices = asked.choices
+
+    def tap(self) -> ChatTap:
+        """Begin to look at one attempt at the next turn."""
+        return ChatTap(self, self._limit, turn=len(self._taken))
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the body: turn 1's own bytes, or one body for all turns."""
+        first = self._taken[0]
+        if len(self._taken) == 1 and not plainly and first.passes:
+            return first.body
+        return msgspec.json.encode(self._joined(plainly))
+
+    def _joined(self, plainly: bool) -> Json:
+        first, last = self._taken[0].answer, self._taken[-1].answer
+        recorded = [tap.recorded() for tap in self._taken]
+        message = dict(part_of(first_choice(last), "message"))
+        message["content"] = "\n\n".join(r.text for r in recorded if r.text) or None
+        calls = [call for r in recorded for call in r.client_calls(self.server_tools)]
+        message.pop("tool_calls", None)
+        if calls:
+            message["tool_calls"] = calls
+        choice = {**first_choice(last), "index": 0, "message": message}
+        if plainly or self._taken[-1].hides_its_reason:
+            choice["finish_reason"] = "stop"
+        answer = {**first, "choices": [choice]}
+        if usage := summed(tap.usage for tap in self._taken):
+            answer["usage"] = usage
+        return answer
+
+
+class ChatTap(WholeTap):
+    """One turn's body, as Chat Completions has it."""
+
+    __slots__ = ("_answer", "_choices", "_recorded")
+
+    def __init__(self, splice: ChatWhole, limit: int, turn: int) -> None:
+        super().__init__(splice, limit, turn)
+        self._choices = splice.choices
+        self._answer: Json | None = None
+        self._recorded: Recorded | None = None
+
+    def _read(self) -> None:
+        answer = read_object(self.body)
+        if answer is None:
+            raise UpstreamBroke("The upstream's answer is not JSON.")
+        if is_error(answer):
+            raise said(self.body)
+        self._answer = answer
+
+    @property
+    def answer(self) -> Json:
+        """All that the body says; of a simple answer nearly nobody wants to know it."""
+        if self._answer is None:
+            self._answer = read_object(self.body) or {}
+        return self._answer
+
+    @property
+    def usage(self) -> Json | None:
+        """The turn's usage object."""
+        usage = self.answer.get("usage")
+        return usage if isinstance(usage, dict) else None
+
+    @property
+    def passes(self) -> bool:
+        """Whether its body may be shown as it is: no call is ours, or is without an id."""
+        tools = self._tools
+        if not tools or TOOL_CALLS not in self.body or not self.recorded().calls:
+            return True
+        recorded = self.recorded()
+        ids = [ident_of(call) for call in calls_of(self._message())]
+        return not recorded.server_calls(tools) and ids == [ident_of(c) for c in recorded.calls]
+
+    @property
+    def hides_its_reason(self) -> bool:
+        """Whether it ended for calls that nobody sees."""
+        end = self.end()
+        return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
+
+    def recorded(self) -> Recorded:
+        """Read the message."""
+        if self._recorded is None:
+            new_id = partial(self._ids.make, self.answer.get("id"), self._turn)
+            self._recorded = record_message(self._message(), new_id)
+        return self._recorded
+
+    def _message(self) -> Json:
+        return part_of(first_choice(self.answer), "message")
+
+    def _glance(self, body: bytes) -> TurnEnd:
+        plain = _plain.decode(body)
+        choice, tokens = plain.choices[0], plain.usage
+        reason = choice.finish_reason
+        stop = Stop.STOP if reason == "stop" else stop_of(reason)
+        return TurnEnd(
+            stop=stop,
+            usage=Usage(tokens.prompt_tokens, tokens.completion_tokens) if tokens else None,
+            spoke=bool(choice.message.content),
+            continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+        )
+
+    def _judged(self) -> TurnEnd:
+        choice = first_choice(self.answer)
+        stop, message = stop_of(choice.get("finish_reason")), part_of(choice, "message")
+        if not any(map(message.get, BESIDE_TEXT)):
+            return TurnEnd(
+                stop=stop,
+                usage=usage_of(self.usage),
+                spoke=bool(message.get("content")),
+                continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+            )
+        recorded, tools = self.recorded(), self._tools
+        if stop is Stop.STOP and recorded.refusal:
+            stop = Stop.FILTER
+        return TurnEnd(
+            stop=stop,
+            server_calls=recorded.server_calls(tools),
+            client_calls=bool(recorded.client_calls(tools)) or recorded.legacy,
+            usage=usage_of(self.usage),
+            spoke=bool(recorded.text or recorded.calls or recorded.legacy),
+            continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+        )
+
+    def answered(self) -> AnsweredTurn:
+        """Rebuild the assistant's turn."""
+        return AnsweredTurn(self.recorded().message())
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return self.recorded().client_call_ids(self._tools)
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return self.recorded().text

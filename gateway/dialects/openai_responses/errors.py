@@ -1,0 +1,124 @@
+"""Errors in the words of the Responses API: read from upstreams, written for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.dialects.body import Fields, raw
+from gateway.dialects.objects import Json, read_object
+from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
+from gateway.sse import encode
+
+# What upstreams say inside a stream has no status; these decide whether another may be asked.
+STATUSES = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "server_error": 500,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+}
+NOBODYS = "resp_holdgate"
+FAILED = "response.failed"
+
+
+def told(answer: Json) -> Json | None:
+    """Find the error in a body or an event, in any of the forms upstreams have for it."""
+    if answer.get("object") == "response" or answer.get("output"):
+        return None
+    response = answer.get("response")
+    if isinstance(response, dict) and answer.get("type") == FAILED:
+        answer = response
+    elif answer.get("type") == "error" and not answer.get("error"):
+        return {name: answer.get(name) for name in ("message", "type", "param", "code")}
+    elif not answer.get("error"):
+        return None
+    error = answer.get("error")
+    return error if isinstance(error, dict) else {"message": str(error or "")}
+
+
+def said(body: bytes) -> UpstreamError:
+    """Read an error that came under a 2xx status, or say that the answer makes no sense."""
+    answer = read_object(body)
+    error = told(answer) if answer is not None else None
+    if error is None:
+        return UpstreamBroke("The upstream's answer is not what was asked for.")
+    code = error.get("code")
+    if isinstance(code, int):
+        status = code if 400 <= code < 600 else 502
+    else:
+        status = STATUSES.get(str(code), 502)
+    return UpstreamAnswered(status, (), msgspec.json.encode({"error": error}))
+
+
+def error_body(error: HoldgateError) -> bytes:
+    """Render an error as the whole answer; the upstream's own words pass if they are an error."""
+    if isinstance(error, UpstreamAnswered):
+        answer = read_object(error.body)
+        if answer is not None and "error" in answer:
+            return error.body
+    described = {
+        "message": error.message,
+        "type": error.kind,
+        "param": error.param,
+        "code": error.code,
+    }
+    return msgspec.json.encode({"error": described})
+
+
+def failed_frames(
+    error: HoldgateError, envelope: Fields | None, output: Sequence[Json], sequence: int
+) -> bytes:
+    """Render an error inside a stream: the response has failed.
+
+    Where no response has begun, one is begun for it: clients accept nothing else first.
+    """
+    failure = {"status": raw("failed"), "error": raw(_failure(error)), "output": raw(output)}
+    if envelope is not None:
+        return lifecycle(FAILED, {**envelope, **failure}, sequence)
+    begun = _minimal()
+    return lifecycle("response.created", begun, sequence) + lifecycle(
+        FAILED, {**begun, **failure}, sequence + 1
+    )
+
+
+def lifecycle(kind: str, response: Fields, sequence: int) -> bytes:
+    """Make an event that carries the response."""
+    event = {"type": kind, "sequence_number": sequence, "response": response}
+    return encode(msgspec.json.encode(event), kind)
+
+
+def _minimal() -> Fields:
+    members: Json = {
+        "id": NOBODYS,
+        "object": "response",
+        "created_at": 0,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": "",
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": None,
+    }
+    return {name: raw(value) for name, value in members.items()}
+
+
+def _failure(error: HoldgateError) -> Json:
+    """Say what went wrong, with the upstream's own code: clients act by it."""
+    answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
+    own = told(answer) if answer is not None else None
+    if not own:
+        return {"code": error.code, "message": error.message}
+    code, message = own.get("code"), own.get("message")
+    return {
+        "code": code if isinstance(code, str) and code else "server_error",
+        "message": message if isinstance(message, str) and message else error.message,
+    }

@@ -1,0 +1,211 @@
+"""The output of one streamed Responses turn: whose each item is, and its place in the answer.
+
+Upstreams say by `output_index`, by `item_id`, or by both which item an event belongs to, and some
+get one of them wrong. `Output` reads them all one way, holds an item back until it is certain that
+it is the client's, and numbers those it shows without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from gateway.dialects.call_ids import NewId
+from gateway.dialects.objects import Json, as_text
+from gateway.dialects.openai_responses.growth import Growth
+from gateway.dialects.openai_responses.items import CALLS, FUNCTION_CALL, is_ours, unused
+from gateway.errors import UpstreamBroke
+
+ADDED, DONE = "response.output_item.added", "response.output_item.done"
+ARGUMENTS = "response.function_call_arguments."
+MOST_ITEMS = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One item of a turn, as far as its events are in."""
+
+    index: object
+    id: str = ""
+    growth: Growth = field(default_factory=Growth)
+    begun: bool = False
+    """Whether the item itself is in, and not only news of it."""
+    ours: bool | None = None
+    """Whether it calls a server tool; None while nobody can tell."""
+    call_id: str = ""
+    made: bool = False
+    """Whether that id is not the one that came with the item."""
+    shown_as: int = 0
+    shown_id: str = ""
+    held: list[bytes] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a turn's output begins in the answer: its first place, and the ids in use by then."""
+
+    place: int | None = 0
+    """None where it is not known any more what was shown before."""
+    ids: Set[str] = frozenset()
+
+
+class Output:
+    """The items of one turn, in the order they began, and those of them that are shown."""
+
+    __slots__ = (
+        "_at",
+        "_by_id",
+        "_calls",
+        "_new_id",
+        "_room",
+        "_tools",
+        "_used",
+        "made",
+        "shown",
+        "start",
+    )
+
+    def __init__(self, tools: frozenset[str], new_id: NewId, limit: int) -> None:
+        self.made: list[Slot] = []
+        self.shown: list[Slot] = []
+        self.start = Start()
+        self._tools = tools
+        self._new_id = new_id
+        self._room = limit
+        self._calls = 0
+        self._at: dict[object, Slot] = {}
+        self._by_id: dict[str, Slot] = {}
+        self._used: set[str] = set()
+
+    def join(self, start: Start) -> None:
+        """Go on where the turns before it ended."""
+        self.start = start
+        self._used |= start.ids
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was said is remembered."""
+        return self._room >= 0
+
+    @property
+    def hides(self) -> bool:
+        """Whether there is anything the client does not see."""
+        return len(self.shown) < len(self.made)
+
+    def items(self) -> list[Json]:
+        """Return all items so far."""
+        return [slot.growth.item for slot in self.made if slot.begun]
+
+    def visible(self) -> list[Json]:
+        """Return the items that are shown, as far as they are in."""
+        return [slot.growth.item for slot in self.shown if slot.begun]
+
+    def take(self, event: Json, size: int) -> Slot | None:
+        """Find the item that an event belongs to, or begin it, and add the event.
+
+        Returns None for an event that belongs to none. `size` is what it took on the wire.
+        """
+        kind, item = event.get("type"), event.get("item")
+        slot: Slot | None = None
+        if kind not in (ADDED, DONE):
+            slot = self._of_news(event)
+        elif isinstance(item, dict):
+            slot = self._of_item(event, item, is_new=kind == ADDED)
+            self._begin(slot, item)
+        if slot is None:
+            return None
+        self._room -= size
+        if self.whole and kind not in (ADDED, DONE):
+            slot.growth.add(event)
+        if slot.ours is None:
+            self._judge(slot, event)
+        return slot
+
+    def settle(self) -> list[Slot]:
+        """Judge what is left by what is known; return what is shown only now."""
+        late = [slot for slot in self.made if slot.ours is None]
+        for slot in late:
+            self._show(slot)
+        return late
+
+    def _of_item(self, event: Json, item: Json, is_new: bool) -> Slot:
+        found = self._found(event.get("output_index"), as_text(item.get("id")) or "")
+        if found is None or (is_new and found.begun):
+            return self._new(event)
+        return found
+
+    def _of_news(self, event: Json) -> Slot | None:
+        """Find what an event adds to; one that has no place tells of an item by its id alone."""
+        ident = as_text(event.get("item_id")) or ""
+        if "output_index" not in event:
+            return self._by_id.get(ident) if ident else None
+        return self._found(event["output_index"], ident) or self._new(event)
+
+    def _found(self, index: object, ident: str) -> Slot | None:
+        slot = self._at.get(str(index))
+        if slot is None or (ident and slot.id and ident != slot.id):
+            return self._by_id.get(ident, slot)
+        return slot
+
+    def _new(self, event: Json) -> Slot:
+        index = event.get("output_index")
+        slot = Slot(index)
+        self.made.append(slot)
+        self._at[str(index)] = slot
+        if len(self.made) > MOST_ITEMS:
+            raise UpstreamBroke(f"The upstream sent more than {MOST_ITEMS} items in one turn.")
+        return slot
+
+    def _begin(self, slot: Slot, item: Json) -> None:
+        """Take the item itself; a call has one id, the one that it was shown with."""
+        if not slot.begun:
+            slot.begun = True
+            slot.id = as_text(item.get("id")) or ""
+            self._by_id[slot.id] = slot
+            slot.shown_id = self._unused(slot.id)
+            self._used.add(slot.shown_id)
+        if item.get("type") in CALLS:
+            self._identify(slot, item)
+        if slot.shown_id != slot.id:
+            item["id"] = slot.shown_id
+        slot.growth.item = item if self.whole else {}
+
+    def _unused(self, ident: str) -> str:
+        """Return an id that is told apart; the first turn keeps its own, as it may pass unread."""
+        return unused(ident, self._used) if ident and self.start.ids else ident
+
+    def _identify(self, slot: Slot, item: Json) -> None:
+        given = item.get("call_id")
+        if not slot.call_id:
+            slot.call_id = as_text(given) or self._new_id(self._calls)
+            self._calls += 1
+        slot.made = slot.made or given != slot.call_id
+        item["call_id"] = slot.call_id
+
+    def _judge(self, slot: Slot, event: Json) -> None:
+        """Tell whose item it is, as soon as its name is known."""
+        kind, item = as_text(event.get("type")) or "", event.get("item")
+        if not self._tools:
+            self._show(slot)
+            return
+        if not isinstance(item, dict):
+            item = slot.growth.item
+        if kind.startswith(ARGUMENTS):
+            item = {"type": FUNCTION_CALL, **item, "name": item.get("name") or event.get("name")}
+        if is_ours(item, self._tools):
+            slot.ours = True
+        elif item.get("type") != FUNCTION_CALL or item.get("name") or kind == DONE:
+            self._show(slot)
+
+    def _show(self, slot: Slot) -> None:
+        slot.ours = False
+        slot.shown_as = self._next_place(slot)
+        self.shown.append(slot)
+
+    def _next_place(self, slot: Slot) -> int:
+        if self.shown:
+            return self.shown[-1].shown_as + 1
+        if self.start.place is not None:
+            return self.start.place
+        hidden = len(self.made) - 1
+        return max(slot.index - hidden, 0) if isinstance(slot.index, int) else 0

@@ -1,0 +1,120 @@
+"""Responses as a stream: the splice of n turns."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.core.model import Asked
+from gateway.dialects.base import Tap
+from gateway.dialects.body import raw
+from gateway.dialects.objects import Json
+from gateway.dialects.openai_responses.errors import failed_frames, lifecycle
+from gateway.dialects.openai_responses.items import joined, spent, text_in, usage_in
+from gateway.dialects.openai_responses.output import Start
+from gateway.dialects.openai_responses.tap import Answer, ResponsesTap, Taken
+from gateway.errors import HoldgateError
+from gateway.sse import encode
+
+IN_PROGRESS = "response.in_progress"
+WAIT = b": wait\n"
+
+
+class ResponsesStream:
+    """Makes one stream out of n: one beginning, one id, items numbered through, one end."""
+
+    content_type = b"text/event-stream; charset=utf-8"
+
+    __slots__ = ("_answer", "_event_bytes", "_live", "_taken")
+
+    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+        self._answer = Answer(asked.body, server_tools)
+        self._event_bytes = event_bytes
+        self._taken: list[ResponsesTap | Taken] = []
+        self._live: ResponsesTap | None = None
+
+    @property
+    def answer_id(self) -> str:
+        """The id by which the client knows the answer."""
+        return self._answer.id
+
+    @property
+    def upstream_id(self) -> str:
+        """The id by which the upstream knows the last turn."""
+        return text_in(self._taken[-1].final, "id") if self._taken else ""
+
+    def accepts(self, content_type: bytes) -> bool:
+        """Whether an upstream's answer of this type can be read."""
+        return not content_type or content_type.startswith(b"text/event-stream")
+
+    def tap(self) -> ResponsesTap:
+        """Begin to look at one attempt at the next turn."""
+        self._live = ResponsesTap(self._answer, len(self._taken), self._event_bytes)
+        if self._taken:
+            shown = self._shown_by_taken()
+            ids = {item["id"] for item in shown if isinstance(item.get("id"), str)}
+            self._live.join(Start(len(shown), ids), self._taken[-1].last_sequence())
+        return self._live
+
+    def take(self, tap: Tap) -> None:
+        """Count a turn as part of the answer."""
+        assert isinstance(tap, ResponsesTap)
+        self._taken.append(tap)
+        self._live = None
+
+    def forget(self) -> None:
+        """Let go of the turns: the answer is over."""
+        self._taken.clear()
+        self._live = None
+
+    def rest(self) -> None:
+        """Keep only what the rest of the answer takes."""
+        self._taken = [t.taken() if isinstance(t, ResponsesTap) else t for t in self._taken]
+        self._answer.rest()
+
+    def heartbeat(self) -> bytes:
+        """Return the response as it stands: clients forget what it does not list.
+
+        A bare comment line where that cannot be told: before it has begun, or after it got too
+        long to be remembered.
+        """
+        shown, envelope = self._shown(), self._answer.envelope
+        if envelope is None or shown is None:
+            return WAIT
+        changes = {"status": raw("in_progress"), "output": raw(shown)}
+        return lifecycle(IN_PROGRESS, {**envelope, **changes}, max(self._sequence(), 0))
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the end of the answer: turn 1's own bytes, or one end for all turns.
+
+        To end plainly needs no other words: `completed` is the end of a call as of a stop.
+        """
+        last = self._taken[-1]
+        if len(self._taken) == 1 and not last.edited:
+            return last.end_frame
+        usage = spent(usage_in(tap.final) for tap in self._taken)
+        first = self._answer.envelope or {}
+        response = joined(first, last.final, self._shown_by_taken(), usage)
+        event = {"type": last.end_kind, "sequence_number": self._sequence() + 1}
+        return encode(msgspec.json.encode({**event, "response": response}), last.end_kind)
+
+    def error_frame(self, error: HoldgateError) -> bytes:
+        """Render an error as the end of this answer."""
+        shown, next_number = self._shown() or (), self._sequence() + 1
+        return failed_frames(error, self._answer.envelope, shown, next_number)
+
+    def _shown(self) -> list[Json] | None:
+        """Return all items the client has seen, as far as it has; None if nobody knows."""
+        shown = self._shown_by_taken()
+        if self._live is None:
+            return shown
+        live = self._live.shown()
+        return None if live is None else shown + live
+
+    def _shown_by_taken(self) -> list[Json]:
+        return [item for tap in self._taken for item in tap.visible()]
+
+    def _sequence(self) -> int:
+        """Return the number of the last event that was shown."""
+        if self._live is not None:
+            return self._live.last_sequence()
+        return self._taken[-1].last_sequence() if self._taken else -1

@@ -1,0 +1,449 @@
+"""One turn of a streamed Responses answer: looked at, and fitted into the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from gateway.core.additions import AnsweredTurn
+from gateway.core.model import TurnEnd
+from gateway.dialects.body import ABSENT, Fields
+from gateway.dialects.call_ids import CallIds
+from gateway.dialects.objects import Json, read_object
+from gateway.dialects.openai_responses.errors import FAILED, said
+from gateway.dialects.openai_responses.items import (
+    Answered,
+    client_call_ids,
+    client_calls,
+    fields_in,
+    identified,
+    output_in,
+    server_calls,
+    speaks,
+    stop_of,
+    text_in,
+    text_of,
+    theirs,
+    usage_in,
+    usage_of,
+)
+from gateway.dialects.openai_responses.output import Output, Slot, Start
+from gateway.dialects.tape import Tape
+from gateway.errors import UpstreamBroke, UpstreamError
+from gateway.sse import Framer, data_of, encode, split
+
+DONE = b"[DONE]"
+BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
+ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
+# What tells of a call: the item itself, or news of one that did not come first.
+CALL = b'"function_call"'
+ARGUMENTS = b"response.function_call_arguments."
+NEVER = b"\0"
+
+
+class _Head(msgspec.Struct, gc=False):
+    """What is looked at of every event that is looked at; what is long stays a raw slice."""
+
+    type: str = ""
+    sequence_number: Any = None
+    response: msgspec.Raw = ABSENT
+    error: msgspec.Raw = ABSENT
+
+    @property
+    def fails(self) -> bool:
+        """Whether it says that something went wrong."""
+        nameless = not self.type and bytes(self.error) not in (b"", b"null")
+        return self.type in ("error", FAILED) or nameless
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+def _read_head(data: bytes) -> _Head | None:
+    try:
+        return _head.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+class Answer:
+    """What all turns of one answer share: how it is named, and which tools are ours."""
+
+    __slots__ = ("_ids", "envelope", "tools")
+
+    def __init__(self, asked: bytes, tools: frozenset[str]) -> None:
+        self.tools = tools
+        self.envelope: Fields | None = None
+        self._ids = CallIds(asked)
+
+    def rest(self) -> None:
+        """Let go of what was asked."""
+        self._ids.rest()
+
+    @property
+    def id(self) -> str:
+        """The id by which the client knows it."""
+        return text_in(self.envelope or {}, "id")
+
+    def adopt(self, response: msgspec.Raw) -> None:
+        """Take the first response that comes as the answer's; its id stays."""
+        if self.envelope is None:
+            self.envelope = fields_in({"response": response}, "response") or None
+
+    def call_id(self, turn: int, ordinal: int) -> str:
+        """Make up an id for a call that came without one."""
+        return self._ids.make(self.id, turn, ordinal)
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """What the rest of an answer takes of a turn that is part of it."""
+
+    final: Fields
+    end_kind: str
+    end_frame: bytes
+    edited: bool
+    items: list[Json]
+    sequence: int
+
+    def visible(self) -> list[Json]:
+        """Return the items that the client has seen of it."""
+        return self.items
+
+    def last_sequence(self) -> int:
+        """Return the number of the last event that was shown."""
+        return self.sequence
+
+
+class ResponsesTap:
+    """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
+
+    __slots__ = (
+        "_answer",
+        "_changed",
+        "_end_number",
+        "_framer",
+        "_held",
+        "_items",
+        "_joined",
+        "_limit",
+        "_output",
+        "_reads",
+        "_sequence",
+        "_spoke",
+        "_tape",
+        "_turn",
+        "_usual",
+        "end_frame",
+        "end_kind",
+        "ended",
+        "failure",
+        "final",
+        "seen",
+    )
+
+    def __init__(self, answer: Answer, turn: int, event_bytes: int) -> None:
+        self._answer = answer
+        self._turn = turn
+        self._joined = self._reads = turn > 0
+        self._framer = Framer(event_bytes)
+        # What passes unread waits here until somebody has to know what it said.
+        self._tape = Tape(event_bytes)
+        self._output = Output(answer.tools, partial(answer.call_id, turn), event_bytes)
+        self._limit = event_bytes
+        self._held = 0
+        self._spoke = False
+        self._changed = False
+        # How a frame begins that only lengthens a text.
+        self._usual = NEVER
+        self._sequence = -1
+        self._end_number: int | None = None
+        self._items: list[Json] | None = None
+        self.end_frame = b""
+        self.end_kind = ""
+        self.final: Fields = {}
+        self.failure: UpstreamError | None = None
+        self.seen = False
+        self.ended = False
+
+    def join(self, start: Start, sequence: int) -> None:
+        """Go on where the turns before it ended."""
+        self._output.join(start)
+        self._sequence = sequence
+
+    @property
+    def edited(self) -> bool:
+        """Whether the client saw it otherwise than it came."""
+        return self._changed or (self._reads and self._output.hides)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came; return what the client may see now."""
+        batch = self._framer.batch(data)
+        is_one = batch.startswith(self._usual) and batch.find(b"\n\n") == len(batch) - 2
+        if is_one and b"\r" not in batch:
+            # One frame that only lengthens a text, as most do: this is the hot path.
+            self._tape.record(batch)
+            return batch
+        if not batch:
+            return b""
+        shown = self._pass(batch)
+        # That a follow-up has begun says nothing yet: while nobody saw it, it is lost without harm.
+        self.seen = self._spoke or not self._joined
+        return shown
+
+    def close(self) -> bytes:
+        """Take the end of the bytes; a turn without its last event was cut short."""
+        rest = self._framer.flush()
+        data = data_of(rest) if rest else None
+        if data is not None and data != DONE and read_object(data) is None:
+            raise UpstreamBroke("The upstream's answer broke off inside an event.")
+        shown = self._pass(rest) if rest else b""
+        if not self.ended:
+            raise UpstreamBroke("The upstream's answer ended before it was finished.")
+        self.seen = True
+        return shown
+
+    def end(self) -> TurnEnd:
+        """Say what the turn came to."""
+        items, tools = self._told(), self._answer.tools
+        continuable = bool(self.end_frame) and (self._is_whole or bool(items))
+        return TurnEnd(
+            stop=stop_of(ENDS.get(self.end_kind, ""), self.final, items),
+            server_calls=server_calls(items, tools) if continuable else (),
+            client_calls=bool(client_calls(items, tools)),
+            usage=usage_of(usage_in(self.final)),
+            spoke=not self._joined or speaks(items),
+            continuable=continuable,
+        )
+
+    def answered(self) -> AnsweredTurn:
+        """Return the turn's items, for a follow-up."""
+        return AnsweredTurn(Answered(self.items(), bool(fields_in(self.final, "conversation"))))
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return client_call_ids(self.items(), self._answer.tools)
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return text_of(self.items())
+
+    def items(self) -> list[Json]:
+        """Return all items of a turn that has ended, as they were streamed if that is known."""
+        if self._items is None:
+            self._catch_up()
+            items = self._output.items() if self._is_whole else []
+            self._items = items or self._listed()
+        return self._items
+
+    def taken(self) -> Taken:
+        """Return what the rest of the answer takes of it, now that it has ended."""
+        return Taken(
+            final=self.final,
+            end_kind=self.end_kind,
+            end_frame=self.end_frame,
+            edited=self.edited,
+            items=self.visible(),
+            sequence=self.last_sequence(),
+        )
+
+    def visible(self) -> list[Json]:
+        """Return the items that the client has seen of a turn that has ended."""
+        return self.shown() or theirs(self.items(), self._answer.tools)
+
+    def shown(self) -> list[Json] | None:
+        """Return what the client has seen of it by now; None if that is not known any more."""
+        self._catch_up()
+        return self._output.visible() if self._is_whole else None
+
+    def last_sequence(self) -> int:
+        """Return the number of the last event that was shown."""
+        self._catch_up()
+        if not self._is_whole and self._end_number is not None and not self._joined:
+            return self._end_number - 1
+        return self._sequence
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._tape.whole and self._output.whole
+
+    def _told(self) -> list[Json]:
+        """Return the items without reading what passed unread, if the last event lists them."""
+        return self.items() if self._reads else self._listed() or self.items()
+
+    def _listed(self) -> list[Json]:
+        return identified(output_in(self.final), partial(self._answer.call_id, self._turn))
+
+    def _pass(self, batch: bytes) -> bytes:
+        """Let several frames through untouched, if none of them needs to be looked at."""
+        if self._reads or (self._answer.tools and (CALL in batch or ARGUMENTS in batch)):
+            self._read_on()
+            return self._judge(batch)
+        # The end stands last, so the last frame tells of the whole batch.
+        last = batch.rfind(b"\n\n", 0, -2) + 2
+        if last < 2 or not batch.startswith(self._usual, last) or b"\r" in batch:
+            return self._judge(batch)
+        self._tape.record(batch)
+        return batch
+
+    def _judge(self, batch: bytes) -> bytes:
+        return b"".join([self._frame(frame) for frame in split(batch)])
+
+    def _read_on(self) -> None:
+        """Read every event from now on: one of them may call a tool of ours."""
+        if self._reads:
+            return
+        self._reads, self._usual = True, NEVER
+        if not self._tape.whole:
+            self._output.join(Start(place=None))
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Read what passed unread."""
+        batches, self._tape.batches = self._tape.batches, []
+        for event, size in _events(batches):
+            self._output.take(event, size)
+            self._note(event)
+
+    def _note(self, event: Json) -> None:
+        number = event.get("sequence_number")
+        if isinstance(number, int):
+            self._sequence = max(self._sequence, number)
+
+    def _frame(self, frame: bytes) -> bytes:
+        if self.ended:
+            return b""
+        if frame.startswith(self._usual):
+            self._tape.record(frame)
+            return frame
+        data = data_of(frame)
+        head = _read_head(data) if data is not None else None
+        if data is None or head is None:
+            return b"" if data == DONE or (self._joined and not self._spoke) else frame
+        if head.fails:
+            return self._fail(data)
+        if head.type in ENDS:
+            return self._end(head, frame)
+        self._answer.adopt(head.response)
+        self._spoke = self._spoke or head.type not in BEGINNINGS
+        if self._reads:
+            return self._event(read_object(data) or {}, frame)
+        self._tape.record(frame)
+        self._learn(head, frame)
+        return frame
+
+    def _learn(self, head: _Head, frame: bytes) -> None:
+        """Remember how a frame begins, if it only lengthens a text."""
+        if head.type.endswith(".delta"):
+            named = frame.find(head.type.encode())
+            self._usual = frame[: named + len(head.type) + 1]
+
+    def _fail(self, data: bytes) -> bytes:
+        """Take an error; what was said before it in the same read is still to be shown."""
+        if not (self._spoke or self.seen):
+            raise said(data)
+        self.failure = said(data)
+        self.ended, self._usual = True, NEVER
+        return b""
+
+    def _end(self, head: _Head, frame: bytes) -> bytes:
+        """Withhold the last event, until the verdict."""
+        shown = b"".join([self._let_go(slot) for slot in self._output.settle()])
+        self._answer.adopt(head.response)
+        self._spoke = self.ended = True
+        self._usual = NEVER
+        self.final = fields_in({"response": head.response}, "response")
+        self.end_kind, self.end_frame = head.type, frame
+        if isinstance(head.sequence_number, int):
+            self._end_number = head.sequence_number
+        return shown
+
+    def _event(self, event: Json, frame: bytes) -> bytes:
+        if event.get("type") in BEGINNINGS:
+            return self._begin_again(event, frame)
+        slot = self._output.take(event, len(frame))
+        if slot is None:
+            return self._fitted_otherwise(event, frame)
+        if slot.ours is None:
+            return self._hold(slot, frame)
+        if slot.ours:
+            slot.held.clear()
+            return b""
+        return self._let_go(slot) + self._fitted(slot, event, frame)
+
+    def _begin_again(self, event: Json, frame: bytes) -> bytes:
+        """Show the beginning of turn 1 only; later it may list what the client does not see."""
+        if self._joined or self._output.hides:
+            return b""
+        self._note(event)
+        return frame
+
+    def _hold(self, slot: Slot, frame: bytes) -> bytes:
+        slot.held.append(frame)
+        self._held += len(frame)
+        if self._held > self._limit:
+            raise UpstreamBroke("The upstream began a tool call and did not name its tool.")
+        return b""
+
+    def _let_go(self, slot: Slot) -> bytes:
+        """Show what was held of an item that turned out to be the client's."""
+        held, slot.held = slot.held, []
+        return b"".join([self._fitted(slot, event, b"") for event, _ in _events(held)])
+
+    def _fitted(self, slot: Slot, event: Json, frame: bytes) -> bytes:
+        """Write an event of an item as the client sees it."""
+        moved = event.get("output_index", slot.shown_as) != slot.shown_as
+        changed = self._joined or not frame or moved
+        if self._joined or moved:
+            event["output_index"] = slot.shown_as
+        item = event.get("item")
+        if isinstance(item, dict) and slot.made:
+            item["call_id"] = slot.call_id
+            changed = True
+        if self._joined and slot.shown_id:
+            self._name(slot, event)
+        return self._written(event, frame, changed)
+
+    @staticmethod
+    def _name(slot: Slot, event: Json) -> None:
+        item = event.get("item")
+        if "item_id" in event:
+            event["item_id"] = slot.shown_id
+        if isinstance(item, dict) and "id" in item:
+            item["id"] = slot.shown_id
+
+    def _fitted_otherwise(self, event: Json, frame: bytes) -> bytes:
+        """Write an event that is of no item; what a later turn says, it says of the answer."""
+        response = event.get("response")
+        if self._joined and "output_index" in event:
+            return b""
+        if self._joined and "response_id" in event:
+            event["response_id"] = self._answer.id
+        if self._joined and isinstance(response, dict):
+            response["id"] = self._answer.id
+        return self._written(event, frame, changed=self._joined)
+
+    def _written(self, event: Json, frame: bytes, changed: bool) -> bytes:
+        """Number an event; write it again only if it changed."""
+        number = event.get("sequence_number")
+        if isinstance(number, int):
+            if self._joined or number <= self._sequence:
+                changed, event["sequence_number"] = True, self._sequence + 1
+            self._sequence = event["sequence_number"]
+        if not changed:
+            return frame
+        self._changed = True
+        kind = str(event.get("type"))
+        return encode(msgspec.json.encode(event), kind if kind.isprintable() else "")
+
+
+def _events(batches: list[bytes]) -> Iterator[tuple[Json, int]]:
+    """Read the events of recorded frames, and what each took on the wire."""
+    for batch in batches:
+        for frame in split(batch):
+            data = data_of(frame)
+            event = read_object(data) if data is not None else None
+            if event is not None:
+                yield event, len(frame)

@@ -1,0 +1,179 @@
+"""Responses as one JSON body: the tap on one turn, and the splice of n turns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from gateway.core.additions import AnsweredTurn
+from gateway.core.model import Stop, TurnEnd, Usage
+from gateway.dialects.body import Fields, fields_of
+from gateway.dialects.objects import Json, read_object
+from gateway.dialects.openai_responses.errors import said, told
+from gateway.dialects.openai_responses.items import (
+    CALLS,
+    Answered,
+    apart,
+    client_call_ids,
+    client_calls,
+    fields_in,
+    identified,
+    joined,
+    output_in,
+    server_calls,
+    speaks,
+    spent,
+    stop_of,
+    text_in,
+    text_of,
+    theirs,
+    usage_in,
+    usage_of,
+)
+from gateway.dialects.whole import WholeAnswer, WholeTap
+from gateway.errors import UpstreamBroke
+
+CALL = b'_call"'
+
+
+class _Text(msgspec.Struct, gc=False, tag="output_text"):
+    text: str
+
+
+class _Message(msgspec.Struct, gc=False, tag="message"):
+    content: list[_Text]
+
+
+class _Reasoning(msgspec.Struct, gc=False, tag="reasoning"):
+    pass
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    input_tokens: int
+    output_tokens: int
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """A response that says a text and nothing else: all that is looked at is here."""
+
+    object: Literal["response"]
+    status: Literal["completed"]
+    output: list[_Message | _Reasoning]
+    usage: _Tokens | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it says anything; thinking alone is not speaking."""
+        said = (item.content for item in self.output if isinstance(item, _Message))
+        return any(part.text for content in said for part in content)
+
+
+_plain = msgspec.json.Decoder(_Plain)
+
+
+class ResponsesWhole(WholeAnswer["ResponsesTap"]):
+    """Makes one body out of n: turn 1's id, all items, the last turn's end."""
+
+    __slots__ = ()
+
+    @property
+    def answer_id(self) -> str:
+        """The id by which the client knows the answer."""
+        return text_in(self._taken[0].answer, "id") if self._taken else ""
+
+    @property
+    def upstream_id(self) -> str:
+        """The id by which the upstream knows the last turn."""
+        return text_in(self._taken[-1].answer, "id") if self._taken else ""
+
+    def tap(self) -> ResponsesTap:
+        """Begin to look at one attempt at the next turn."""
+        return ResponsesTap(self, self._limit, turn=len(self._taken))
+
+    def tail(self, plainly: bool) -> bytes:
+        """Return the body: turn 1's own bytes, or one body for all turns."""
+        first, last = self._taken[0], self._taken[-1]
+        if len(self._taken) == 1 and first.passes:
+            return first.body
+        items = apart(
+            item for tap in self._taken for item in theirs(tap.items(), self.server_tools)
+        )
+        usage = spent(usage_in(tap.answer) for tap in self._taken)
+        return msgspec.json.encode(joined(first.answer, last.answer, items, usage))
+
+
+class ResponsesTap(WholeTap):
+    """One turn's body, as Responses has it."""
+
+    __slots__ = ("_answer", "_items")
+
+    def __init__(self, splice: ResponsesWhole, limit: int, turn: int) -> None:
+        super().__init__(splice, limit, turn)
+        self._answer: Fields | None = None
+        self._items: list[Json] | None = None
+
+    def _glance(self, body: bytes) -> TurnEnd:
+        plain = _plain.decode(body)
+        tokens = plain.usage
+        return TurnEnd(
+            stop=Stop.STOP,
+            usage=Usage(tokens.input_tokens, tokens.output_tokens) if tokens else None,
+            spoke=plain.speaks,
+        )
+
+    def _read(self) -> None:
+        answer = read_object(self.body)
+        if answer is None:
+            raise UpstreamBroke("The upstream's answer is not JSON.")
+        if told(answer) is not None:
+            raise said(self.body)
+
+    @property
+    def answer(self) -> Fields:
+        """The members of the body; of a plain answer nearly nobody wants to know them."""
+        if self._answer is None:
+            self._answer = fields_of(self.body)
+        return self._answer
+
+    @property
+    def passes(self) -> bool:
+        """Whether its body may be shown as it is: no call is ours, or is without an id."""
+        tools = self._tools
+        if not tools or CALL not in self.body:
+            return True
+        calls = [item for item in output_in(self.answer) if item.get("type") in CALLS]
+        given = all(isinstance(ident := c.get("call_id"), str) and ident for c in calls)
+        return given and theirs(calls, tools) == calls
+
+    def items(self) -> list[Json]:
+        """Return all items."""
+        if self._items is None:
+            new_id = partial(self._ids.make, text_in(self.answer, "id"), self._turn)
+            self._items = identified(output_in(self.answer), new_id)
+        return self._items
+
+    def _judged(self) -> TurnEnd:
+        items, tools = self.items(), self._tools
+        stop = stop_of(text_in(self.answer, "status"), self.answer, items)
+        return TurnEnd(
+            stop=stop,
+            server_calls=server_calls(items, tools),
+            client_calls=bool(client_calls(items, tools)),
+            usage=usage_of(usage_in(self.answer)),
+            spoke=speaks(items),
+            continuable=stop is not Stop.UNKNOWN,
+        )
+
+    def answered(self) -> AnsweredTurn:
+        """Return the turn's items, for a follow-up."""
+        return AnsweredTurn(Answered(self.items(), bool(fields_in(self.answer, "conversation"))))
+
+    def client_call_ids(self) -> tuple[str, ...]:
+        """Return the ids of the calls that the client sees."""
+        return client_call_ids(self.items(), self._tools)
+
+    def text(self) -> str:
+        """Return the text the turn said."""
+        return text_of(self.items())

@@ -1,0 +1,1 @@
+"""Saying in one dialect what was said in another: requests one way, answers the other."""

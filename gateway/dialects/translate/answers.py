@@ -1,0 +1,192 @@
+"""Answers of an upstream, in the dialect of a client that speaks another.
+
+Events of no dialect stand in between: a reader makes them of what the upstream sends, and a writer
+makes of them what the client reads. Nothing waits for more than its own frame, except what one
+dialect cannot say before it is whole: pieces of calls that are mixed with another's, and the
+arguments that become plain text. All that is kept of an answer is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gateway.dialects.canonical import Began, Ended, Event, Failed, Said, Tokens
+from gateway.dialects.objects import read_object
+from gateway.dialects.translate.chat_answer_reader import ChatReader
+from gateway.dialects.translate.chat_answer_writer import ChatWriter
+from gateway.dialects.translate.customs import CustomCalls
+from gateway.dialects.translate.errors import failed, messages_error, openai_error, read_body
+from gateway.dialects.translate.messages_answer_reader import MessagesReader
+from gateway.dialects.translate.messages_answer_writer import MessagesWriter
+from gateway.dialects.translate.parts import Answer, put_together
+from gateway.dialects.translate.responses_answer_reader import ResponsesReader
+from gateway.dialects.translate.responses_answer_writer import ResponsesWriter
+from gateway.dialects.translate.wanted import Room, Wanted
+from gateway.dialects.translate.wire import datas
+from gateway.errors import UpstreamAnswered, UpstreamBroke
+from gateway.sse import Framer
+
+
+class Reader(Protocol):
+    """Reads one answer of an upstream."""
+
+    def read(self, data: bytes) -> Sequence[Event]:
+        """Read the data of one frame."""
+
+    def close(self) -> Sequence[Event]:
+        """Take the end of the bytes. Raises `UpstreamBroke` if it came too early."""
+
+    def whole(self, body: bytes) -> Sequence[Event]:
+        """Read an answer that came as one body."""
+
+
+class Writer(Protocol):
+    """Writes one answer for a client."""
+
+    def say(self, text: str) -> bytes:
+        """Write a piece of text: what most events are."""
+
+    def write(self, event: Event) -> bytes:
+        """Write an event as frames."""
+
+    def whole(self, answer: Answer) -> bytes:
+        """Write an answer as one body."""
+
+
+READERS: dict[str, Callable[[Wanted, Room], Reader]] = {
+    "openai-chat": ChatReader,
+    "openai-responses": ResponsesReader,
+    "anthropic-messages": MessagesReader,
+}
+WRITERS: dict[str, Callable[[Wanted, Room], Writer]] = {
+    "openai-chat": ChatWriter,
+    "openai-responses": ResponsesWriter,
+    "anthropic-messages": MessagesWriter,
+}
+ERRORS: dict[str, Callable[[Failed], bytes]] = {
+    "openai-chat": openai_error,
+    "openai-responses": openai_error,
+    "anthropic-messages": messages_error,
+}
+
+
+class StreamPassage:
+    """Translates one streamed answer, frame by frame."""
+
+    __slots__ = (
+        "_begun",
+        "_customs",
+        "_framer",
+        "_read",
+        "_reader",
+        "_say",
+        "_to",
+        "_writer",
+        "ended",
+        "tokens",
+    )
+
+    def __init__(self, from_dialect: str, to_dialect: str, wanted: Wanted, limit: int) -> None:
+        room = Room(limit)
+        self._framer = Framer(limit)
+        self._reader = READERS[from_dialect](wanted, room)
+        self._writer = WRITERS[to_dialect](wanted, room)
+        self._customs = CustomCalls(wanted.custom, room)
+        self._read = self._reader.read
+        self._say = self._writer.say
+        self._to = to_dialect
+        self._begun = False
+        self.ended = False
+        """Whether the end of the answer is in, or its failure."""
+        self.tokens: Tokens | None = None
+        """What the turn used, once that is known, even if the client did not ask for it."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take upstream bytes; return the frames they become."""
+        batch = self._framer.batch(data)
+        if not batch or self.ended:
+            return b""
+        frames: list[bytes] = []
+        try:
+            self._translate(batch, frames)
+        except UpstreamBroke as error:
+            if not self._begun:
+                raise
+            # What came before it in the same read is still to be shown.
+            frames.append(self._written(failed(error)))
+        return b"".join(frames)
+
+    def close(self) -> bytes:
+        """Take the end of the upstream's bytes. Raises `UpstreamError` if it came too early."""
+        frames: list[bytes] = []
+        self._translate(b"" if self.ended else self._framer.flush(), frames)
+        if not self.ended:
+            frames += [self._written(event) for event in self._reader.close()]
+        return b"".join(frames)
+
+    def _translate(self, batch: bytes, frames: list[bytes]) -> None:
+        """Add what the frames of a batch become; this is the hot path."""
+        for data in datas(batch):
+            for event in self._read(data):
+                said = self._say(event.text) if type(event) is Said else self._written(event)
+                frames.append(said)
+
+    def _written(self, event: Event) -> bytes:
+        self._note(event)
+        return b"".join([self._writer.write(shown) for shown in self._customs.take(event)])
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, Began):
+            self._begun = True
+        elif isinstance(event, Ended):
+            self.ended, self.tokens = True, event.tokens
+        elif isinstance(event, Failed):
+            self.ended = True
+            if not self._begun:
+                raise UpstreamAnswered(event.status, (), ERRORS[self._to](event))
+
+
+class WholePassage:
+    """Translates one answer that is one body."""
+
+    __slots__ = ("_customs", "_limit", "_pieces", "_reader", "_size", "_to", "_writer", "tokens")
+
+    def __init__(self, from_dialect: str, to_dialect: str, wanted: Wanted, limit: int) -> None:
+        room = Room(limit)
+        self._reader = READERS[from_dialect](wanted, room)
+        self._writer = WRITERS[to_dialect](wanted, room)
+        self._customs = CustomCalls(wanted.custom, room)
+        self._to = to_dialect
+        self._limit = limit
+        self._size = 0
+        self._pieces: list[bytes] = []
+        self.tokens: Tokens | None = None
+        """What the turn used, once that is known."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take upstream bytes; nothing can be said before the end."""
+        self._size += len(data)
+        if self._size > self._limit:
+            raise UpstreamBroke(f"The upstream's answer is longer than {self._limit} bytes.")
+        self._pieces.append(data)
+        return b""
+
+    def close(self) -> bytes:
+        """Take the end of the body; return it in the client's dialect. Raises `UpstreamError`."""
+        events = self._reader.whole(b"".join(self._pieces))
+        for event in events:
+            if isinstance(event, Failed):
+                raise UpstreamAnswered(event.status, (), ERRORS[self._to](event))
+        shown = (shown for event in events for shown in self._customs.take(event))
+        answer = put_together(shown)
+        self.tokens = answer.ended.tokens
+        return self._writer.whole(answer)
+
+
+def error_body(body: bytes, from_dialect: str, to_dialect: str, status: int = 0) -> bytes:
+    """Say an upstream's error answer in the client's dialect; its status may be left out."""
+    is_shared = ERRORS[from_dialect] is ERRORS[to_dialect]
+    if is_shared and isinstance((read_object(body) or {}).get("error"), dict):
+        return body
+    return ERRORS[to_dialect](read_body(body, status))

@@ -1,0 +1,210 @@
+"""What an upstream of Chat Completions answers, as events of no dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.core.model import Stop
+from gateway.dialects.canonical import Began, Ended, Event, Refused, Said, Thought, Tokens
+from gateway.dialects.objects import as_text
+from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
+from gateway.dialects.translate.chat_calls import ToldCalls
+from gateway.dialects.translate.errors import read_failure
+from gateway.dialects.translate.wanted import Room, Wanted
+from gateway.dialects.translate.wire import number_in, read, text_in, whole_number
+from gateway.errors import UpstreamBroke
+
+DONE = b"[DONE]"
+
+
+class _Delta(msgspec.Struct, gc=False):
+    """What a chunk adds, or a whole message; any of it may be of a type we do not expect."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: Any = 0
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: Any = None
+    stop_reason: Any = None
+    """Some tell here which stop sequence it was."""
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    error: Any = None
+
+
+class _First(_Chunk, gc=False):
+    """A chunk that is also read for who answers; later ones tell nothing new of that."""
+
+    id: Any = None
+    model: Any = None
+    created: Any = None
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+_first = msgspec.json.Decoder(_First)
+
+
+class ChatReader:
+    """Reads one answer, chunk by chunk or as one body."""
+
+    __slots__ = ("_calls", "_end", "_id", "_refused", "_usage", "_wanted", "began", "ended")
+
+    def __init__(self, wanted: Wanted, room: Room) -> None:
+        self._wanted = wanted
+        self._calls = ToldCalls(self._call_id, room)
+        self._refused = False
+        self._end: _Choice | None = None
+        self._usage: Any = None
+        self._id = ""
+        self.began = False
+        self.ended = False
+
+    def read(self, data: bytes) -> Sequence[Event]:
+        """Read one event's data."""
+        if self.ended:
+            return ()
+        if data == DONE:
+            return self._finish()
+        chunk = read(_chunk, data) if self.began else read(_first, data)
+        return self._read(chunk) if chunk is not None else ()
+
+    def close(self) -> Sequence[Event]:
+        """Take the end of the bytes: an answer without its finish was cut short."""
+        if self.ended:
+            return ()
+        if self._end is None:
+            raise UpstreamBroke("The upstream's answer ended before it was finished.")
+        return self._finish()
+
+    def whole(self, body: bytes) -> Sequence[Event]:
+        """Read an answer that came as one body."""
+        events = self.read(body)
+        if self.ended:
+            return events
+        if not self.began:
+            raise UpstreamBroke("The upstream's answer is not what was asked for.")
+        return [*events, *self._finish()]
+
+    def _read(self, chunk: _Chunk) -> Sequence[Event]:
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        choice = chunk.choices[0] if chunk.choices else None
+        if choice is None or choice.index or chunk.error:
+            return self._read_other(chunk)
+        if self.began and choice.finish_reason is None and choice.delta is not None:
+            return self._say(choice.delta)
+        return self._read_edge(chunk, choice)
+
+    def _read_other(self, chunk: _Chunk) -> Sequence[Event]:
+        """Read what is no part of the answer: only an error means anything."""
+        if not chunk.error:
+            return ()
+        self.ended = True
+        return (read_failure({"error": chunk.error}),)
+
+    def _read_edge(self, chunk: _Chunk, choice: _Choice) -> Sequence[Event]:
+        """Read a chunk that begins or ends the answer, or does both."""
+        events: list[Event] = []
+        if isinstance(chunk, _First):
+            events.append(self._begin(chunk))
+        if choice.delta is not None:
+            events += self._say(choice.delta)
+        if choice.message is not None:
+            events += self._say(_numbered(choice.message))
+        if choice.finish_reason not in UNFINISHED and self._end is None:
+            self._end = choice
+            events += self._calls.end()
+        return events
+
+    def _begin(self, chunk: _First) -> Event:
+        self.began = True
+        self._id = as_text(chunk.id) or ""
+        return Began(self._id, as_text(chunk.model) or "", whole_number(chunk.created))
+
+    def _call_id(self, ordinal: int) -> str:
+        return self._wanted.ident("call_", self._id, ordinal)
+
+    def _say(self, delta: _Delta) -> Sequence[Event]:
+        content = delta.content
+        if type(content) is str and content and self._is_plain(delta):
+            return (Said(content),)
+        events: list[Event] = []
+        if thought := text_in(delta.reasoning_content) or text_in(delta.reasoning):
+            events.append(Thought(thought))
+        if text := text_in(content):
+            events.append(Said(text))
+        if refusal := text_in(delta.refusal):
+            self._refused = True
+            events.append(Refused(refusal))
+        if events:
+            events = [*self._calls.pause(), *events]
+        return events + self._calls.take(delta.tool_calls)
+
+    def _is_plain(self, delta: _Delta) -> bool:
+        """Whether a delta is a piece of text and nothing else, as most are."""
+        return (
+            delta.tool_calls is None
+            and delta.reasoning_content is None
+            and delta.refusal is None
+            and delta.reasoning is None
+            and not self._calls.under_way
+        )
+
+    def _finish(self) -> Sequence[Event]:
+        if not self.began:
+            raise UpstreamBroke("The upstream's answer ended before it began.")
+        self.ended = True
+        # Some upstreams mark the end, but give no reason for it.
+        reason = self._end.finish_reason if self._end else "stop"
+        stop, word = stop_of(reason), as_text(reason) or ""
+        if stop is Stop.STOP:
+            stop = self._plain_stop()
+        sequence = self._end.stop_reason if self._end else None
+        ended = Ended(
+            stop,
+            tokens_of(self._usage),
+            sequence if stop is Stop.STOP and isinstance(sequence, str) else "",
+            word if stop is Stop.UNKNOWN else "",
+        )
+        return [*self._calls.end(), ended]
+
+    def _plain_stop(self) -> Stop:
+        """Return why an answer ended that just stopped: some say so after calls as well."""
+        if self._calls.any:
+            return Stop.TOOL_CALLS
+        return Stop.FILTER if self._refused else Stop.STOP
+
+
+def _numbered(message: _Delta) -> _Delta:
+    """Give the calls of a whole message their places."""
+    if isinstance(message.tool_calls, list):
+        calls = (call for call in message.tool_calls if isinstance(call, dict))
+        message.tool_calls = [{**call, "index": at} for at, call in enumerate(calls)]
+    return message
+
+
+def tokens_of(usage: Any) -> Tokens | None:
+    """Translate a usage object."""
+    if not isinstance(usage, dict):
+        return None
+    told, made = "prompt_tokens_details", "completion_tokens_details"
+    return Tokens(
+        input=number_in(usage, "prompt_tokens"),
+        output=number_in(usage, "completion_tokens"),
+        cached=number_in(usage, told, "cached_tokens"),
+        written=number_in(usage, told, "cache_write_tokens"),
+        reasoning=number_in(usage, made, "reasoning_tokens"),
+    )

@@ -1,0 +1,147 @@
+"""Errors of upstreams, said in the words of another dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.dialects.canonical import Failed
+from gateway.dialects.objects import read_object
+from gateway.errors import UpstreamError
+
+# What errors are called tells what status they have, or would have had outside of a stream.
+STATUSES = {
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+UNSAID = 502
+
+# Types of Messages, by status.
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+# Types that OpenAI's dialects have no such word for.
+OPENAI_TYPES = {"api_error": "server_error", "overloaded_error": "server_error"}
+# Codes by which clients of OpenAI's dialects tell what to do, by status.
+CODES = {
+    401: "invalid_api_key",
+    429: "rate_limit_exceeded",
+    503: "server_is_overloaded",
+    529: "server_is_overloaded",
+}
+TOO_LONG = "prompt is too long"
+
+
+def read_failure(answer: Any, status: int = 0) -> Failed:
+    """Read an error in any of the forms that upstreams have for it; the status may be unknown."""
+    error = _error_in(answer)
+    message = error.get("message") or error.get("detail")
+    kind, code = error.get("type"), error.get("code")
+    kind = kind if isinstance(kind, str) and kind != "error" else ""
+    status = status or _status_of(kind, code)
+    message = message if isinstance(message, str) and message else _unsaid(status)
+    return Failed(message, kind, code if isinstance(code, str) else "", status)
+
+
+def failed(error: UpstreamError) -> Failed:
+    """Say what the gateway itself found wrong with an answer that had begun."""
+    return Failed(error.message, error.kind, error.code, error.status)
+
+
+def openai_error(failure: Failed) -> bytes:
+    """Write an error in the words of Chat Completions and Responses."""
+    kind = failure.kind or _type_of(failure)
+    described = {
+        "message": failure.message,
+        "type": OPENAI_TYPES.get(kind, kind),
+        "param": None,
+        "code": _code_of(failure) or None,
+    }
+    return msgspec.json.encode({"error": described})
+
+
+def messages_error(failure: Failed) -> bytes:
+    """Write an error in the words of Messages."""
+    kind = failure.kind if failure.kind in TYPES.values() else _type_of(failure)
+    return msgspec.json.encode(
+        {"type": "error", "error": {"type": kind, "message": failure.message}}
+    )
+
+
+def responses_failure(failure: Failed) -> dict[str, str]:
+    """Write the error of a response that failed; it always has a code."""
+    fallback = "invalid_prompt" if failure.status == 400 else "server_error"
+    return {"code": _code_of(failure) or fallback, "message": failure.message}
+
+
+def read_body(body: bytes, status: int = 0) -> Failed:
+    """Read an upstream's error answer, whatever it is."""
+    return read_failure(read_object(body), status)
+
+
+def _error_in(answer: Any) -> dict[str, Any]:
+    """Find the error: under its name, in a response that failed, or as the answer itself."""
+    if not isinstance(answer, dict):
+        return {}
+    response = answer.get("response")
+    told = (response if isinstance(response, dict) else answer).get("error")
+    if not told:
+        return {} if response else answer
+    return told if isinstance(told, dict) else {"message": told}
+
+
+def _status_of(kind: str, code: object) -> int:
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    named = STATUSES.get(code) if isinstance(code, str) else None
+    return named or STATUSES.get(kind, UNSAID)
+
+
+def _type_of(failure: Failed) -> str:
+    """Return what Messages calls an error of this status."""
+    usual = "api_error" if failure.status >= 500 else "invalid_request_error"
+    return TYPES.get(failure.status, usual)
+
+
+def _unsaid(status: int) -> str:
+    return (
+        "The upstream reported an error."
+        if status == UNSAID
+        else f"The upstream answered {status}."
+    )
+
+
+def _code_of(failure: Failed) -> str:
+    if failure.code:
+        return failure.code
+    if failure.message.lower().startswith(TOO_LONG):
+        # Clients make a conversation shorter when they see this one.
+        return "context_length_exceeded"
+    return CODES.get(failure.status, "")

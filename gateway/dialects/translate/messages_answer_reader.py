@@ -1,0 +1,301 @@
+"""What an upstream of Messages answers, as events of no dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.core.model import Stop
+from gateway.dialects.call_ids import MOST_CALLS
+from gateway.dialects.canonical import (
+    Began,
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Said,
+    Thought,
+    Tokens,
+)
+from gateway.dialects.objects import NO_ARGUMENTS, as_text
+from gateway.dialects.translate.errors import read_body
+from gateway.dialects.translate.wanted import Room, Wanted
+from gateway.dialects.translate.wire import number_in, read, text_in
+from gateway.errors import UpstreamBroke
+
+STOPS = {
+    "end_turn": Stop.STOP,
+    "stop_sequence": Stop.STOP,
+    "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
+    "tool_use": Stop.TOOL_CALLS,
+    "refusal": Stop.FILTER,
+}
+NOTHING = (b"null", b"{}", b'""')
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: Any = None
+    text: Any = None
+    thinking: Any = None
+    signature: Any = None
+    data: Any = None
+    id: Any = None
+    name: Any = None
+    input: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: Any = None
+    text: Any = None
+    thinking: Any = None
+    signature: Any = None
+    partial_json: Any = None
+    stop_reason: Any = None
+    stop_sequence: Any = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    """A message, or what is known of it when it begins."""
+
+    type: Any = None
+    id: Any = None
+    model: Any = None
+    content: list[_Block] | None = None
+    stop_reason: Any = None
+    stop_sequence: Any = None
+    usage: Any = None
+    error: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    index: int = 0
+    delta: _Delta | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: Any = None
+    error: Any = None
+
+
+_event = msgspec.json.Decoder(_Event)
+_message = msgspec.json.Decoder(_Message)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that has not ended."""
+
+    number: int
+    given: str
+    """The arguments that came with its beginning, if no others do."""
+    argued: bool = False
+
+
+class MessagesReader:
+    """Reads one answer, event by event or as one body."""
+
+    __slots__ = (
+        "_called",
+        "_calls",
+        "_id",
+        "_room",
+        "_sequence",
+        "_signatures",
+        "_stop",
+        "_usage",
+        "_wanted",
+        "began",
+        "ended",
+    )
+
+    def __init__(self, wanted: Wanted, room: Room) -> None:
+        self._wanted = wanted
+        self._room = room
+        self._id = ""
+        self._calls: dict[int, _Call] = {}
+        self._called = 0
+        self._signatures: dict[int, str] = {}
+        self._stop = ""
+        self._sequence = ""
+        self._usage: dict[str, Any] = {}
+        self.began = False
+        self.ended = False
+
+    def read(self, data: bytes) -> Sequence[Event]:
+        """Read one event's data."""
+        event = read(_event, data)
+        if event is None or self.ended:
+            return ()
+        delta = event.delta
+        if delta is not None and delta.type == "text_delta" and self.began:
+            # The usual case.
+            return (Said(delta.text),) if isinstance(delta.text, str) and delta.text else ()
+        if event.type == "error":
+            self.ended = True
+            return (read_body(data),)
+        handler = HANDLERS.get(event.type)
+        return handler(self, event) if handler is not None else ()
+
+    def close(self) -> Sequence[Event]:
+        """Take the end of the bytes: an answer without its stop reason was cut short."""
+        if self.ended:
+            return ()
+        if not self._stop:
+            raise UpstreamBroke("The upstream's answer ended before it was finished.")
+        return self._finish()
+
+    def whole(self, body: bytes) -> Sequence[Event]:
+        """Read an answer that came as one body."""
+        message = read(_message, body)
+        if message is not None and (message.type == "error" or message.error):
+            self.ended = True
+            return (read_body(body),)
+        if message is None or message.content is None:
+            raise UpstreamBroke("The upstream's answer is not what was asked for.")
+        events = [*self._begin(message)]
+        for at, block in enumerate(message.content):
+            events += (*self._begin_block(at, block), *self._end_block(at))
+        self._note_end(message.stop_reason, message.stop_sequence)
+        return [*events, *self._finish()]
+
+    def _began(self, event: _Event) -> Sequence[Event]:
+        return self._begin(event.message or _Message())
+
+    def _begin(self, message: _Message) -> Sequence[Event]:
+        if self.began:
+            return ()
+        self.began = True
+        self._count(message.usage)
+        self._id = as_text(message.id) or ""
+        tokens = tokens_of(self._usage) if self._usage else None
+        return (Began(self._id, as_text(message.model) or "", tokens=tokens),)
+
+    def _block_began(self, event: _Event) -> Sequence[Event]:
+        # A block that was not ended itself is ended by the next one of its number.
+        before = [*self._begin(_Message()), *self._end_block(event.index)]
+        return [*before, *self._begin_block(event.index, event.content_block or _Block())]
+
+    def _begin_block(self, at: int, block: _Block) -> Sequence[Event]:
+        match block.type:
+            case "text":
+                return (Said(text),) if (text := text_in(block.text)) else ()
+            case "thinking":
+                self._signatures[at] = text_in(block.signature)
+                return (Thought(text),) if (text := text_in(block.thinking)) else ()
+            case "redacted_thinking":
+                return (Thought(encrypted=text_in(block.data), redacted=True),)
+            case "tool_use":
+                return (self._begin_call(at, block),)
+        # What else there is comes of tools that only Messages has.
+        return ()
+
+    def _begin_call(self, at: int, block: _Block) -> Event:
+        number = self._called
+        self._called += 1
+        if self._called > MOST_CALLS:
+            raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
+        self._calls[at] = _Call(number, _given(block.input))
+        ident = as_text(block.id) or self._wanted.ident("call_", self._id, number)
+        return CallBegan(number, ident, as_text(block.name) or "")
+
+    def _went_on(self, event: _Event) -> Sequence[Event]:
+        delta, begun = event.delta or _Delta(), self._begin(_Message())
+        return [*begun, *self._went(event.index, delta)]
+
+    def _went(self, at: int, delta: _Delta) -> Sequence[Event]:
+        if text := text_in(delta.text):
+            return (Said(text),)
+        if thought := text_in(delta.thinking):
+            return (Thought(thought),)
+        if signature := text_in(delta.signature):
+            self._room.take(len(signature))
+            self._signatures[at] = self._signatures.get(at, "") + signature
+        call, arguments = self._calls.get(at), text_in(delta.partial_json)
+        if call is None or not arguments:
+            return ()
+        call.argued = True
+        return (CallWent(call.number, arguments),)
+
+    def _block_ended(self, event: _Event) -> Sequence[Event]:
+        return self._end_block(event.index)
+
+    def _end_block(self, at: int) -> Sequence[Event]:
+        if signature := self._signatures.pop(at, ""):
+            return (Thought(signature=signature),)
+        call = self._calls.pop(at, None)
+        if call is None:
+            return ()
+        ended = CallEnded(call.number)
+        return (ended,) if call.argued else (CallWent(call.number, call.given), ended)
+
+    def _counted(self, event: _Event) -> Sequence[Event]:
+        """Take what ends the message; before there is a reason, it only counts tokens."""
+        begun, delta = self._begin(_Message()), event.delta or _Delta()
+        self._count(event.usage)
+        self._note_end(delta.stop_reason, delta.stop_sequence)
+        return begun
+
+    def _count(self, usage: Any) -> None:
+        """Bring the usage up to date: what is told later counts from the beginning."""
+        told = usage if isinstance(usage, dict) else {}
+        self._usage |= {name: value for name, value in told.items() if value is not None}
+
+    def _note_end(self, reason: Any, sequence: Any) -> None:
+        self._stop = as_text(reason) or self._stop
+        self._sequence = as_text(sequence) or self._sequence
+
+    def _stopped(self, event: _Event) -> Sequence[Event]:
+        if not self.began:
+            raise UpstreamBroke("The upstream's answer ended before it began.")
+        return self._finish()
+
+    def _finish(self) -> Sequence[Event]:
+        self.ended = True
+        left = [event for at in (*self._signatures, *self._calls) for event in self._end_block(at)]
+        stop = STOPS.get(self._stop, Stop.UNKNOWN)
+        if not self._stop:
+            stop = Stop.TOOL_CALLS if self._called else Stop.STOP
+        ended = Ended(
+            stop,
+            tokens_of(self._usage) if self._usage else None,
+            self._sequence if self._stop == "stop_sequence" else "",
+            self._stop if stop is Stop.UNKNOWN else "",
+        )
+        return [*left, ended]
+
+
+HANDLERS: dict[str, Callable[[MessagesReader, _Event], Sequence[Event]]] = {
+    "message_start": MessagesReader._began,
+    "content_block_start": MessagesReader._block_began,
+    "content_block_delta": MessagesReader._went_on,
+    "content_block_stop": MessagesReader._block_ended,
+    "message_delta": MessagesReader._counted,
+    "message_stop": MessagesReader._stopped,
+}
+
+
+def _given(value: msgspec.Raw) -> str:
+    """Return arguments as they were written; a text stands for itself."""
+    written = bytes(value)
+    if written in NOTHING:
+        return NO_ARGUMENTS
+    text = msgspec.json.decode(written) if written.startswith(b'"') else None
+    return text if isinstance(text, str) else written.decode(errors="replace")
+
+
+def tokens_of(usage: dict[str, Any]) -> Tokens:
+    """Translate a usage object: here what a cache has to do with is counted apart."""
+    cached = number_in(usage, "cache_read_input_tokens")
+    written = number_in(usage, "cache_creation_input_tokens")
+    return Tokens(
+        input=number_in(usage, "input_tokens") + cached + written,
+        output=number_in(usage, "output_tokens"),
+        cached=cached,
+        written=written,
+        reasoning=number_in(usage, "output_tokens_details", "thinking_tokens"),
+    )

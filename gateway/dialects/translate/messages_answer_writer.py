@@ -1,0 +1,249 @@
+"""Answers in the words of Messages, for clients of another dialect's upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gateway.core.model import Stop
+from gateway.dialects.canonical import (
+    Began,
+    Call,
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Failed,
+    Reasoning,
+    Refused,
+    Said,
+    Thought,
+    Tokens,
+)
+from gateway.dialects.objects import Json, read_object
+from gateway.dialects.translate.errors import messages_error
+from gateway.dialects.translate.parts import Answer, Part
+from gateway.dialects.translate.reasoning import sealed_encrypted
+from gateway.dialects.translate.rows import Piece, Row
+from gateway.dialects.translate.wanted import Room, Wanted
+from gateway.sse import encode
+
+REASONS = {
+    Stop.STOP: "end_turn",
+    Stop.LENGTH: "max_tokens",
+    Stop.TOOL_CALLS: "tool_use",
+    Stop.FILTER: "refusal",
+}
+STOP = encode(b'{"type":"message_stop"}', "message_stop")
+DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{'
+TEXT = DELTA + b'"type":"text_delta","text":'
+NO_TOKENS = {"input_tokens": 0, "output_tokens": 0}
+
+_encode = msgspec.json.encode
+
+
+class MessagesWriter:
+    """Writes one answer, event by event or as one body."""
+
+    __slots__ = ("_next", "_row", "_text", "_wanted")
+
+    def __init__(self, wanted: Wanted, room: Room) -> None:
+        self._wanted = wanted
+        self._row = Row(self._make, room)
+        self._next = 0
+        self._text = b""
+
+    def say(self, text: str) -> bytes:
+        """Write a piece of text."""
+        if self._row.key is Said:
+            return b"%b%b}}\n\n" % (self._text, _encode(text))
+        return self._row.take(Said(text))
+
+    def write(self, event: Event) -> bytes:
+        """Write an event."""
+        return WRITES[type(event)](self, event)
+
+    def whole(self, answer: Answer) -> bytes:
+        """Write an answer as one body."""
+        message = self._message(answer.began)
+        message["content"] = [_block(part) for part in answer.parts]
+        message |= _end_of(answer.ended)
+        message["usage"] = {**NO_TOKENS, **usage_of(answer.ended.tokens)}
+        return _encode(message)
+
+    def _message(self, began: Began) -> Json:
+        return {
+            "id": self._wanted.ident("msg_", began.id),
+            "type": "message",
+            "role": "assistant",
+            "model": began.model or self._wanted.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {**NO_TOKENS, **usage_of(began.tokens)},
+        }
+
+    def _begin(self, began: Began) -> bytes:
+        return _written({"type": "message_start", "message": self._message(began)})
+
+    def _take(self, piece: Piece | CallEnded) -> bytes:
+        return self._row.take(piece)
+
+    def _make(self, piece: Piece) -> _Block:
+        index = self._next
+        self._next += 1
+        self._text = TEXT % index
+        return _Block(index, piece)
+
+    def _end(self, ended: Ended) -> bytes:
+        usage = {"output_tokens": 0, **usage_of(ended.tokens)}
+        end = {"type": "message_delta", "delta": _end_of(ended), "usage": usage}
+        return self._row.settle() + _written(end) + STOP
+
+    def _fail(self, failure: Failed) -> bytes:
+        return encode(messages_error(failure), "error")
+
+
+WRITES: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
+    Began: MessagesWriter._begin,
+    Said: MessagesWriter._take,
+    Thought: MessagesWriter._take,
+    Refused: MessagesWriter._take,
+    CallBegan: MessagesWriter._take,
+    CallWent: MessagesWriter._take,
+    CallEnded: MessagesWriter._take,
+    Ended: MessagesWriter._end,
+    Failed: MessagesWriter._fail,
+}
+
+
+class _Block:
+    """One block of the message."""
+
+    __slots__ = ("_first", "_index")
+
+    def __init__(self, index: int, first: Piece) -> None:
+        self._index = index
+        self._first = first
+
+    def begin(self) -> bytes:
+        """Write its beginning."""
+        block = BEGINNINGS[type(self._first)](self._first)
+        begun = {"type": "content_block_start", "index": self._index, "content_block": block}
+        return _written(begun)
+
+    def add(self, piece: Piece) -> bytes:
+        """Write a piece of it."""
+        return b"".join([self._delta(delta) for delta in DELTAS[type(piece)](piece)])
+
+    def end(self) -> bytes:
+        """Write its end."""
+        return _written({"type": "content_block_stop", "index": self._index})
+
+    def _delta(self, delta: Json) -> bytes:
+        return _written({"type": "content_block_delta", "index": self._index, "delta": delta})
+
+
+def _begun_text(piece: Said | Refused) -> Json:
+    return {"type": "text", "text": ""}
+
+
+def _begun_thought(piece: Thought) -> Json:
+    if piece.redacted:
+        return {"type": "redacted_thinking", "data": piece.encrypted}
+    return {"type": "thinking", "thinking": "", "signature": ""}
+
+
+def _begun_call(piece: CallBegan) -> Json:
+    return {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+
+
+BEGINNINGS: dict[type[Piece], Callable[[Any], Json]] = {
+    Said: _begun_text,
+    Refused: _begun_text,
+    Thought: _begun_thought,
+    CallBegan: _begun_call,
+}
+
+
+def _more_text(piece: Said | Refused) -> list[Json]:
+    return [{"type": "text_delta", "text": piece.text}]
+
+
+def _more_thought(piece: Thought) -> list[Json]:
+    deltas: list[Json] = []
+    if piece.text:
+        deltas.append({"type": "thinking_delta", "thinking": piece.text})
+    if signature := _signature(piece):
+        deltas.append({"type": "signature_delta", "signature": signature})
+    return deltas
+
+
+def _more_call(piece: CallWent) -> list[Json]:
+    return [{"type": "input_json_delta", "partial_json": piece.arguments}]
+
+
+def _nothing(piece: CallBegan) -> list[Json]:
+    return []
+
+
+DELTAS: dict[type[Piece], Callable[[Any], list[Json]]] = {
+    Said: _more_text,
+    Refused: _more_text,
+    Thought: _more_thought,
+    CallBegan: _nothing,
+    CallWent: _more_call,
+}
+
+
+def _signature(thought: Thought | Reasoning) -> str:
+    """Return what proves a thought; that of another dialect's upstream travels under a seal."""
+    if thought.redacted or not thought.encrypted:
+        return thought.signature
+    return sealed_encrypted(thought.encrypted, thought.id)
+
+
+def _block(part: Part) -> Json:
+    """Write a whole block; a refusal is a text like any other."""
+    if isinstance(part, Call):
+        return {"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)}
+    if not isinstance(part, Reasoning):
+        return {"type": "text", "text": part.text}
+    if part.redacted:
+        return {"type": "redacted_thinking", "data": part.encrypted}
+    return {"type": "thinking", "thinking": part.text, "signature": _signature(part)}
+
+
+def _input(call: Call) -> msgspec.Raw | str:
+    """Return a call's input as the model wrote it; what is no object stays a text."""
+    arguments = call.arguments.encode()
+    return call.arguments if read_object(arguments) is None else msgspec.Raw(arguments)
+
+
+def _end_of(ended: Ended) -> Json:
+    reason = ended.word or REASONS.get(ended.stop, REASONS[Stop.STOP])
+    if ended.sequence:
+        reason = "stop_sequence"
+    return {"stop_reason": reason, "stop_sequence": ended.sequence or None}
+
+
+def usage_of(tokens: Tokens | None) -> Json:
+    """Write a usage object: what a cache has to do with is counted apart."""
+    if tokens is None:
+        return {}
+    usage: Json = {
+        "input_tokens": max(tokens.input - tokens.cached - tokens.written, 0),
+        "cache_creation_input_tokens": tokens.written,
+        "cache_read_input_tokens": tokens.cached,
+        "output_tokens": tokens.output,
+    }
+    if tokens.reasoning:
+        usage["output_tokens_details"] = {"thinking_tokens": tokens.reasoning}
+    return usage
+
+
+def _written(event: Json) -> bytes:
+    return encode(_encode(event), event["type"])

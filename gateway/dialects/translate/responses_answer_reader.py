@@ -1,0 +1,338 @@
+"""What an upstream of Responses answers, as events of no dialect.
+
+All that an item says comes in deltas, and once more when it is done, and once more at the end. What
+an upstream leaves out of one of these is taken from the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.core.model import Stop
+from gateway.dialects.canonical import (
+    Began,
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Refused,
+    Said,
+    Thought,
+    Tokens,
+)
+from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text
+from gateway.dialects.translate.errors import read_body, read_failure
+from gateway.dialects.translate.wanted import Room, Wanted
+from gateway.dialects.translate.wire import (
+    number_in,
+    objects_in,
+    read,
+    text_in,
+    whole_number,
+)
+from gateway.errors import UpstreamBroke
+
+REASONS = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.FILTER}
+APART = "\n\n"
+CUSTOM = "custom_tool_call"
+# The member that holds what a call was made with.
+ARGUMENTS = {"function_call": "arguments", CUSTOM: "input"}
+TEXT = "response.output_text.delta"
+ENDS = ("completed", "incomplete")
+FAILURES = ("response.failed", "error")
+MOST_ITEMS = 10_000
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    output_index: int | None = None
+    item_id: str | None = None
+    summary_index: Any = None
+    delta: Any = None
+    item: Any = None
+    response: Any = None
+
+
+_event = msgspec.json.Decoder(_Event)
+_response: msgspec.json.Decoder[Json] = msgspec.json.Decoder(Json)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """An item, as far as it was told."""
+
+    said: bool = False
+    """Whether anything was told of what it says."""
+    call: int | None = None
+    done: bool = False
+
+
+class ResponsesReader:
+    """Reads one answer, event by event or as one body."""
+
+    __slots__ = (
+        "_called",
+        "_id",
+        "_items",
+        "_refused",
+        "_speaker",
+        "_speaking",
+        "_wanted",
+        "began",
+        "ended",
+    )
+
+    def __init__(self, wanted: Wanted, room: Room) -> None:
+        self._wanted = wanted
+        self._id = ""
+        self._items: dict[int | str | None, _Item] = {}
+        self._called = 0
+        self._refused = False
+        self._speaker: _Item | None = None
+        """The item that said the last text, if nothing else came since."""
+        self._speaking: int | None = None
+        """Where it stands."""
+        self.began = False
+        self.ended = False
+
+    def read(self, data: bytes) -> Sequence[Event]:
+        """Read one event's data."""
+        event = read(_event, data)
+        if event is None or self.ended:
+            return ()
+        if event.type == TEXT and event.output_index == self._speaking is not None:
+            # The usual case.
+            return (Said(event.delta),) if isinstance(event.delta, str) and event.delta else ()
+        if event.type in FAILURES:
+            self.ended = True
+            return (read_body(data),)
+        handler = HANDLERS.get(event.type)
+        return handler(self, event) if handler is not None else ()
+
+    def close(self) -> Sequence[Event]:
+        """Take the end of the bytes: an answer without its last event was cut short."""
+        if not self.ended:
+            raise UpstreamBroke("The upstream's answer ended before it was finished.")
+        return ()
+
+    def whole(self, body: bytes) -> Sequence[Event]:
+        """Read an answer that came as one body."""
+        response = read(_response, body)
+        if response is not None and response.get("error"):
+            self.ended = True
+            return (read_body(body),)
+        if response is None or not isinstance(response.get("output"), list):
+            raise UpstreamBroke("The upstream's answer is not what was asked for.")
+        return [*self._begin(response), *self._finish(response)]
+
+    def _began(self, event: _Event) -> Sequence[Event]:
+        return self._begin(event.response)
+
+    def _begin(self, response: Any = None) -> Sequence[Event]:
+        if self.began:
+            return ()
+        self.began = True
+        told = response if isinstance(response, dict) else {}
+        self._id = as_text(told.get("id")) or ""
+        model, created = as_text(told.get("model")) or "", whole_number(told.get("created_at"))
+        return (Began(self._id, model, created),)
+
+    def _at(self, event: _Event) -> _Item:
+        """Find the item that an event is about, or begin one."""
+        key = event.output_index if event.output_index is not None else _ident_of(event)
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = _Item()
+            if len(self._items) > MOST_ITEMS:
+                raise UpstreamBroke(f"The upstream sent more than {MOST_ITEMS} items in one turn.")
+        return item
+
+    def _added(self, event: _Event) -> Sequence[Event]:
+        item, told = self._at(event), event.item if isinstance(event.item, dict) else {}
+        return [*self._begin(), *self._begin_call(item, told)]
+
+    def _begin_call(self, item: _Item, told: Json) -> Sequence[Event]:
+        """Tell that a call began, as soon as its name is known."""
+        kind, name = as_text(told.get("type")), as_text(told.get("name"))
+        if kind not in ARGUMENTS or not name or item.call is not None:
+            return ()
+        item.call = self._called
+        self._called += 1
+        self._pause()
+        ident = as_text(told.get("call_id")) or self._wanted.ident("call_", self._id, item.call)
+        return (CallBegan(item.call, ident, name, kind == CUSTOM),)
+
+    def _pause(self) -> None:
+        """Note that something else than text came."""
+        self._speaker = self._speaking = None
+
+    def _text(self, event: _Event) -> Sequence[Event]:
+        item, text = self._at(event), text_in(event.delta)
+        if not text:
+            return self._begin()
+        events = [*self._begin(), *self._say(item, text)]
+        self._speaking = event.output_index
+        return events
+
+    def _say(self, item: _Item, text: str) -> Sequence[Event]:
+        """Tell a text; that of another item stands apart."""
+        item.said = True
+        is_other = self._speaker is not None and self._speaker is not item
+        self._speaker, self._speaking = item, None
+        return (Said(APART + text if is_other else text),)
+
+    def _refusal(self, event: _Event) -> Sequence[Event]:
+        return [*self._begin(), *self._refuse(self._at(event), text_in(event.delta))]
+
+    def _refuse(self, item: _Item, text: str) -> Sequence[Event]:
+        self._pause()
+        item.said = self._refused = True
+        return (Refused(text),) if text else ()
+
+    def _thought(self, event: _Event) -> Sequence[Event]:
+        return [*self._begin(), *self._think(self._at(event), text_in(event.delta))]
+
+    def _summary(self, event: _Event) -> Sequence[Event]:
+        """Set one part of a summary apart from the one before it."""
+        item = self._at(event)
+        return self._think(item, APART) if item.said and event.summary_index else ()
+
+    def _think(self, item: _Item, text: str) -> Sequence[Event]:
+        self._pause()
+        item.said = True
+        return (Thought(text),) if text else ()
+
+    def _argued(self, event: _Event) -> Sequence[Event]:
+        item = self._at(event)
+        return self._argue(item, text_in(event.delta))
+
+    def _argue(self, item: _Item, arguments: str) -> Sequence[Event]:
+        """Tell a piece of a call's arguments; without a name they wait until it is done."""
+        if item.call is None or item.done or not arguments:
+            return ()
+        item.said = True
+        return (CallWent(item.call, arguments),)
+
+    def _done(self, event: _Event) -> Sequence[Event]:
+        item, told = self._at(event), event.item if isinstance(event.item, dict) else {}
+        return [*self._begin(), *self._complete(item, told)]
+
+    def _complete(self, item: _Item, told: Json) -> Sequence[Event]:
+        """Tell what was not told of an item, and that it is done."""
+        if item.done:
+            return ()
+        teller = TELLERS.get(as_text(told.get("type")) or "")
+        events = teller(self, item, told) if teller is not None else ()
+        item.done = True
+        return events
+
+    def _tell_message(self, item: _Item, told: Json) -> Sequence[Event]:
+        if item.said:
+            return ()
+        events: list[Event] = []
+        for part in objects_in(told.get("content")):
+            if text := text_in(part.get("text")):
+                events += self._say(item, text)
+            if refusal := text_in(part.get("refusal")):
+                events += self._refuse(item, refusal)
+        return events
+
+    def _tell_reasoning(self, item: _Item, told: Json) -> Sequence[Event]:
+        events: list[Event] = []
+        if not item.said:
+            parts = objects_in(told.get("summary")) or objects_in(told.get("content"))
+            events += self._think(item, APART.join(text_in(part.get("text")) for part in parts))
+        if encrypted := text_in(told.get("encrypted_content")):
+            self._pause()
+            events.append(Thought(encrypted=encrypted, id=as_text(told.get("id")) or ""))
+        return events
+
+    def _tell_call(self, item: _Item, told: Json) -> Sequence[Event]:
+        kind = told["type"]
+        events = [*self._begin_call(item, told)]
+        if not item.said:
+            given = text_in(told.get(ARGUMENTS[kind]))
+            events += self._argue(item, given or ("" if kind == CUSTOM else NO_ARGUMENTS))
+        return events if item.call is None else [*events, CallEnded(item.call)]
+
+    def _completed(self, event: _Event) -> Sequence[Event]:
+        response = event.response if isinstance(event.response, dict) else {}
+        status = event.type.removeprefix("response.")
+        return [*self._begin(response), *self._finish({"status": status, **response})]
+
+    def _finish(self, response: Json) -> Sequence[Event]:
+        self.ended = True
+        status = response.get("status")
+        if status not in ENDS:
+            return (read_failure(response),)
+        events: list[Event] = []
+        for at, told in enumerate(objects_in(response.get("output"))):
+            item = self._items.get(at) or self._items.get(as_text(told.get("id")))
+            if item is not None or not self._items:
+                events += self._complete(item or _Item(), told)
+        events += self._end_calls()
+        return [*events, self._ended(status, response)]
+
+    def _end_calls(self) -> Sequence[Event]:
+        calls = (item.call for item in self._items.values() if not item.done)
+        return [CallEnded(call) for call in calls if call is not None]
+
+    def _ended(self, status: str, response: Json) -> Ended:
+        tokens = tokens_of(response.get("usage"))
+        if status == "incomplete":
+            details = response.get("incomplete_details")
+            reason = as_text(details.get("reason")) if isinstance(details, dict) else None
+            stop = REASONS.get(reason or "", Stop.UNKNOWN)
+            return Ended(stop, tokens, word=reason or status if stop is Stop.UNKNOWN else "")
+        if self._called:
+            return Ended(Stop.TOOL_CALLS, tokens)
+        return Ended(Stop.FILTER if self._refused else Stop.STOP, tokens)
+
+
+HANDLERS: dict[str, Callable[[ResponsesReader, _Event], Sequence[Event]]] = {
+    "response.created": ResponsesReader._began,
+    "response.queued": ResponsesReader._began,
+    "response.in_progress": ResponsesReader._began,
+    "response.output_item.added": ResponsesReader._added,
+    TEXT: ResponsesReader._text,
+    "response.refusal.delta": ResponsesReader._refusal,
+    "response.reasoning_text.delta": ResponsesReader._thought,
+    "response.reasoning_summary_text.delta": ResponsesReader._thought,
+    "response.reasoning_summary_part.added": ResponsesReader._summary,
+    "response.function_call_arguments.delta": ResponsesReader._argued,
+    "response.custom_tool_call_input.delta": ResponsesReader._argued,
+    "response.output_item.done": ResponsesReader._done,
+    "response.completed": ResponsesReader._completed,
+    "response.incomplete": ResponsesReader._completed,
+}
+TELLERS: dict[str, Callable[[ResponsesReader, _Item, Json], Sequence[Event]]] = {
+    "message": ResponsesReader._tell_message,
+    "reasoning": ResponsesReader._tell_reasoning,
+    "function_call": ResponsesReader._tell_call,
+    CUSTOM: ResponsesReader._tell_call,
+}
+
+
+def _ident_of(event: _Event) -> str | None:
+    """Return the id of the item that an event is about, or that it brings."""
+    told = event.item if isinstance(event.item, dict) else {}
+    return event.item_id or as_text(told.get("id"))
+
+
+def tokens_of(usage: Any) -> Tokens | None:
+    """Translate a usage object."""
+    if not isinstance(usage, dict):
+        return None
+    told, made = "input_tokens_details", "output_tokens_details"
+    return Tokens(
+        input=number_in(usage, "input_tokens"),
+        output=number_in(usage, "output_tokens"),
+        cached=number_in(usage, told, "cached_tokens"),
+        written=number_in(usage, told, "cache_write_tokens"),
+        reasoning=number_in(usage, made, "reasoning_tokens"),
+    )

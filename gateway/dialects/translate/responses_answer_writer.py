@@ -1,0 +1,192 @@
+"""Answers in the words of Responses, for clients of another dialect's upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gateway.core.model import Stop
+from gateway.dialects.body import fields_of
+from gateway.dialects.canonical import (
+    Began,
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Failed,
+    Refusal,
+    Refused,
+    Said,
+    Thought,
+    Tokens,
+)
+from gateway.dialects.objects import Json
+from gateway.dialects.translate.errors import responses_failure
+from gateway.dialects.translate.parts import Answer
+from gateway.dialects.translate.responses_items import (
+    COMPLETED,
+    IN_PROGRESS,
+    ITEMS,
+    MessageItem,
+    Output,
+    Place,
+    prefix_of,
+    whole_item,
+)
+from gateway.dialects.translate.rows import Block, Piece, Row
+from gateway.dialects.translate.wanted import Room, Wanted
+
+INCOMPLETE = "incomplete"
+REASONS = {Stop.LENGTH: "max_output_tokens", Stop.FILTER: "content_filter"}
+ENDS_WELL = (Stop.STOP, Stop.TOOL_CALLS)
+# What an answer repeats of its request, and what stands there if the request is silent. Tools and
+# instructions may be long and nobody reads them here, so they are not repeated.
+ECHO: Json = {
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": None, "summary": None},
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+}
+# What is so of every answer that was translated.
+CONSTANT: Json = {
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "previous_response_id": None,
+    "store": False,
+    "tools": [],
+    "usage": None,
+}
+
+
+class ResponsesWriter:
+    """Writes one answer, event by event or as one body."""
+
+    __slots__ = ("_id", "_next", "_output", "_refused", "_response", "_row", "_text", "_wanted")
+
+    def __init__(self, wanted: Wanted, room: Room) -> None:
+        self._wanted = wanted
+        self._id = ""
+        self._response: Json = {}
+        self._output = Output(room)
+        self._row = Row(self._make, room)
+        self._text: MessageItem | None = None
+        self._refused = False
+        self._next = 0
+
+    def say(self, text: str) -> bytes:
+        """Write a piece of text."""
+        if self._row.key is Said and self._text is not None:
+            return self._text.growth.add(text)
+        return self._row.take(Said(text))
+
+    def write(self, event: Event) -> bytes:
+        """Write an event."""
+        return WRITES[type(event)](self, event)
+
+    def whole(self, answer: Answer) -> bytes:
+        """Write an answer as one body."""
+        response = self._named(answer.began)
+        refused = any(isinstance(part, Refusal) for part in answer.parts)
+        output = [
+            whole_item(self._ident(prefix_of(part), at), part)
+            for at, part in enumerate(answer.parts)
+        ]
+        return msgspec.json.encode({**response, **_end_of(answer.ended, refused), "output": output})
+
+    def _named(self, began: Began) -> Json:
+        self._id = began.id
+        fields = fields_of(self._wanted.request)
+        return {
+            "id": self._wanted.ident("resp_", began.id),
+            "object": "response",
+            "created_at": began.created or self._wanted.created,
+            "status": IN_PROGRESS,
+            "model": began.model or self._wanted.model,
+            "output": [],
+            **CONSTANT,
+            **{name: fields.get(name, usual) for name, usual in ECHO.items()},
+        }
+
+    def _ident(self, prefix: str, at: int) -> str:
+        return self._wanted.ident(prefix, self._id, at)
+
+    def _begin(self, began: Began) -> bytes:
+        self._response = self._named(began)
+        return self._lifecycle("created") + self._lifecycle(IN_PROGRESS)
+
+    def _lifecycle(self, verb: str, **news: Any) -> bytes:
+        response = {**self._response, **news}
+        return self._output.frame(f"response.{verb}", {"response": response})
+
+    def _make(self, piece: Piece) -> Block:
+        at = self._next
+        self._next += 1
+        item = ITEMS[type(piece)](self._output, Place(self._ident(prefix_of(piece), at), at), piece)
+        self._text = item if isinstance(item, MessageItem) else None
+        return item
+
+    def _take(self, piece: Piece | CallEnded) -> bytes:
+        return self._row.take(piece)
+
+    def _refuse(self, refused: Refused) -> bytes:
+        self._refused = True
+        return self._row.take(refused)
+
+    def _end(self, ended: Ended) -> bytes:
+        news = _end_of(ended, self._refused)
+        self._output.status = news["status"]
+        settled = self._row.settle()
+        return settled + self._lifecycle(news["status"], **news, output=self._output.items)
+
+    def _fail(self, failure: Failed) -> bytes:
+        error = responses_failure(failure)
+        output = self._output.items
+        return self._lifecycle("failed", status="failed", error=error, output=output)
+
+
+WRITES: dict[type[Event], Callable[[ResponsesWriter, Any], bytes]] = {
+    Began: ResponsesWriter._begin,
+    Said: ResponsesWriter._take,
+    Thought: ResponsesWriter._take,
+    Refused: ResponsesWriter._refuse,
+    CallBegan: ResponsesWriter._take,
+    CallWent: ResponsesWriter._take,
+    CallEnded: ResponsesWriter._take,
+    Ended: ResponsesWriter._end,
+    Failed: ResponsesWriter._fail,
+}
+
+
+def usage_of(tokens: Tokens) -> Json:
+    """Write a usage object."""
+    return {
+        "input_tokens": tokens.input,
+        "input_tokens_details": {
+            "cached_tokens": tokens.cached,
+            "cache_write_tokens": tokens.written,
+        },
+        "output_tokens": tokens.output,
+        "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": tokens.input + tokens.output,
+    }
+
+
+def _end_of(ended: Ended, refused: bool) -> Json:
+    """Say how it ended: where the model refuses in words of its own, the answer is complete."""
+    news: Json = {"status": COMPLETED}
+    if ended.stop not in ENDS_WELL and not (ended.stop is Stop.FILTER and refused):
+        reason = REASONS.get(ended.stop) or ended.word
+        news = {"status": INCOMPLETE, "incomplete_details": {"reason": reason}}
+    if ended.tokens is not None:
+        news["usage"] = usage_of(ended.tokens)
+    return news

@@ -1,0 +1,277 @@
+"""The output items of a Responses answer, written event by event or at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.dialects.canonical import (
+    Call,
+    CallBegan,
+    CallWent,
+    Reasoning,
+    Refusal,
+    Refused,
+    Said,
+    Thought,
+)
+from gateway.dialects.objects import Json
+from gateway.dialects.translate.parts import Part
+from gateway.dialects.translate.reasoning import sealed_redacted, sealed_signature
+from gateway.dialects.translate.rows import Block, Piece
+from gateway.dialects.translate.wanted import Room
+from gateway.sse import encode
+
+COMPLETED = "completed"
+IN_PROGRESS = "in_progress"
+
+
+class _TextWords(NamedTuple):
+    """What a text of a message is called: its events, its part, its own member."""
+
+    event: str
+    part: str
+    name: str
+    beside: Json
+
+
+class _CallWords(NamedTuple):
+    """What a call is called: its item, its events, the member that holds its arguments."""
+
+    item: str
+    event: str
+    name: str
+    prefix: str
+
+
+OUTPUT_TEXT = _TextWords("response.output_text", "output_text", "text", {"logprobs": []})
+REFUSAL = _TextWords("response.refusal", "refusal", "refusal", {})
+FUNCTION = _CallWords("function_call", "response.function_call_arguments", "arguments", "fc_")
+CUSTOM = _CallWords("custom_tool_call", "response.custom_tool_call_input", "input", "ctc_")
+
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which item it is, and where it stands."""
+
+    id: str
+    index: int
+
+
+class Output:
+    """The output of one response: numbers its events and keeps its items."""
+
+    __slots__ = ("items", "number", "room", "status")
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.number = 0
+        self.items: list[Json] = []
+        self.status = COMPLETED
+        """That of an item which ends now."""
+
+    def frame(self, kind: str, members: Json) -> bytes:
+        """Write an event, with the next number."""
+        event = {"type": kind, "sequence_number": self.number, **members}
+        self.number += 1
+        return encode(_encode(event), kind)
+
+    def added(self, place: Place, item: Json) -> bytes:
+        """Write that an item has begun."""
+        return self.frame("response.output_item.added", {"output_index": place.index, "item": item})
+
+    def done(self, place: Place, item: Json) -> bytes:
+        """Write that an item is whole, and keep it for the end of the response."""
+        self.items.append(item)
+        return self.frame("response.output_item.done", {"output_index": place.index, "item": item})
+
+
+class Growth:
+    """A text that grows by deltas; of an event all but the delta and the number is written once."""
+
+    __slots__ = ("_event", "_output", "_pieces", "_prefix", "_suffix", "_where")
+
+    def __init__(self, output: Output, event: str, where: Json, beside: Json) -> None:
+        self._output = output
+        self._event = event
+        self._where = {**where, **beside}
+        self._pieces: list[str] = []
+        delta = f"{event}.delta"
+        opening = _encode({"type": delta, **self._where}).removesuffix(b"}")
+        self._prefix = b'event: %b\ndata: %b,"delta":' % (delta.encode(), opening)
+
+    def add(self, text: str) -> bytes:
+        """Write a piece of it."""
+        output = self._output
+        output.room.take(len(text))
+        number = output.number
+        output.number = number + 1
+        self._pieces.append(text)
+        return b'%b%b,"sequence_number":%d}\n\n' % (self._prefix, _encode(text), number)
+
+    def whole(self) -> str:
+        """Return all of it."""
+        return "".join(self._pieces)
+
+    def done(self, name: str) -> bytes:
+        """Write that it is whole."""
+        return self._output.frame(f"{self._event}.done", {**self._where, name: self.whole()})
+
+
+class MessageItem:
+    """A message with one part: a text, or a refusal."""
+
+    __slots__ = ("_output", "_place", "_where", "_words", "growth")
+
+    def __init__(self, output: Output, place: Place, piece: Said | Refused) -> None:
+        self._output = output
+        self._place = place
+        self._words = REFUSAL if isinstance(piece, Refused) else OUTPUT_TEXT
+        self._where = {"item_id": place.id, "output_index": place.index, "content_index": 0}
+        self.growth = Growth(output, self._words.event, self._where, self._words.beside)
+
+    def begin(self) -> bytes:
+        """Write its beginning."""
+        item = _message_item(self._place.id, IN_PROGRESS, [])
+        return self._output.added(self._place, item) + self._part("added", "")
+
+    def add(self, piece: Any) -> bytes:
+        """Write a piece of it."""
+        return self.growth.add(piece.text)
+
+    def end(self) -> bytes:
+        """Write its end."""
+        text, status = self.growth.whole(), self._output.status
+        item = _message_item(self._place.id, status, [_text_part(self._words, text)])
+        done = self.growth.done(self._words.name) + self._part("done", text)
+        return done + self._output.done(self._place, item)
+
+    def _part(self, verb: str, text: str) -> bytes:
+        part = {**self._where, "part": _text_part(self._words, text)}
+        return self._output.frame(f"response.content_part.{verb}", part)
+
+
+class ReasoningItem:
+    """A thought; what can be read of it is its summary."""
+
+    __slots__ = ("_growth", "_output", "_place", "_thought", "_where")
+
+    def __init__(self, output: Output, place: Place, piece: Thought) -> None:
+        self._output = output
+        self._place = place
+        self._where = {"item_id": place.id, "output_index": place.index, "summary_index": 0}
+        self._growth = Growth(output, "response.reasoning_summary_text", self._where, {})
+        self._thought = Reasoning("")
+
+    def begin(self) -> bytes:
+        """Write its beginning."""
+        return self._output.added(self._place, _reasoning_item(self._place.id, self._thought))
+
+    def add(self, piece: Any) -> bytes:
+        """Write a piece of it; its summary begins with the first text."""
+        begun = self._part("added", "") if piece.text and not self._growth.whole() else b""
+        written = begun + self._growth.add(piece.text) if piece.text else b""
+        self._thought = Reasoning("", piece.signature, piece.encrypted, piece.id, piece.redacted)
+        return written
+
+    def end(self) -> bytes:
+        """Write its end."""
+        text = self._growth.whole()
+        thought = msgspec.structs.replace(self._thought, text=text)
+        done = self._growth.done("text") + self._part("done", text) if text else b""
+        return done + self._output.done(self._place, _reasoning_item(self._place.id, thought))
+
+    def _part(self, verb: str, text: str) -> bytes:
+        part = {**self._where, "part": {"type": "summary_text", "text": text}}
+        return self._output.frame(f"response.reasoning_summary_part.{verb}", part)
+
+
+class CallItem:
+    """A call of a function, or of a tool that takes plain text."""
+
+    __slots__ = ("_call", "_growth", "_output", "_place", "_words")
+
+    def __init__(self, output: Output, place: Place, piece: CallBegan) -> None:
+        self._output = output
+        self._place = place
+        self._call = Call(piece.id, piece.name, "", piece.custom)
+        self._words = CUSTOM if piece.custom else FUNCTION
+        where = {"item_id": place.id, "output_index": place.index}
+        self._growth = Growth(output, self._words.event, where, {})
+
+    def begin(self) -> bytes:
+        """Write its beginning."""
+        return self._output.added(self._place, _call_item(self._place.id, IN_PROGRESS, self._call))
+
+    def add(self, piece: Any) -> bytes:
+        """Write a piece of its arguments."""
+        return self._growth.add(piece.arguments) if isinstance(piece, CallWent) else b""
+
+    def end(self) -> bytes:
+        """Write its end."""
+        call = msgspec.structs.replace(self._call, arguments=self._growth.whole())
+        item = _call_item(self._place.id, self._output.status, call)
+        return self._growth.done(self._words.name) + self._output.done(self._place, item)
+
+
+ITEMS: Mapping[type[Piece], Callable[[Output, Place, Any], Block]] = {
+    Said: MessageItem,
+    Refused: MessageItem,
+    Thought: ReasoningItem,
+    CallBegan: CallItem,
+}
+
+
+def prefix_of(piece: Piece | Part) -> str:
+    """Return how the id of an item begins."""
+    if isinstance(piece, Thought | Reasoning):
+        return "rs_"
+    if isinstance(piece, Call | CallBegan):
+        return (CUSTOM if piece.custom else FUNCTION).prefix
+    return "msg_"
+
+
+def whole_item(ident: str, part: Part) -> Json:
+    """Write an item at once."""
+    if isinstance(part, Reasoning):
+        return _reasoning_item(ident, part)
+    if isinstance(part, Call):
+        return _call_item(ident, COMPLETED, part)
+    words = REFUSAL if isinstance(part, Refusal) else OUTPUT_TEXT
+    return _message_item(ident, COMPLETED, [_text_part(words, part.text)])
+
+
+def _text_part(words: _TextWords, text: str) -> Json:
+    beside = {"annotations": [], **words.beside} if words.beside else {}
+    return {"type": words.part, words.name: text, **beside}
+
+
+def _message_item(ident: str, status: str, content: list[Json]) -> Json:
+    message = {"id": ident, "type": "message", "status": status}
+    return {**message, "role": "assistant", "content": content}
+
+
+def _reasoning_item(ident: str, thought: Reasoning) -> Json:
+    summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
+    item: Json = {"id": ident, "type": "reasoning", "summary": summary}
+    if proof := _proof(thought):
+        item["encrypted_content"] = proof
+    return item
+
+
+def _proof(thought: Reasoning) -> str:
+    """Return what proves a thought; that of another dialect's upstream travels under a seal."""
+    if thought.signature:
+        return sealed_signature(thought.signature)
+    return sealed_redacted(thought.encrypted) if thought.redacted else thought.encrypted
+
+
+def _call_item(ident: str, status: str, call: Call) -> Json:
+    words = CUSTOM if call.custom else FUNCTION
+    item = {"id": ident, "type": words.item, "status": status, "call_id": call.id}
+    return {**item, "name": call.name, words.name: call.arguments}

@@ -1,0 +1,117 @@
+"""Blocks in a row, for dialects whose clients read one block of an answer at a time.
+
+Upstreams may mix the pieces of several calls. Here one block is open at any time, and what belongs
+to another waits until a call that is open has ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Refused, Said, Thought
+from gateway.dialects.translate.wanted import Room
+
+PIECE_BYTES = 100
+
+Piece = Said | Thought | Refused | CallBegan | CallWent
+Key = type[Piece] | int | str | None
+
+
+class Block(Protocol):
+    """One block of an answer, in the words of a dialect."""
+
+    def begin(self) -> bytes:
+        """Write its beginning."""
+
+    def add(self, piece: Piece) -> bytes:
+        """Write a piece of it; the piece that it was made for comes first."""
+
+    def end(self) -> bytes:
+        """Write its end."""
+
+
+class Row:
+    """Writes pieces as blocks, one after the other."""
+
+    __slots__ = ("_block", "_make", "_room", "_waiting", "_waiting_calls", "key")
+
+    def __init__(self, make: Callable[[Piece], Block], room: Room) -> None:
+        self._make = make
+        self._room = room
+        self._block: Block | None = None
+        self._waiting: deque[tuple[Key, list[Piece | CallEnded]]] = deque()
+        self._waiting_calls: dict[Key, list[Piece | CallEnded]] = {}
+        self.key: Key = None
+        """What is open: a kind of text, or the number of a call."""
+
+    def take(self, piece: Piece | CallEnded) -> bytes:
+        """Write a piece, or keep it while another call is open."""
+        key = key_of(piece)
+        if key != self.key and (self._waiting or isinstance(self.key, int)):
+            self._keep(piece, key)
+            return b""
+        return self._put(piece, key) + self._go_on()
+
+    def settle(self) -> bytes:
+        """End what is open: the answer has ended, and all its calls have, so nothing waits."""
+        return self._end()
+
+    def _put(self, piece: Piece | CallEnded, key: Key) -> bytes:
+        if isinstance(piece, CallEnded):
+            return self._end()
+        written = b"" if key == self.key else self._end() + self._begin(piece, key)
+        assert self._block is not None
+        written += self._block.add(piece)
+        return written + self._end() if _is_last(piece) else written
+
+    def _begin(self, piece: Piece, key: Key) -> bytes:
+        self._block, self.key = self._make(piece), key
+        return self._block.begin()
+
+    def _end(self) -> bytes:
+        block, self._block, self.key = self._block, None, None
+        return block.end() if block is not None else b""
+
+    def _keep(self, piece: Piece | CallEnded, key: Key) -> None:
+        """Keep a piece behind those of its own block; texts keep their place between calls."""
+        self._room.take(_size_of(piece))
+        pieces = self._waiting_calls.get(key)
+        if pieces is None and self._waiting and self._waiting[-1][0] == key:
+            pieces = self._waiting[-1][1]
+        if pieces is None:
+            pieces = []
+            self._waiting.append((key, pieces))
+            if isinstance(key, int):
+                self._waiting_calls[key] = pieces
+        pieces.append(piece)
+
+    def _go_on(self) -> bytes:
+        """Write what waits, up to a call that has not ended."""
+        written = []
+        while self._waiting and not isinstance(self.key, int):
+            key, pieces = self._waiting.popleft()
+            self._waiting_calls.pop(key, None)
+            written += [self._put(piece, key) for piece in pieces]
+        return b"".join(written)
+
+
+def key_of(piece: Piece | CallEnded) -> Key:
+    """Return what tells a piece's block from others; what is redacted is a block of its own."""
+    if isinstance(piece, CallBegan | CallWent | CallEnded):
+        return piece.number
+    return "redacted" if isinstance(piece, Thought) and piece.redacted else type(piece)
+
+
+def _is_last(piece: Piece) -> bool:
+    """Whether a block ends with this piece, as reasoning does with its proof."""
+    return isinstance(piece, Thought) and bool(piece.signature or piece.encrypted)
+
+
+def _size_of(piece: Piece | CallEnded) -> int:
+    """Return about what it takes to keep a piece."""
+    values = msgspec.structs.astuple(piece)
+    return PIECE_BYTES + sum(len(value) for value in values if isinstance(value, str))
