@@ -67,13 +67,14 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
     if not course.client.started:
         _greet(course, effect.route.upstream, turn)
     tap = course.tap = course.splice.tap()
+    course.first = b""
     async for data in turn:
-        course.first = tap.feed(data)
+        course.first += tap.feed(data)
         if tap.seen:
             return
         if course.ending:
             await checkpoint_if_cancelled()
-    course.first = tap.close()
+    course.first += tap.close()
 
 
 async def _build(course: Course, effect: OpenTurn) -> None:

@@ -270,6 +270,17 @@ def test_an_error_later_ends_the_turn_after_what_was_said(
     assert tap.failure.status == 529
 
 
+def test_a_later_turn_that_only_began_is_lost_without_harm() -> None:
+    answer = splice()
+    run(answer, turn("one"))
+    tap = answer.tap()
+    assert tap.feed(start() + PING) == PING
+    assert not tap.seen
+    with pytest.raises(UpstreamAnswered):
+        tap.feed(split(fixture("error"))[-1])
+    assert run(answer, turn("two"))[0] == say(1, "two")
+
+
 def test_an_error_as_the_last_words_of_a_connection() -> None:
     tap = splice().tap()
     tap.feed(start() + fixture("error")[:-1].split(b"\n\n")[-1])

@@ -34,6 +34,7 @@ from tests.sessions.talk import (
 from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
 
 ERROR = b'{"error": {"message": "no"}}'
+BEGUN = {"id": "b", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
 LOST: dict[str, Story] = {
     "closed": once(),
     "reset": once(reset=True),
@@ -45,6 +46,10 @@ LOST: dict[str, Story] = {
     "silence": hanging(),
     "an error as the first event": once(CHUNKED, chunk(data({"error": {"message": "no"}})), LAST),
     "half an event": once(CHUNKED, chunk(text("two")[:40]), reset=True),
+    "a beginning, then an error": once(
+        CHUNKED, chunk(data(BEGUN)), chunk(data({"error": {"message": "no"}})), LAST
+    ),
+    "a beginning and no more": once(CHUNKED, chunk(b": wait\n\n" + data(BEGUN)), reset=True),
 }
 STREAMED = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 

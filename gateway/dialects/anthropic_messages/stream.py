@@ -140,7 +140,9 @@ class MessagesTap:
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
+        "_begun",
         "_end",
+        "_fed",
         "_framer",
         "_joined",
         "_limit",
@@ -158,7 +160,6 @@ class MessagesTap:
         "ended",
         "failure",
         "model",
-        "seen",
         "stop_reason",
         "tail",
         "usage",
@@ -176,6 +177,7 @@ class MessagesTap:
         self._limit = event_bytes
         self._recorded: Recorded | None = None
         self._looked = False
+        self._begun = False
         self._said_more = False
         self._spoke = False
         self._withheld = 0
@@ -185,8 +187,13 @@ class MessagesTap:
         self.stop_reason: str | None = None
         self.tail: list[bytes] = []
         self.failure: UpstreamError | None = None
-        self.seen = False
+        self._fed = False
         self.ended = False
+
+    @property
+    def seen(self) -> bool:
+        """Whether the turn has begun: a later one that said nothing yet is lost without harm."""
+        return self._fed and (not self._joined or self._begun or self.ended)
 
     @property
     def continuable(self) -> bool:
@@ -215,7 +222,7 @@ class MessagesTap:
         batch = self._framer.batch(data)
         if not batch:
             return b""
-        self.seen = True
+        self._fed = True
         # The first event tells the message, or an error in disguise.
         return self._pass(batch) if self._looked else self._judge(batch)
 
@@ -227,7 +234,7 @@ class MessagesTap:
         shown = self._judge(rest) if is_whole else b""
         if not self.ended and self.stop_reason is None:
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
-        self.ended = self.seen = True
+        self.ended = self._fed = True
         return shown + self._settle()
 
     def end(self) -> TurnEnd:
@@ -313,7 +320,7 @@ class MessagesTap:
 
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what came before it in the same read is still to be shown."""
-        if not self._looked:
+        if not (self._looked and self.seen):
             raise said(data)
         self.failure = said(data)
         self.ended = True
@@ -329,7 +336,7 @@ class MessagesTap:
         return b"" if self._joined else frame
 
     def _block(self, event: Json, frame: bytes) -> bytes:
-        self._looked = True
+        self._looked = self._begun = True
         self._spoke = self._spoke or (self._joined and speaks(event))
         if not self._sifts:
             return self._noted(event, frame)

@@ -148,6 +148,7 @@ class ChatTap:
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
+        "_fed",
         "_framer",
         "_joined",
         "_limit",
@@ -166,7 +167,6 @@ class ChatTap:
         "ended",
         "failure",
         "finish",
-        "seen",
         "tail",
         "usage",
     )
@@ -191,8 +191,13 @@ class ChatTap:
         self.finish: str | None = None
         self.usage: Json | None = None
         self.failure: UpstreamError | None = None
-        self.seen = False
+        self._fed = False
         self.ended = False
+
+    @property
+    def seen(self) -> bool:
+        """Whether the turn has begun: a later one that said nothing yet is lost without harm."""
+        return self._fed and (not self._joined or self._spoke or self.ended)
 
     @property
     def continuable(self) -> bool:
@@ -219,7 +224,7 @@ class ChatTap:
         batch = self._framer.batch(data)
         if not batch:
             return b""
-        self.seen = True
+        self._fed = True
         if self._looked:
             return self._pass(batch)
         # The first frame tells the envelope, or an error in disguise; the rest may be plain.
@@ -237,7 +242,7 @@ class ChatTap:
         shown = self._judge(rest) if rest else b""
         if not self.ended and self.finish is None and not self._ended_otherwise():
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
-        self.ended = self.seen = True
+        self.ended = self._fed = True
         return shown + self._settle_late()
 
     def end(self) -> TurnEnd:
@@ -344,7 +349,7 @@ class ChatTap:
 
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what came before it in the same read is still to be shown."""
-        if not self._looked:
+        if not (self._looked and self.seen):
             raise said(data)
         self.failure = said(data)
         self.ended = True
