@@ -32,6 +32,7 @@ from responses_wire import (
 )
 
 from gateway.core.model import Stop, TurnEnd, Usage
+from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import Answered
 from gateway.errors import Draining, UpstreamAnswered, UpstreamBroke
 from gateway.sse import split
@@ -417,7 +418,7 @@ def test_an_error_instead_of_an_answer_is_the_upstreams(
         with pytest.raises(UpstreamAnswered) as caught:
             splice().tap().feed(before + error)
         assert caught.value.status == status
-        assert json.loads(caught.value.body)["error"].get("code") == code
+        assert json.loads(DIALECT.error_body(caught.value))["error"].get("code") == code
 
 
 def test_and_a_follow_up_that_only_begins_is_lost_without_harm() -> None:
@@ -442,11 +443,20 @@ def test_an_error_later_ends_the_turn_after_what_was_said(together: bool) -> Non
     assert shown == b"".join(split(stream)[:-1])
     assert tap.ended
     assert isinstance(tap.failure, UpstreamAnswered)
-    client = Client()
-    response = client.read(shown + answer.error_frame(tap.failure))
+    assert shown + answer.error_frame(tap.failure) == stream
+
+
+def test_a_later_turn_that_fails_ends_the_answer_with_all_that_was_shown() -> None:
+    answer = splice()
+    first, _ = run(answer, turn(message("m", "One."), ident="a"))
+    tap = answer.tap()
+    shown = tap.feed(RECORDED["responses_failed"])
+    assert isinstance(tap.failure, UpstreamAnswered)
+    response = Client().read(first + shown + answer.error_frame(tap.failure))
     assert response["status"] == "failed"
     assert response["error"] == {"code": "server_error", "message": "The model ran out of words."}
-    assert response["output"][0]["content"][0]["text"] == "Half a sent"
+    said = [item["content"][0]["text"] for item in response["output"]]
+    assert said == ["One.", "Half a sent"]
 
 
 @pytest.mark.parametrize(

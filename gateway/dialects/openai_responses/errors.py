@@ -44,14 +44,25 @@ def said(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
     answer = read_object(body)
     error = told(answer) if answer is not None else None
-    if error is None:
+    if answer is None or error is None:
         return UpstreamBroke("The upstream's answer is not what was asked for.")
     code = error.get("code")
     if isinstance(code, int):
         status = code if 400 <= code < 600 else 502
     else:
         status = STATUSES.get(str(code), 502)
-    return UpstreamAnswered(status, (), msgspec.json.encode({"error": error}))
+    # A failed response tells more than its error, and is shown as it is where it can be.
+    own = body if answer.get("type") == FAILED else msgspec.json.encode({"error": error})
+    return UpstreamAnswered(status, (), own)
+
+
+def own_end(error: HoldgateError) -> bytes:
+    """Return the upstream's own event of a response that failed; nothing if there is none."""
+    if not isinstance(error, UpstreamAnswered):
+        return b""
+    if (read_object(error.body) or {}).get("type") != FAILED:
+        return b""
+    return encode(error.body.replace(b"\n", b" ").replace(b"\r", b" "), FAILED)
 
 
 def error_body(error: HoldgateError) -> bytes:
@@ -60,6 +71,8 @@ def error_body(error: HoldgateError) -> bytes:
         answer = read_object(error.body)
         if answer is not None and "error" in answer:
             return error.body
+        if answer is not None and (own := told(answer)) is not None:
+            return msgspec.json.encode({"error": own})
     described = {
         "message": error.message,
         "type": error.kind,

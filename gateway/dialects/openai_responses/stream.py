@@ -8,7 +8,7 @@ from gateway.core.model import Asked
 from gateway.dialects.base import Tap
 from gateway.dialects.body import raw
 from gateway.dialects.objects import Json
-from gateway.dialects.openai_responses.errors import failed_frames, lifecycle
+from gateway.dialects.openai_responses.errors import failed_frames, lifecycle, own_end
 from gateway.dialects.openai_responses.items import joined, spent, text_in, usage_in
 from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import Answer, ResponsesTap, Taken
@@ -98,7 +98,10 @@ class ResponsesStream:
         return encode(msgspec.json.encode({**event, "response": response}), last.end_kind)
 
     def error_frame(self, error: HoldgateError) -> bytes:
-        """Render an error as the end of this answer."""
+        """Render an error as the end of this answer; the first turn's own end passes as it is."""
+        live = self._live
+        if live is not None and not self._taken and not live.edited and (end := own_end(error)):
+            return end
         shown, next_number = self._shown() or (), self._sequence() + 1
         return failed_frames(error, self._answer.envelope, shown, next_number)
 
