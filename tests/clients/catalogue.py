@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from . import curl, httpx_reader, langchain_python, openai_node, openai_python
+from . import curl, eventsource_node, httpx_reader, langchain_python, openai_node, openai_python
 from .reading import Client, Form
 from .speakers import Speaker
 
@@ -17,6 +17,7 @@ CLIENTS: tuple[Client, ...] = (
     openai_node.CLIENT,
     langchain_python.CLIENT,
     httpx_reader.CLIENT,
+    eventsource_node.CLIENT,
     curl.CLIENT,
 )
 FORMS = tuple(form for client in CLIENTS for form in client.forms)
@@ -46,11 +47,11 @@ def shows(what: str, forms: Iterable[Form] = FORMS) -> Callable[[Test], Test]:
     return mark
 
 
-def tells(what: str, *speakers: Speaker) -> Callable[[Test], Test]:
+def tells(what: str, *clients: str | Speaker) -> Callable[[Test], Test]:
     """Say in the documentation's table what a test shows of these."""
 
     def mark(test: Test) -> Test:
-        test.__dict__["shown"] = Shown(what, frozenset(speakers))
+        test.__dict__["shown"] = Shown(what, frozenset(clients))
         return test
 
     return mark

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,12 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from .node import DIRECTORY
+from .node import told
 from .processes import Running, running
 from .speakers import DIALECTS
 
 SCRIPT = "several_turns.mjs"
-LIMIT = 30.0
 # Long enough for the turns before it, so that there is something to wait for.
 SECONDS = 4
 PROMPT = f'<**stopMessage:"Thanks.",1**> remind me in {SECONDS} seconds to drink tea'
@@ -62,15 +60,7 @@ def heard_in_node(form: str) -> Hear:
 
     def hear(url: str, model: str, session: str) -> Heard:
         asked = {"form": form, "url": url, "model": model, "session": session, "prompt": PROMPT}
-        done = subprocess.run(
-            ["node", SCRIPT],
-            input=msgspec.json.encode(asked),
-            capture_output=True,
-            cwd=DIRECTORY,
-            timeout=LIMIT,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return msgspec.json.decode(done.stdout, type=Heard)
+        return msgspec.json.decode(told(SCRIPT, asked), type=Heard)
 
     return hear
 
