@@ -1,4 +1,4 @@
-"""Clients of Responses and of Messages, shown with upstreams that speak other dialects as well."""
+"""Clients of each dialect, shown with upstreams of all dialects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ ANTHROPIC_NODE = Speaker(
     "anthropic-ts", MESSAGES, partial(locked_version, "@anthropic-ai/sdk"), ("stream()",)
 )
 LANGCHAIN_MESSAGES = Speaker(
-    "LangChain", MESSAGES, partial(version, "langchain-anthropic"), ("ChatAnthropic",)
+    "LangChain",
+    MESSAGES,
+    partial(version, "langchain-anthropic"),
+    ("ChatAnthropic.stream()", "ChatAnthropic.astream()"),
 )
 AI_SDK_MESSAGES = Speaker(
     "Vercel AI SDK", MESSAGES, partial(locked_version, "ai"), ("streamText()",)
@@ -64,10 +67,19 @@ OPENAI_NODE = Speaker(
     "openai-node", RESPONSES, partial(locked_version, "openai"), ("responses.stream()",)
 )
 LANGCHAIN_RESPONSES = Speaker(
-    "LangChain", RESPONSES, partial(version, "langchain-openai"), ("use_responses_api=True",)
+    "LangChain",
+    RESPONSES,
+    partial(version, "langchain-openai"),
+    ("use_responses_api=True, stream()", "use_responses_api=True, astream()"),
 )
 AI_SDK_RESPONSES = Speaker(
     "Vercel AI SDK", RESPONSES, partial(locked_version, "ai"), ("streamText()",)
+)
+AI_SDK_CHAT = Speaker(
+    "Vercel AI SDK",
+    CHAT,
+    partial(locked_version, "ai"),
+    ("streamText()", "streamText(), @ai-sdk/openai-compatible"),
 )
 CODEX = Speaker(
     "Codex CLI",
