@@ -21,6 +21,7 @@ from .cli import (
     Scene,
     Stage,
     agent,
+    by,
     check,
     exported,
     play,
@@ -54,7 +55,7 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play(tuple(SCENES.values()), command, tmp_path_factory.mktemp("claude_code"))
+    return play(tuple(SCENES.values()), by(command), tmp_path_factory.mktemp("claude_code"))
 
 
 def command(stage: Stage) -> Command:

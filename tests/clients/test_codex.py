@@ -19,6 +19,7 @@ from .cli import (
     Scene,
     Stage,
     agent,
+    by,
     check,
     documented,
     exported,
@@ -55,7 +56,7 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play(tuple(SCENES.values()), command, tmp_path_factory.mktemp("codex"))
+    return play(tuple(SCENES.values()), by(command), tmp_path_factory.mktemp("codex"))
 
 
 def command(stage: Stage) -> Command:
