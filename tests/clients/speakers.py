@@ -23,8 +23,6 @@ class Speaker:
     version: Callable[[], str]
     forms: tuple[str, ...]
     """The ways it is used."""
-    upstreams: tuple[str, ...] = DIALECTS
-    """What those speak that it was shown with."""
     is_agent: bool = False
     """Whether it is a program of its own, and not a library."""
 
@@ -86,7 +84,6 @@ CODEX = Speaker(
     RESPONSES,
     partial(locked_version, "@openai/codex"),
     ("codex exec",),
-    (CHAT, MESSAGES),
     is_agent=True,
 )
 CLAUDE_CODE = Speaker(
@@ -94,7 +91,6 @@ CLAUDE_CODE = Speaker(
     MESSAGES,
     partial(locked_version, "@anthropic-ai/claude-code"),
     ("claude -p",),
-    (CHAT, RESPONSES),
     is_agent=True,
 )
 SPEAKERS = (

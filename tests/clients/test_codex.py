@@ -1,4 +1,4 @@
-"""Codex CLI, which speaks Responses, with upstreams that do not."""
+"""Codex CLI, which speaks Responses, with upstreams of all dialects."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from .cli import (
 )
 from .conftest import fail_unless
 from .node import DIRECTORY, NotReady, locked_version
-from .speakers import CODEX
+from .speakers import CODEX, DIALECTS
 from .table import PAGE
 
-NAME, UPSTREAMS = CODEX.name, CODEX.upstreams
+NAME = CODEX.name
 PACKAGE, SCRIPT = "@openai/codex", "bin/codex.js"
 IDLE_MS = 1500
 # It would try again by itself; here whatever goes wrong is to be seen.
@@ -43,11 +43,11 @@ demo: say="The shell said so."
 """
 SCENES = {
     (name, dialect): Scene(name, dialect, prompt)
-    for dialect in UPSTREAMS
+    for dialect in DIALECTS
     for name, prompt in (("tools", TOOLS), ("hold", HOLD))
 }
 
-over = pytest.mark.parametrize("dialect", UPSTREAMS)
+over = pytest.mark.parametrize("dialect", DIALECTS)
 
 Outcomes = Mapping[Scene, Outcome]
 
