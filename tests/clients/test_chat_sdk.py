@@ -98,6 +98,11 @@ def test_usage_is_that_of_all_turns(upstream: str, running: Running, answers: An
     count_all_turns(running, upstream, answers)
 
 
+def test_usage_is_the_same_whatever_the_upstream_speaks(answers: Answers) -> None:
+    heard = [answer.result() for answer in answers.values()]
+    assert len({(one.input, one.output) for one in heard}) == 1
+
+
 @pytest.mark.usefixtures("answers")
 def test_every_answer_was_held_and_ended_well(running: Running) -> None:
     were_held_and_ended_well(running, len(READERS))
