@@ -64,6 +64,10 @@ class Answer(msgspec.Struct):
     usage: Usage | None = None
 
 
+# Threads that are the first to read a type, several at once, crash the process.
+msgspec.json.Decoder(Answer)
+
+
 def body_of(ask: Ask) -> dict[str, Any]:
     """Write an ask as a request's body, which is also what the SDKs take as arguments."""
     body: dict[str, Any] = {

@@ -31,6 +31,9 @@ class Seen(msgspec.Struct):
     refusal: Refusal | None = None
 
 
+SEEN = msgspec.json.Decoder(Seen)
+
+
 def reading(script: str, form: str) -> Read:
     """Make one way to read."""
 
@@ -38,7 +41,7 @@ def reading(script: str, form: str) -> Read:
         taken = [Notes(ask) for ask in asks]
         printed = told(script, {"url": url, "form": form, "asks": [_asked(ask) for ask in asks]})
         for line in printed.splitlines():
-            seen = msgspec.json.decode(line, type=Seen)
+            seen = SEEN.decode(line)
             _note(taken[seen.index], seen)
         return [notes.reading() for notes in taken]
 

@@ -58,6 +58,8 @@ class Heard:
     """How many tool calls the client saw, or anything else that is no text."""
 
 
+HEARD = msgspec.json.Decoder(Heard)
+
 Hear = Callable[[str, str, str], Heard]
 """Has an answer read: the gateway's address, the model, the session."""
 
@@ -74,7 +76,7 @@ def heard_in_node(form: str) -> Hear:
 
     def hear(url: str, model: str, session: str) -> Heard:
         asked = {"form": form, "url": url, "model": model, "session": session, "prompt": PROMPT}
-        return msgspec.json.decode(told(SCRIPT, asked), type=Heard)
+        return HEARD.decode(told(SCRIPT, asked))
 
     return hear
 

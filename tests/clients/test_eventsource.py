@@ -48,6 +48,9 @@ class Shown(msgspec.Struct):
         return said
 
 
+SHOWN = msgspec.json.Decoder(Shown)
+
+
 @dataclass(frozen=True, slots=True)
 class Following:
     """One that follows several addresses."""
@@ -57,7 +60,7 @@ class Following:
     def shown(self, name: str, kind: str) -> list[Shown]:
         """Return all that it showed of one kind, of one address."""
         *lines, _unfinished = self.printed.read_bytes().split(b"\n")
-        told = [msgspec.json.decode(line, type=Shown) for line in lines]
+        told = [SHOWN.decode(line) for line in lines]
         return [one for one in told if (one.name, one.kind) == (name, kind)]
 
     def until(self, kind: str, **counts: int) -> None:
