@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -64,7 +65,8 @@ Hear = Callable[[str, str, str], Heard]
 """Has an answer read: the gateway's address, the model, the session."""
 
 
-Make = Callable[[str, str, str], BaseChatModel]
+M = TypeVar("M", bound=BaseChatModel)
+Make = Callable[[str, str, str], M]
 """Makes a model of LangChain's out of the same."""
 
 Answers = Mapping[tuple[str, str], Future[Heard]]
@@ -81,16 +83,20 @@ def heard_in_node(form: str) -> Hear:
     return hear
 
 
-def heard_in_chunks(make: Make) -> Hear:
+def heard_in_chunks(make: Make[M]) -> Hear:
     """Make the way to have an answer read by LangChain's `stream`."""
     return lambda url, model, session: _added_up(make(url, model, session).stream(PROMPT))
 
 
-def heard_in_chunks_async(make: Make) -> Hear:
-    """Make the way to have an answer read by LangChain's `astream`."""
+def heard_in_chunks_async(
+    make: Make[M], client: Callable[[M], AbstractAsyncContextManager[object]]
+) -> Hear:
+    """Make the way to have an answer read by LangChain's `astream`, whose client is then closed."""
 
     async def hear(url: str, model: str, session: str) -> Heard:
-        return _added_up([chunk async for chunk in make(url, model, session).astream(PROMPT)])
+        made = make(url, model, session)
+        async with client(made):
+            return _added_up([chunk async for chunk in made.astream(PROMPT)])
 
     return lambda url, model, session: anyio.run(hear, url, model, session)
 

@@ -143,7 +143,9 @@ FORMS: Mapping[str, Hear] = {
     "anthropic-py async stream()": async_helper,
     "anthropic-ts stream()": heard_in_node("anthropic-ts"),
     "LangChain ChatAnthropic.stream()": heard_in_chunks(langchain),
-    "LangChain ChatAnthropic.astream()": heard_in_chunks_async(langchain),
+    "LangChain ChatAnthropic.astream()": heard_in_chunks_async(
+        langchain, lambda chat: chat._async_client
+    ),
     "Vercel AI SDK streamText()": heard_in_node("ai-messages"),
 }
 SHOWN = libraries(MESSAGES)

@@ -133,7 +133,9 @@ FORMS: Mapping[str, Hear] = {
     "openai-python async responses.stream()": async_helper,
     "openai-node responses.stream()": heard_in_node("openai-responses"),
     "LangChain use_responses_api=True, stream()": heard_in_chunks(langchain),
-    "LangChain use_responses_api=True, astream()": heard_in_chunks_async(langchain),
+    "LangChain use_responses_api=True, astream()": heard_in_chunks_async(
+        langchain, lambda chat: chat.root_async_client
+    ),
     "Vercel AI SDK streamText()": heard_in_node("ai-responses"),
 }
 SHOWN = libraries(RESPONSES)
