@@ -64,6 +64,10 @@ class Answer(msgspec.Struct):
     usage: Usage | None = None
 
 
+# Threads that are the first to read a type, several at once, crash the process.
+msgspec.json.Decoder(Answer)
+
+
 def body_of(ask: Ask) -> dict[str, Any]:
     """Write an ask as a request's body, which is also what the SDKs take as arguments."""
     body: dict[str, Any] = {
@@ -117,7 +121,7 @@ class Notes:
         self._whole = msgspec.convert(data, Answer)
         self._ids.append(self._whole.id)
 
-    def event(self, data: str) -> None:
+    def event(self, data: str, at: float | None = None) -> None:
         """Note the data of one event, for clients that do not know the dialect."""
         if data == DONE:
             self._end_marks += 1
@@ -126,7 +130,7 @@ class Notes:
         if "error" in read:
             self.failed(Failure(read["error"]["message"]))
         else:
-            self.chunk(read)
+            self.chunk(read, at)
 
     def refused(self, status: int, body: bytes) -> None:
         """Note an answer with an error status, for the same clients."""

@@ -61,6 +61,10 @@ class Stage:
     home: Path
 
 
+Perform = Callable[[Stage], tuple[Event, ...]]
+"""Plays the agent's part, and returns what there is to see of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """How an agent is started, and its environment beside what all have."""
@@ -107,9 +111,12 @@ def exported(section: str) -> dict[str, str]:
     return dict(re.findall(r"^export (\w+)=(.*)$", documented(section, "sh"), re.MULTILINE))
 
 
-def play(
-    scenes: Sequence[Scene], command: Callable[[Stage], Command], place: Path
-) -> Mapping[Scene, Outcome]:
+def by(command: Callable[[Stage], Command]) -> Perform:
+    """Have scenes performed by an agent that is started like this."""
+    return lambda stage: _run(command(stage), stage.home)
+
+
+def play(scenes: Sequence[Scene], perform: Perform, place: Path) -> Mapping[Scene, Outcome]:
     """Play scenes side by side, all with one gateway."""
     backstage, house = place / "upstream", place / "gateway"
     for directory in (backstage, house):
@@ -120,18 +127,12 @@ def play(
         config.write_text(_config(scenes, upstream.url))
         serve = ("gateway", "serve", "--port", "0", "--config", config.name)
         with running(*serve, home=house, settings=SETTINGS) as gateway:
-            printed = _printed([Stage(s, gateway.url, place / s.model) for s in scenes], command)
+            stages = [Stage(s, gateway.url, place / s.model) for s in scenes]
+            with ThreadPoolExecutor(len(stages)) as threads:
+                printed = dict(zip(scenes, threads.map(perform, stages), strict=True))
     # An agent may end before its exchange is logged; what has ended has logged everything.
     heard = _lines((backstage / HEARD).read_text())
     return {scene: _outcome(scene, printed[scene], heard, gateway) for scene in scenes}
-
-
-def _printed(
-    stages: Sequence[Stage], command: Callable[[Stage], Command]
-) -> dict[Scene, tuple[Event, ...]]:
-    with ThreadPoolExecutor(len(stages)) as threads:
-        printed = threads.map(lambda stage: _run(command(stage), stage.home), stages)
-        return {stage.scene: events for stage, events in zip(stages, printed, strict=True)}
 
 
 def _config(scenes: Iterable[Scene], upstream: str) -> str:

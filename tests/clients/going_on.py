@@ -1,6 +1,6 @@
 """A gateway that goes on by itself until an answer has three turns: the splice, seen from outside.
 
-Nothing that a client can send makes this version add a turn, so one more rule does.
+One more rule does that, so that every word of every turn is known.
 """
 
 from __future__ import annotations

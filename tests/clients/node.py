@@ -9,12 +9,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
+
 DIRECTORY = Path(__file__).parent
 LOCK_FILE = "package-lock.json"
 STAMP = Path("node_modules", ".installed")
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund")
 LIMIT = 300.0
-OLDEST = 18
+SCRIPT_LIMIT = 30.0
+OLDEST = 20
 
 
 class NotReady(Exception):
@@ -49,6 +52,19 @@ def locked_version(package: str) -> str:
     packages = json.loads((DIRECTORY / LOCK_FILE).read_text())["packages"]
     version: str = packages[f"node_modules/{package}"]["version"]
     return version
+
+
+def told(script: str, asked: object) -> bytes:
+    """Run a script that reads on stdin what is asked, and return what it prints."""
+    done = subprocess.run(
+        ("node", script),
+        input=msgspec.json.encode(asked),
+        capture_output=True,
+        cwd=DIRECTORY,
+        timeout=SCRIPT_LIMIT,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
 
 
 def _check_age(node: str) -> None:

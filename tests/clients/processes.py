@@ -33,6 +33,7 @@ class Running:
 
     url: str
     log: Path
+    pid: int
 
     def exchanges(self, **fields: object) -> Exchanges:
         """Return what the log says of the exchanges that ended, those with these fields."""
@@ -43,10 +44,15 @@ class Running:
 
     def until(self, fact: Callable[[], bool]) -> None:
         """Wait for something that the log will tell."""
-        deadline = time.monotonic() + WAIT
-        while not fact():
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.01)
+        wait(fact, self.log)
+
+
+def wait(fact: Callable[[], bool], log: Path) -> None:
+    """Wait for something that a process will write there."""
+    deadline = time.monotonic() + WAIT
+    while not fact():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -71,7 +77,7 @@ def running(
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line.startswith(LISTENING), f"{module} said {line!r}\n{log.read_text()}"
-            yield Running(line.removeprefix(LISTENING).strip(), log)
+            yield Running(line.removeprefix(LISTENING).strip(), log, process.pid)
         finally:
             _stop(process)
 

@@ -1,8 +1,6 @@
 // Has one client read the answer that stdin asks for, and prints what the client made of it.
 import { text } from "node:stream/consumers";
-
-// It warns of models it does not know, on stdout.
-globalThis.AI_SDK_LOG_WARNINGS = false;
+import { models } from "./ai_models.mjs";
 
 const { form, url, model, session, prompt } = JSON.parse(await text(process.stdin));
 const headers = { "x-session-id": session };
@@ -17,8 +15,10 @@ const forms = {
     for await (const event of stream) kinds.push(event.type);
     const { content, stop_reason, id, usage } = await stream.finalMessage();
     const count = (kind) => kinds.filter((seen) => seen === kind).length;
+    const texts = content.filter((block) => block.type === "text").map((block) => block.text);
     return {
-      texts: content.map((block) => block.text),
+      texts,
+      calls: content.length - texts.length,
       stop: stop_reason,
       id,
       input: usage.input_tokens,
@@ -35,8 +35,12 @@ const forms = {
     for await (const event of stream) kinds.push(event.type);
     const { output, status, id, usage } = await stream.finalResponse();
     const count = (kind) => kinds.filter((seen) => seen === kind).length;
+    const texts = output
+      .filter((item) => item.type === "message")
+      .map((item) => item.content[0].text);
     return {
-      texts: output.map((item) => item.content[0].text),
+      texts,
+      calls: output.length - texts.length,
       stop: status,
       id,
       input: usage.input_tokens,
@@ -45,21 +49,14 @@ const forms = {
       ended: count("response.completed"),
     };
   },
-  async "ai-anthropic"() {
-    const { createAnthropic } = await import("@ai-sdk/anthropic");
-    return streamed(createAnthropic({ baseURL: `${url}/v1`, apiKey: "none" })(model));
-  },
-  async "ai-openai"() {
-    const { createOpenAI } = await import("@ai-sdk/openai");
-    return streamed(createOpenAI({ baseURL: `${url}/v1`, apiKey: "none" }).responses(model));
-  },
 };
 
-async function streamed(languageModel) {
+async function streamed() {
   const { streamText } = await import("ai");
   const problems = [];
   const onError = ({ error }) => problems.push(error);
-  const result = streamText({ model: languageModel, prompt, headers, maxRetries: 0, onError });
+  const asked = { model: await models[form](url, model), prompt, headers };
+  const result = streamText({ ...asked, maxRetries: 0, onError });
   const kinds = [];
   const texts = new Map();
   for await (const part of result.fullStream) {
@@ -71,6 +68,7 @@ async function streamed(languageModel) {
   const [usage, response] = [await result.usage, await result.response];
   return {
     texts: [...texts.values()],
+    calls: kinds.filter((kind) => kind.startsWith("tool-")).length,
     stop: await result.finishReason,
     id: response.id,
     input: usage.inputTokens,
@@ -80,4 +78,5 @@ async function streamed(languageModel) {
   };
 }
 
-console.log(JSON.stringify(await forms[form]()));
+const heard = await (form in models ? streamed() : forms[form]());
+console.log(JSON.stringify(heard));

@@ -1,4 +1,4 @@
-"""Clients of Responses and of Messages, shown with upstreams that speak other dialects as well."""
+"""Clients of each dialect, shown with upstreams of all dialects."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class Speaker:
     version: Callable[[], str]
     forms: tuple[str, ...]
     """The ways it is used."""
-    upstreams: tuple[str, ...] = DIALECTS
-    """What those speak that it was shown with."""
     is_agent: bool = False
     """Whether it is a program of its own, and not a library."""
 
@@ -44,7 +42,10 @@ ANTHROPIC_NODE = Speaker(
     "anthropic-ts", MESSAGES, partial(locked_version, "@anthropic-ai/sdk"), ("stream()",)
 )
 LANGCHAIN_MESSAGES = Speaker(
-    "LangChain", MESSAGES, partial(version, "langchain-anthropic"), ("ChatAnthropic",)
+    "LangChain",
+    MESSAGES,
+    partial(version, "langchain-anthropic"),
+    ("ChatAnthropic.stream()", "ChatAnthropic.astream()"),
 )
 AI_SDK_MESSAGES = Speaker(
     "Vercel AI SDK", MESSAGES, partial(locked_version, "ai"), ("streamText()",)
@@ -64,17 +65,25 @@ OPENAI_NODE = Speaker(
     "openai-node", RESPONSES, partial(locked_version, "openai"), ("responses.stream()",)
 )
 LANGCHAIN_RESPONSES = Speaker(
-    "LangChain", RESPONSES, partial(version, "langchain-openai"), ("use_responses_api=True",)
+    "LangChain",
+    RESPONSES,
+    partial(version, "langchain-openai"),
+    ("use_responses_api=True, stream()", "use_responses_api=True, astream()"),
 )
 AI_SDK_RESPONSES = Speaker(
     "Vercel AI SDK", RESPONSES, partial(locked_version, "ai"), ("streamText()",)
+)
+AI_SDK_CHAT = Speaker(
+    "Vercel AI SDK",
+    CHAT,
+    partial(locked_version, "ai"),
+    ("streamText()", "streamText(), @ai-sdk/openai-compatible"),
 )
 CODEX = Speaker(
     "Codex CLI",
     RESPONSES,
     partial(locked_version, "@openai/codex"),
     ("codex exec",),
-    (CHAT, MESSAGES),
     is_agent=True,
 )
 CLAUDE_CODE = Speaker(
@@ -82,7 +91,6 @@ CLAUDE_CODE = Speaker(
     MESSAGES,
     partial(locked_version, "@anthropic-ai/claude-code"),
     ("claude -p",),
-    (CHAT, RESPONSES),
     is_agent=True,
 )
 SPEAKERS = (

@@ -1,4 +1,4 @@
-"""Claude Code, which speaks Anthropic Messages, with upstreams that do not."""
+"""Claude Code, which speaks Anthropic Messages, with upstreams of all dialects."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from .cli import (
     Scene,
     Stage,
     agent,
+    by,
     check,
     exported,
     play,
 )
 from .conftest import fail_unless
 from .node import DIRECTORY, NotReady, locked_version
-from .speakers import CLAUDE_CODE
+from .speakers import CLAUDE_CODE, DIALECTS
 from .table import PAGE
 
-NAME, UPSTREAMS = CLAUDE_CODE.name, CLAUDE_CODE.upstreams
+NAME = CLAUDE_CODE.name
 PACKAGE, SCRIPT = "@anthropic-ai/claude-code", "cli-wrapper.cjs"
 OPTIONS = ("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash")
 # One turn calls both the gateway's tool and Claude Code's own.
@@ -41,11 +42,11 @@ demo: say="The shell said so."
 STOP = 'demo: say="First." <**stopMessage:"go on",2**>'
 SCENES = {
     (name, dialect): Scene(name, dialect, prompt)
-    for dialect in UPSTREAMS
+    for dialect in DIALECTS
     for name, prompt in (("tools", TOOLS), ("hold", HOLD), ("stop", STOP))
 }
 
-over = pytest.mark.parametrize("dialect", UPSTREAMS)
+over = pytest.mark.parametrize("dialect", DIALECTS)
 
 Outcomes = Mapping[Scene, Outcome]
 
@@ -54,7 +55,7 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play(tuple(SCENES.values()), command, tmp_path_factory.mktemp("claude_code"))
+    return play(tuple(SCENES.values()), by(command), tmp_path_factory.mktemp("claude_code"))
 
 
 def command(stage: Stage) -> Command:

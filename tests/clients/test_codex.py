@@ -1,4 +1,4 @@
-"""Codex CLI, which speaks Responses, with upstreams that do not."""
+"""Codex CLI, which speaks Responses, with upstreams of all dialects."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .cli import (
     Scene,
     Stage,
     agent,
+    by,
     check,
     documented,
     exported,
@@ -26,10 +27,10 @@ from .cli import (
 )
 from .conftest import fail_unless
 from .node import DIRECTORY, NotReady, locked_version
-from .speakers import CODEX
+from .speakers import CODEX, DIALECTS
 from .table import PAGE
 
-NAME, UPSTREAMS = CODEX.name, CODEX.upstreams
+NAME = CODEX.name
 PACKAGE, SCRIPT = "@openai/codex", "bin/codex.js"
 IDLE_MS = 1500
 # It would try again by itself; here whatever goes wrong is to be seen.
@@ -42,11 +43,11 @@ demo: say="The shell said so."
 """
 SCENES = {
     (name, dialect): Scene(name, dialect, prompt)
-    for dialect in UPSTREAMS
+    for dialect in DIALECTS
     for name, prompt in (("tools", TOOLS), ("hold", HOLD))
 }
 
-over = pytest.mark.parametrize("dialect", UPSTREAMS)
+over = pytest.mark.parametrize("dialect", DIALECTS)
 
 Outcomes = Mapping[Scene, Outcome]
 
@@ -55,7 +56,7 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play(tuple(SCENES.values()), command, tmp_path_factory.mktemp("codex"))
+    return play(tuple(SCENES.values()), by(command), tmp_path_factory.mktemp("codex"))
 
 
 def command(stage: Stage) -> Command:

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
+from langchain_openai import StreamChunkTimeoutError
 
+from . import langchain_python
 from .catalogue import FORMS, SDK_FORMS, WHOLE_FORMS, shows
 from .conftest import TIMED
 from .processes import Running, running
 from .reading import Ask, Form, Reading
+from .spoken import IDLE
 
 SECONDS = 3
-# LangChain, read asynchronously, is told to give up after a second and a half without a chunk.
-IDLE = 1.5
 ASK = Ask(f"remind me in {SECONDS} seconds to drink tea", idle=IDLE)
 SETTINGS = {**TIMED, "HOLDGATE_SERVER__KEEPALIVE_MS": "500"}
 
@@ -87,3 +88,10 @@ def test_a_held_answer_is_one_message(form: Form, streamed: Mapping[Form, Held])
 def test_a_held_answer_in_one_piece(form: Form, whole: Mapping[Form, Held]) -> None:
     is_one_message(whole[form].reading)
     assert whole[form].seconds > SECONDS - 0.5
+
+
+def test_langchain_gives_up_where_no_heartbeat_comes(gateway: Running) -> None:
+    _, impatient = langchain_python.CLIENT.forms
+    silence = Ask('demo: say="One two" delay_ms=0 quiet_ms=2000@1', idle=0.2)
+    with pytest.raises(StreamChunkTimeoutError):
+        impatient.read(gateway.url, [silence])

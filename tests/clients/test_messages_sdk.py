@@ -10,22 +10,25 @@ import anyio
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessageChunk
 from pydantic import SecretStr
 
 from .catalogue import tells
 from .processes import Running
-from .speakers import DIALECTS, MESSAGES, libraries
+from .speakers import DIALECTS, LANGCHAIN_MESSAGES, MESSAGES, libraries
 from .spoken import (
+    PATIENCE,
     PROMPT,
-    SECONDS,
     Answers,
     Hear,
     Heard,
+    count_all_turns,
     gateway,
     hear_all,
+    heard_in_chunks,
+    heard_in_chunks_async,
     heard_in_node,
     is_one_answer,
+    were_held_and_ended_well,
 )
 
 TURNS = 4
@@ -46,8 +49,9 @@ def heard_of(message: anthropic.types.Message, events: Sequence[str] = ()) -> He
     """Say what the SDK's message comes to."""
     counted = message.usage.to_dict().get("iterations")
     seen = events or ["message_start", "message_stop"]
+    texts = tuple(block.text for block in message.content if block.type == "text")
     return Heard(
-        tuple(block.text for block in message.content if block.type == "text"),
+        texts,
         message.stop_reason or "",
         message.id,
         message.usage.input_tokens,
@@ -56,6 +60,7 @@ def heard_of(message: anthropic.types.Message, events: Sequence[str] = ()) -> He
         ended=seen.count("message_stop"),
         # The helper that puts the message together keeps no list of the turns.
         turns=len(counted) if isinstance(counted, list) else None,
+        calls=len(message.content) - len(texts),
     )
 
 
@@ -117,30 +122,18 @@ def async_helper(url: str, model: str, session: str) -> Heard:
     return anyio.run(read)
 
 
-def langchain(url: str, model: str, session: str) -> Heard:
-    """Read with LangChain's `stream`, which adds chunks up."""
-    chat = ChatAnthropic(
+def langchain(url: str, model: str, session: str) -> ChatAnthropic:
+    """Make LangChain's model."""
+    return ChatAnthropic(
         model_name=model,
         base_url=url,
         api_key=SecretStr("none"),
         max_tokens_to_sample=1000,
         max_retries=0,
-        timeout=30,
+        timeout=PATIENCE[model],
         stop=None,
         default_headers={"x-session-id": session},
     )
-    total: AIMessageChunk | None = None
-    for chunk in chat.stream(PROMPT):
-        assert isinstance(chunk, AIMessageChunk)
-        total = chunk if total is None else total + chunk
-    assert total is not None
-    assert total.usage_metadata is not None
-    blocks = [total.content] if isinstance(total.content, str) else total.content
-    texts = [block if isinstance(block, str) else block.get("text", "") for block in blocks]
-    stop = total.response_metadata["stop_reason"]
-    counted = total.usage_metadata
-    ident = total.id or ""
-    return Heard(tuple(texts), stop, ident, counted["input_tokens"], counted["output_tokens"])
 
 
 FORMS: Mapping[str, Hear] = {
@@ -149,11 +142,14 @@ FORMS: Mapping[str, Hear] = {
     "anthropic-py stream()": helper,
     "anthropic-py async stream()": async_helper,
     "anthropic-ts stream()": heard_in_node("anthropic-ts"),
-    "LangChain ChatAnthropic": langchain,
-    "Vercel AI SDK streamText()": heard_in_node("ai-anthropic"),
+    "LangChain ChatAnthropic.stream()": heard_in_chunks(langchain),
+    "LangChain ChatAnthropic.astream()": heard_in_chunks_async(
+        langchain, lambda chat: chat._async_client
+    ),
+    "Vercel AI SDK streamText()": heard_in_node("ai-messages"),
 }
 SHOWN = libraries(MESSAGES)
-JOINED = ("LangChain ChatAnthropic",)
+JOINED = LANGCHAIN_MESSAGES.uses
 """These show one text, whatever blocks it came in."""
 
 
@@ -189,16 +185,9 @@ def test_several_turns_are_one_message(form: str, upstream: str, answers: Answer
 @tells("usage of all turns", *SHOWN)
 @pytest.mark.parametrize("upstream", DIALECTS)
 def test_usage_is_that_of_all_turns(upstream: str, running: Running, answers: Answers) -> None:
-    read = [answers[form, upstream].result() for form in FORMS]
-    everyone = {(heard.input, heard.output) for heard in read}
-    logged = {(e["tokens_in"], e["tokens_out"]) for e in running.exchanges(model=upstream)}
-    assert everyone == logged
+    count_all_turns(running, upstream, answers)
 
 
 @pytest.mark.usefixtures("answers")
 def test_every_answer_was_held_and_ended_well(running: Running) -> None:
-    running.until(lambda: len(running.exchanges()) == len(FORMS) * len(DIALECTS))
-    ended = running.exchanges()
-    assert {(exchange["state"], exchange["status"]) for exchange in ended} == {("done", 200)}
-    # The reminder counts from a moment after the request came.
-    assert all(exchange["ms"] > (SECONDS - 1) * 1000 for exchange in ended)
+    were_held_and_ended_well(running, len(FORMS))
