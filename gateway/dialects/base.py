@@ -108,6 +108,9 @@ class Dialect(Protocol):
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
 
+    def own(self, body: bytes) -> bytes:
+        """Take out reasoning that only an upstream of another dialect would take back."""
+
     def said(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""
 

@@ -55,7 +55,9 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
     ways, where, dialect = course.services.ways, effect.route.upstream, request.dialect.name
     passage = course.passage = ways.to(where, request.dialect, body, name)
-    if passage is not None:
+    if passage is None:
+        body = request.dialect.own(body)
+    else:
         body = passage.request(body)
         course.lost = passage.lost
     headers = ways.headers(where, dialect, request.headers)

@@ -65,7 +65,8 @@ class Counting:
         for route in self.models.find(asked.model).routes:
             counter = self.counters.get(route.upstream)
             if counter is not None:
-                named = self.dialect.rewrite(asked.body, route.model, asked.stream)
+                own = self.dialect.own(asked.body)
+                named = self.dialect.rewrite(own, route.model, asked.stream)
                 told = self.ways.headers(route.upstream, self.dialect.name, headers)
                 return await _asked(counter, named, told)
         return JSONResponse({"input_tokens": estimate(_body.decode(body))})

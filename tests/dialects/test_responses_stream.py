@@ -446,6 +446,17 @@ def test_an_error_later_ends_the_turn_after_what_was_said(together: bool) -> Non
     assert shown + answer.error_frame(tap.failure) == stream
 
 
+def test_an_error_event_becomes_the_end_that_clients_show() -> None:
+    answer = splice()
+    tap = answer.tap()
+    begun = b"".join(split(RECORDED["responses_failed"])[:-1])
+    shown = tap.feed(begun + ERROR)
+    assert isinstance(tap.failure, UpstreamAnswered)
+    response = Client().read(shown + answer.error_frame(tap.failure))
+    assert response["error"] == {"code": "rate_limit_exceeded", "message": "Slow."}
+    assert response["output"][0]["content"][0]["text"] == "Half a sent"
+
+
 def test_a_later_turn_that_fails_ends_the_answer_with_all_that_was_shown() -> None:
     answer = splice()
     first, _ = run(answer, turn(message("m", "One."), ident="a"))

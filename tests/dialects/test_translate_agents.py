@@ -153,6 +153,7 @@ def test_an_agent_can_be_served_by_any_upstream(client: str, upstream: str) -> N
                 "tools.eager_input_streaming",
                 "tools.web_search_20250305",
                 "reasoning",
+                "x-anthropic-billing-header",
             },
         ),
         (
@@ -211,3 +212,10 @@ def test_a_long_history_is_translated_in_time() -> None:
     asked = ask(RESPONSES, CHAT, input=[*calls, *talk, *results])
     assert len(msgspec.json.decode(asked.body)["messages"]) == 40_001
     assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
+def test_what_an_agent_notes_for_its_vendor_is_no_instruction(upstream: str) -> None:
+    written = ask(MESSAGES, upstream, **CLAUDE_CODE).body
+    assert b"billing" not in written
+    assert b"You are Claude Code." in written

@@ -73,8 +73,8 @@ def test_reasoning_comes_before_the_text(source: str, target: str) -> None:
 @pytest.mark.parametrize(
     "source, target, proofs",
     [
-        (CHAT, MESSAGES, [""]),
-        (CHAT, RESPONSES, [""]),
+        (CHAT, MESSAGES, ["holdgate:unproven"]),
+        (CHAT, RESPONSES, ["holdgate:unproven"]),
         (MESSAGES, RESPONSES, ["holdgate:signature:EqQBCgIYAhIM1gbcDa9GJwZA2b3h"]),
         (RESPONSES, MESSAGES, ["holdgate:responses:rs_68af4032:gAAAAABor0Ax"]),
     ],

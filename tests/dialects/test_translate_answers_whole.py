@@ -96,7 +96,11 @@ BODIES: dict[str, dict[str, Any]] = {
         },
     },
 }
-SEALED = {CHAT: "", MESSAGES: "holdgate:signature:sig", RESPONSES: "holdgate:responses:rs_1:enc"}
+SEALED = {
+    CHAT: "holdgate:unproven",
+    MESSAGES: "holdgate:signature:sig",
+    RESPONSES: "holdgate:responses:rs_1:enc",
+}
 
 
 def told_chat(body: dict[str, Any], source: str) -> None:
@@ -124,7 +128,7 @@ def told_messages(body: dict[str, Any], source: str) -> None:
 def told_responses(body: dict[str, Any], source: str) -> None:
     thought, message, call = body["output"]
     assert thought["summary"] == [{"type": "summary_text", "text": "Hm."}]
-    assert thought.get("encrypted_content", "") == SEALED[source]
+    assert thought["encrypted_content"] == SEALED[source]
     assert message["content"] == [
         {"type": "output_text", "text": "Look.", "annotations": [], "logprobs": []}
     ]
@@ -228,7 +232,7 @@ def test_redacted_thinking_and_thoughts_in_a_row() -> None:
     assert told == [
         ("holdgate:signature:s1", ["A."]),
         ("holdgate:signature:s2", ["B."]),
-        (None, ["C."]),
+        ("holdgate:unproven", ["C."]),
         ("holdgate:redacted:d", []),
     ]
 

@@ -16,6 +16,7 @@ from gateway.dialects.anthropic_messages.errors import error_body, error_frame
 from gateway.dialects.anthropic_messages.errors import said as disguised
 from gateway.dialects.anthropic_messages.rebuild import called, rebuilt
 from gateway.dialects.anthropic_messages.stream import MessagesStream
+from gateway.dialects.anthropic_messages.thinking import own
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
 from gateway.dialects.anthropic_messages.words import (
     edit_user_texts,
@@ -35,6 +36,7 @@ from gateway.dialects.body import (
     written,
 )
 from gateway.dialects.raws import readable
+from gateway.dialects.seals import may_be_sealed
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 
 
@@ -98,6 +100,10 @@ class AnthropicMessages:
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
         return added(body, additions)
+
+    def own(self, body: bytes) -> bytes:
+        """Take out thinking that only an upstream of another dialect would take back."""
+        return own(body) if may_be_sealed(body) else body
 
     def said(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said; a blank text is refused as a block."""

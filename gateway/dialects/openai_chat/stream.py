@@ -202,12 +202,8 @@ class ChatTap:
     @property
     def continuable(self) -> bool:
         """Whether a follow-up could be joined on: the end is withheld and the tape whole."""
-        return (
-            self.finish is not None
-            and self._tape.whole
-            and not self._said_more
-            and self._splice.choices == 1
-        )
+        is_withheld = self.finish is not None and not self._said_more
+        return is_withheld and self._tape.whole and self._splice.choices == 1
 
     @property
     def shown_calls(self) -> int:
@@ -251,11 +247,10 @@ class ChatTap:
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.recorded().refusal:
             stop = Stop.FILTER
         recorded = self.recorded() if self._called() else Recorded()
+        tools = self._splice.server_tools
         return TurnEnd(
             stop=stop,
-            server_calls=recorded.server_calls(self._splice.server_tools)
-            if self.continuable
-            else (),
+            server_calls=recorded.server_calls(tools) if self.continuable else (),
             client_calls=self._has_client_calls(stop, recorded),
             usage=usage_of(self.usage),
             spoke=self._spoke or not self._joined,

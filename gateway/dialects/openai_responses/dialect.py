@@ -42,9 +42,11 @@ from gateway.dialects.openai_responses.words import (
     items_of,
     last_role,
     newest_user,
+    own,
     system_texts,
     user_message,
 )
+from gateway.dialects.seals import may_be_sealed
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 
 
@@ -145,6 +147,10 @@ class OpenAIResponses:
         if tools:
             _append(fields, "tools", tools)
         return written(fields)
+
+    def own(self, body: bytes) -> bytes:
+        """Take out reasoning that only an upstream of another dialect would take back."""
+        return own(body) if may_be_sealed(body) else body
 
     def said(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""

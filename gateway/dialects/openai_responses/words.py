@@ -22,6 +22,7 @@ from gateway.dialects.raws import (
     text_of,
     texts_in,
 )
+from gateway.dialects.seals import is_sealed
 
 SYSTEM_ROLES = ("system", "developer")
 SPOKEN = b'{"type":"message","role":"user","content":[{"type":"input_text","text":%b}]}'
@@ -36,6 +37,7 @@ class Item(msgspec.Struct):
     role: str = ""
     content: msgspec.Raw = NULL
     call_id: Any = None
+    encrypted_content: Any = None
 
 
 _item = msgspec.json.Decoder(Item)
@@ -93,6 +95,17 @@ def edit_user_texts(body: bytes, edit: Edit) -> bytes:
     if after is before:
         return body
     fields["input"] = after
+    return written(fields)
+
+
+def own(body: bytes) -> bytes:
+    """Take out reasoning that another dialect's upstream proved, or none."""
+    fields = fields_of(body)
+    items = items_of(fields)
+    kept = [item for item in items if not is_sealed(item_of(item).encrypted_content)]
+    if len(kept) == len(items):
+        return body
+    fields["input"] = raw(kept)
     return written(fields)
 
 

@@ -24,9 +24,10 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import Json, read_object
+from gateway.dialects.seals import UNPROVEN
 from gateway.dialects.translate.errors import messages_error
 from gateway.dialects.translate.parts import Answer, Part
-from gateway.dialects.translate.reasoning import sealed_encrypted
+from gateway.dialects.translate.reasoning import as_signature
 from gateway.dialects.translate.rows import Piece, Row
 from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.sse import encode
@@ -123,11 +124,12 @@ WRITES: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
 class _Block:
     """One block of the message."""
 
-    __slots__ = ("_first", "_index")
+    __slots__ = ("_first", "_index", "_proven")
 
     def __init__(self, index: int, first: Piece) -> None:
         self._index = index
         self._first = first
+        self._proven = not isinstance(first, Thought) or first.redacted
 
     def begin(self) -> bytes:
         """Write its beginning."""
@@ -137,11 +139,13 @@ class _Block:
 
     def add(self, piece: Piece) -> bytes:
         """Write a piece of it."""
+        self._proven = self._proven or (isinstance(piece, Thought) and bool(as_signature(piece)))
         return b"".join([self._delta(delta) for delta in DELTAS[type(piece)](piece)])
 
     def end(self) -> bytes:
-        """Write its end."""
-        return _written({"type": "content_block_stop", "index": self._index})
+        """Write its end; a thought that nothing proves says so."""
+        unproven = b"" if self._proven else self._delta(_signed(UNPROVEN))
+        return unproven + _written({"type": "content_block_stop", "index": self._index})
 
     def _delta(self, delta: Json) -> bytes:
         return _written({"type": "content_block_delta", "index": self._index, "delta": delta})
@@ -177,9 +181,13 @@ def _more_thought(piece: Thought) -> list[Json]:
     deltas: list[Json] = []
     if piece.text:
         deltas.append({"type": "thinking_delta", "thinking": piece.text})
-    if signature := _signature(piece):
-        deltas.append({"type": "signature_delta", "signature": signature})
+    if signature := as_signature(piece):
+        deltas.append(_signed(signature))
     return deltas
+
+
+def _signed(signature: str) -> Json:
+    return {"type": "signature_delta", "signature": signature}
 
 
 def _more_call(piece: CallWent) -> list[Json]:
@@ -199,13 +207,6 @@ DELTAS: dict[type[Piece], Callable[[Any], list[Json]]] = {
 }
 
 
-def _signature(thought: Thought | Reasoning) -> str:
-    """Return what proves a thought; that of another dialect's upstream travels under a seal."""
-    if thought.redacted or not thought.encrypted:
-        return thought.signature
-    return sealed_encrypted(thought.encrypted, thought.id)
-
-
 def _block(part: Part) -> Json:
     """Write a whole block; a refusal is a text like any other."""
     if isinstance(part, Call):
@@ -214,7 +215,7 @@ def _block(part: Part) -> Json:
         return {"type": "text", "text": part.text}
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.encrypted}
-    return {"type": "thinking", "thinking": part.text, "signature": _signature(part)}
+    return {"type": "thinking", "thinking": part.text, "signature": as_signature(part) or UNPROVEN}
 
 
 def _input(call: Call) -> msgspec.Raw | str:

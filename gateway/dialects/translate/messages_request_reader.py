@@ -13,6 +13,7 @@ from gateway.dialects.canonical import (
     File,
     Image,
     Message,
+    Part,
     Reasoning,
     Result,
     Text,
@@ -57,6 +58,7 @@ KNOWN_MESSAGE = frozenset({"role", "content"})
 KNOWN_METADATA = frozenset({"user_id"})
 KNOWN_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
 KNOWN_THINKING = frozenset({"type", "budget_tokens"})
+BOOKKEEPING = "x-anthropic-billing-header"
 KNOWN_OUTPUT = frozenset({"effort", "format"})
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -116,9 +118,17 @@ def _budget(request: Node, losses: Losses) -> str:
 
 
 def _history(request: Node, losses: Losses) -> list[Message]:
-    instructions = spoken(read_parts(request, "system", INSTRUCTED, leave_out, losses))
+    read = spoken(read_parts(request, "system", INSTRUCTED, leave_out, losses))
+    instructions = tuple(part for part in read if not _is_bookkeeping(part))
+    if len(instructions) < len(read):
+        losses.add(BOOKKEEPING)
     told = [_message(message, losses) for message in request.nodes(MESSAGES)]
     return [Message("system", instructions), *told]
+
+
+def _is_bookkeeping(part: Part) -> bool:
+    """Whether it is a note of Claude Code to Anthropic, which only looks like an instruction."""
+    return isinstance(part, Text) and part.text.startswith(f"{BOOKKEEPING}:")
 
 
 def _message(message: Node, losses: Losses) -> Message:

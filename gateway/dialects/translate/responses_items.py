@@ -20,7 +20,7 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.objects import Json
 from gateway.dialects.translate.parts import Part
-from gateway.dialects.translate.reasoning import sealed_redacted, sealed_signature
+from gateway.dialects.translate.reasoning import as_encrypted
 from gateway.dialects.translate.rows import Block, Piece
 from gateway.dialects.translate.wanted import Room
 from gateway.sse import encode
@@ -170,7 +170,7 @@ class ReasoningItem:
 
     def begin(self) -> bytes:
         """Write its beginning."""
-        return self._output.added(self._place, _reasoning_item(self._place.id, self._thought))
+        return self._output.added(self._place, _reasoning_item(self._place.id, ""))
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of it; its summary begins with the first text."""
@@ -182,9 +182,10 @@ class ReasoningItem:
     def end(self) -> bytes:
         """Write its end."""
         text = self._growth.whole()
-        thought = msgspec.structs.replace(self._thought, text=text)
+        item = _reasoning_item(self._place.id, text)
+        item["encrypted_content"] = as_encrypted(self._thought)
         done = self._growth.done("text") + self._part("done", text) if text else b""
-        return done + self._output.done(self._place, _reasoning_item(self._place.id, thought))
+        return done + self._output.done(self._place, item)
 
     def _part(self, verb: str, text: str) -> bytes:
         part = {**self._where, "part": {"type": "summary_text", "text": text}}
@@ -239,7 +240,7 @@ def prefix_of(piece: Piece | Part) -> str:
 def whole_item(ident: str, part: Part) -> Json:
     """Write an item at once."""
     if isinstance(part, Reasoning):
-        return _reasoning_item(ident, part)
+        return {**_reasoning_item(ident, part.text), "encrypted_content": as_encrypted(part)}
     if isinstance(part, Call):
         return _call_item(ident, COMPLETED, part)
     words = REFUSAL if isinstance(part, Refusal) else OUTPUT_TEXT
@@ -256,19 +257,9 @@ def _message_item(ident: str, status: str, content: list[Json]) -> Json:
     return {**message, "role": "assistant", "content": content}
 
 
-def _reasoning_item(ident: str, thought: Reasoning) -> Json:
-    summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
-    item: Json = {"id": ident, "type": "reasoning", "summary": summary}
-    if proof := _proof(thought):
-        item["encrypted_content"] = proof
-    return item
-
-
-def _proof(thought: Reasoning) -> str:
-    """Return what proves a thought; that of another dialect's upstream travels under a seal."""
-    if thought.signature:
-        return sealed_signature(thought.signature)
-    return sealed_redacted(thought.encrypted) if thought.redacted else thought.encrypted
+def _reasoning_item(ident: str, text: str) -> Json:
+    summary = [{"type": "summary_text", "text": text}] if text else []
+    return {"id": ident, "type": "reasoning", "summary": summary}
 
 
 def _call_item(ident: str, status: str, call: Call) -> Json:

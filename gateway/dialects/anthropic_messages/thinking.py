@@ -1,0 +1,68 @@
+"""Thinking in the history of a Messages request that its upstream did not sign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.dialects.anthropic_messages.words import last_role, message_of, messages_of
+from gateway.dialects.body import Fields, fields_of, raw, written
+from gateway.dialects.raws import NULL, Raws, members_of, raws_in, readable, same
+from gateway.dialects.seals import is_sealed, may_be_sealed
+
+CLEARING = b'"clear_thinking'
+
+
+class _Signed(msgspec.Struct):
+    signature: Any = None
+
+
+class _Thinking(msgspec.Struct):
+    type: Any = None
+
+
+_signed = msgspec.json.Decoder(_Signed)
+_thinking = msgspec.json.Decoder(_Thinking)
+
+
+def own(body: bytes) -> bytes:
+    """Take out thinking that is marked for another dialect's upstream."""
+    fields = fields_of(body)
+    before = messages_of(fields)
+    after = [kept for message in before for kept in _own(message)]
+    if len(after) == len(before) and same(after, before):
+        return body
+    fields["messages"] = raw(after)
+    if last_role(fields["messages"]) == "tool":
+        _think_no_more(fields)
+    return written(fields)
+
+
+def _own(message: msgspec.Raw) -> Raws:
+    """Return a message without such thinking; none if that was all it had."""
+    if not may_be_sealed(bytes(message)):
+        return [message]
+    blocks = raws_in(message_of(message).content) or []
+    kept = [block for block in blocks if not _is_sealed(block)]
+    if len(kept) == len(blocks):
+        return [message]
+    return [raw({**members_of(message), "content": kept})] if kept else []
+
+
+def _is_sealed(block: msgspec.Raw) -> bool:
+    found = readable(_signed, block)
+    return found is not None and is_sealed(found.signature)
+
+
+def _think_no_more(fields: Fields) -> None:
+    """Ask for no thinking: a turn that waits for its results must have begun with some.
+
+    A model that decides for itself how much to think does not ask for that.
+    """
+    asked = readable(_thinking, fields.get("thinking", NULL))
+    if asked is None or asked.type != "enabled":
+        return
+    del fields["thinking"]
+    if CLEARING in bytes(fields.get("context_management", NULL)):
+        del fields["context_management"]
