@@ -45,16 +45,11 @@ RECORDED = (
 SERIAL = tuple(name for name in RECORDED if name != "tools_interleaved")
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_stream_passes_byte_for_byte_however_it_is_split(name: str) -> None:
-    stream = fixture(name)
-    for at in range(len(stream)):
-        assert played(stream[:at], stream[at:]) == stream
-
-
 @given(st.sampled_from(SERIAL), st.lists(st.integers(0, 2000), max_size=40), st.booleans())
 @settings(max_examples=100)
-def test_and_in_many_pieces_with_server_tools_on(name: str, cuts: list[int], crlf: bool) -> None:
+def test_a_recorded_stream_passes_in_many_pieces_with_server_tools_on(
+    name: str, cuts: list[int], crlf: bool
+) -> None:
     stream = fixture(name).replace(b"\r\n", b"\n").replace(b"\n", b"\r\n" if crlf else b"\n")
     assert played(*cut(stream, cuts), tools=CLOCK) == stream
 
