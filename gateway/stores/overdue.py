@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from itertools import islice
 
 from gateway.stores.base import Documents, Key
 
@@ -20,7 +21,7 @@ async def overdue(store: Documents, kind: str, before_ms: int) -> AsyncGenerator
     while len(left) < MOST_LEFT:
         listed = await store.due(kind, before_ms, AT_ONCE + len(left) + len(handed))
         left.update(set(handed).intersection(listed))
-        handed = tuple(key for key in listed if key not in left)
+        handed = tuple(islice((key for key in listed if key not in left), AT_ONCE))
         if not handed:
             return
         yield handed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from functools import partial
 
 import anyio
@@ -14,7 +15,7 @@ from gateway.reminders import SHAPE, Counts, Ended
 from gateway.reminders.records import MOST_ENDED, MOST_ENDED_HERE, Recent
 from gateway.stores import Draft
 from gateway.stores.base import seal
-from gateway.stores.overdue import AT_ONCE, MOST_LEFT
+from gateway.stores.overdue import AT_ONCE, MOST_LEFT, overdue
 
 from .conftest import LATER, LATEST, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
 
@@ -56,6 +57,19 @@ async def test_more_than_one_handful(desk: Desk) -> None:
     assert await desk.reminders.sweep() == many
     assert await desk.store.due("clock", 2**60, 10) == []
     assert desk.reminders.counts.expired == many
+
+
+async def test_no_handful_is_larger_than_the_one_before(desk: Desk) -> None:
+    for number in range(5 * AT_ONCE + 1):
+        await desk.add(TEA, session=f"s{number}")
+    sizes: list[int] = []
+    async with aclosing(overdue(desk.store, "clock", 2**60)) as handfuls:
+        async for keys in handfuls:
+            sizes.append(len(keys))
+            for key in keys[1:]:
+                await desk.reminders.clear(OWNER, key.session)
+    # One of each handful stays, and is not handed out again.
+    assert sizes == [AT_ONCE] * 5 + [1]
 
 
 async def test_the_scan_when_a_store_is_opened(durable: Place) -> None:
@@ -168,7 +182,7 @@ async def test_the_others_are_served_meanwhile(files: Place) -> None:
             assert await desk.reminders.sweep() == MANY
             group.cancel_scope.cancel()
     assert list(folder.glob("*.json")) == []
-    # A slice may hold those of the one before that are not gone yet.
+    # The ends of one handful and of the next may be seen at once.
     assert 0 < most <= 2 * AT_ONCE
 
 
