@@ -126,7 +126,7 @@ def may_contain(raw: bytes) -> bool:
     """Whether JSON may hold a directive in one of its strings; costs next to nothing if not."""
     if b"<**" in raw:
         return True
-    return b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
+    return b"\\" in raw and b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
 
 
 def read(text: str, upstreams: Collection[str]) -> Reading:

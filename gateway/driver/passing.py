@@ -21,15 +21,30 @@ class TranslatedTurn:
         return self
 
     async def __anext__(self) -> bytes:
-        while self._passage is not None:
-            try:
-                said = self._passage.feed(await self._turn.__anext__())
-            except StopAsyncIteration:
-                passage, self._passage = self._passage, None
+        while (passage := self._passage) is not None:
+            said, is_over = await self._read(passage)
+            if not said and is_over:
+                # Only now: what was said is shown before the end of it is judged.
+                self._passage = None
                 said = passage.close()
             if said:
                 return said
         raise StopAsyncIteration
+
+    @property
+    def over(self) -> bool:
+        """Whether all of it was read."""
+        return self._passage is None
+
+    async def _read(self, passage: Passage) -> tuple[bytes, bool]:
+        """Say what comes next, and whether that was all."""
+        if self._turn.over:
+            return b"", True
+        try:
+            said = passage.feed(await self._turn.__anext__())
+        except StopAsyncIteration:
+            return b"", True
+        return said, self._turn.over
 
     async def release(self) -> None:
         """Give the connection back."""

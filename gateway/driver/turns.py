@@ -74,6 +74,8 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
         course.first += tap.feed(data)
         if tap.seen:
             return
+        if turn.over:
+            break
         if course.ending:
             await checkpoint_if_cancelled()
     course.first += tap.close()

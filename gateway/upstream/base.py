@@ -40,6 +40,10 @@ class Turn(Protocol):
     def headers(self) -> Headers:
         """The answer's headers, names in lower case."""
 
+    @property
+    def over(self) -> bool:
+        """Whether all of it was read, as far as that is known without reading on."""
+
     def __aiter__(self) -> Turn: ...
 
     async def __anext__(self) -> bytes:

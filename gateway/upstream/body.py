@@ -31,7 +31,16 @@ class Body:
                 self._over(connection)
                 raise StopAsyncIteration
             await connection.news()
-        return connection.take()
+        data = connection.take()
+        if connection.complete:
+            # The next one to ask need not wait until the end is read as well.
+            self._over(connection)
+        return data
+
+    @property
+    def over(self) -> bool:
+        """Whether all of it was read, or given up."""
+        return self._connection is None
 
     async def release(self) -> None:
         """Give the connection back though the last bytes, which say nothing, may be under way."""

@@ -91,7 +91,7 @@ class Inflater:
 class DecodedTurn:
     """A turn read through an inflater."""
 
-    __slots__ = ("_inflater", "_turn", "headers")
+    __slots__ = ("_inflater", "_turn", "headers", "over")
 
     def __init__(self, turn: Turn, inflater: Inflater) -> None:
         self.headers: Headers = tuple(
@@ -99,6 +99,7 @@ class DecodedTurn:
         )
         self._turn = turn
         self._inflater = inflater
+        self.over = False
 
     def __aiter__(self) -> DecodedTurn:
         return self
@@ -111,6 +112,7 @@ class DecodedTurn:
                 self._inflater.feed(await anext(self._turn))
         except StopAsyncIteration:
             self._inflater.end()
+            self.over = True
             raise
         except UpstreamBroke:
             await self._turn.aclose()

@@ -125,6 +125,11 @@ class StockTurn:
         self._limit = self._idle
         return piece
 
+    @property
+    def over(self) -> bool:
+        """Whether all of it was read, or given up."""
+        return not self._open
+
     async def release(self) -> None:
         """Read what is left, if it comes soon, so that the connection can be used again."""
         left = RELEASE_BYTES

@@ -18,10 +18,11 @@ from gateway.core.additions import (
     ToolResult,
     UserText,
 )
-from gateway.dialects.anthropic_messages.words import CACHE, last_turn, message_of, messages_of
+from gateway.dialects.anthropic_messages.words import CACHE, last_turn, messages_of
 from gateway.dialects.body import Fields, appended, fields_of, raw, written
-from gateway.dialects.raws import NULL, Raws, members_of, raws_in, text_of
+from gateway.dialects.raws import NULL, Raws, members_of, raws_in
 
+TEXT = b'{"type":"text","text":%b}'
 FORCING = frozenset({"any", "tool"})
 
 
@@ -96,9 +97,8 @@ def _block(addition: UserText | ToolResult) -> dict[str, str]:
 
 def _say(messages: Raws, block: dict[str, str], fields: Fields) -> None:
     """Let the user say one more thing."""
-    at = last_turn(messages)
-    last = message_of(messages[at]) if at >= 0 else None
-    said = _blocks_said(last.content) if last is not None and last.role == "user" else None
+    at, last = last_turn(messages)
+    said = _blocks_said(last.content) if last.role == "user" else None
     if said is None:
         messages.append(raw({"role": "user", "content": [block]}))
         return
@@ -108,10 +108,10 @@ def _say(messages: Raws, block: dict[str, str], fields: Fields) -> None:
 
 def _blocks_said(content: msgspec.Raw) -> Raws | None:
     """Return content as blocks; None when it is neither blocks nor text."""
-    text = text_of(content)
-    if text is None:
+    text = bytes(content)
+    if not text.startswith(b'"'):
         return raws_in(content)
-    return [raw({"type": "text", "text": text})] if text else []
+    return [msgspec.Raw(TEXT % text)] if text != b'""' else []
 
 
 def _cached(said: Raws, fields: Fields) -> Raws:

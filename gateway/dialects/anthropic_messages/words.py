@@ -43,6 +43,7 @@ class Block(msgspec.Struct):
         return as_text(self.tool_use_id) or ""
 
 
+NOBODY = Message()
 _message = msgspec.json.Decoder(Message)
 _block = msgspec.json.Decoder(Block)
 # Whoever marked a block wants the conversation cached up to there.
@@ -56,7 +57,7 @@ def messages_of(fields: Fields) -> Raws:
 
 def message_of(item: msgspec.Raw) -> Message:
     """Read who speaks and what; an item that is no message is nobody's."""
-    return readable(_message, item) or Message()
+    return readable(_message, item) or NOBODY
 
 
 def block_of(item: msgspec.Raw) -> Block:
@@ -64,22 +65,21 @@ def block_of(item: msgspec.Raw) -> Block:
     return readable(_block, item) or Block()
 
 
-def last_turn(messages: Raws) -> int:
-    """Return where the last message of the user or the model stands, -1 if there is none.
+def last_turn(messages: Raws) -> tuple[int, Message]:
+    """Return the last message of the user or the model, and where; nobody's if there is none.
 
     Instructions may follow it: clients put some after what they are about.
     """
-    at = len(messages) - 1
-    while at >= 0 and message_of(messages[at]).role == "system":
-        at -= 1
-    return at
+    for at in range(len(messages) - 1, -1, -1):
+        message = message_of(messages[at])
+        if message.role != "system":
+            return at, message
+    return -1, NOBODY
 
 
 def last_role(messages: msgspec.Raw) -> str:
     """Return who speaks last: `tool` where it is a tool's result; nothing if it cannot be told."""
-    items = raws_in(messages) or []
-    at = last_turn(items)
-    last = message_of(items[at]) if at >= 0 else Message()
+    _, last = last_turn(raws_in(messages) or [])
     return "tool" if last.role == "user" and any(_results(last.content)) else last.role
 
 
