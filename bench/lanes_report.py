@@ -58,13 +58,13 @@ class Judged:
 
 
 class Costs:
-    """What each lane of one scenario costs in CPU time, round by round."""
+    """One figure of each lane of one scenario, round by round: what it costs in CPU time."""
 
-    def __init__(self, run: Run, scenario: str) -> None:
+    def __init__(self, run: Run, scenario: str, figure: str = "cpu_us") -> None:
         self._rounds: dict[str, dict[int, float]] = {}
         for one in run.measurements:
             if one.scenario == scenario:
-                cost = figures(one.sample, SCENARIOS[scenario].unit).get("cpu_us")
+                cost = figures(one.sample, SCENARIOS[scenario].unit).get(figure)
                 if cost is not None:
                     self._rounds.setdefault(one.target, {})[one.round] = cost
 
@@ -135,6 +135,7 @@ def goal_lines(run: Run) -> list[str]:
     """Say in one line for each kind of goal what the dearest lane reached."""
     lines = []
     for scenario in run.scenarios:
+        lines += rate_lines(run, scenario)
         everything = [one for one in judged(run, scenario) if one.met is not None]
         for base in (NGINX, PASSTHROUGH):
             held = [one for one in everything if one.base == base]
@@ -151,6 +152,22 @@ def goal_line(scenario: str, base: str, held: Sequence[Judged]) -> str:
         f"{what}, {SCENARIOS[scenario].title}: at most {worst.value:.2f} × {base} ({worst.lane}; "
         f"goal ≤ {worst.limit:g} × {base}): {WORDS[worst.met]}"
     )
+
+
+def rate_lines(run: Run, scenario: str) -> list[str]:
+    """Say how many answers a second the slowest dialect gave as it is, beside nginx."""
+    rates = Costs(run, scenario, "rate")
+    ratios = {d.name: rates.ratio(passed(d), by_nginx(d)) for d in DIALECTS}
+    told = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+    asked = [g for g in GOALS if g.scenario == scenario and g.figure == "rate"]
+    if not told:
+        return []
+    name, least = min(told.items(), key=lambda one: one[1])
+    return [
+        f"passthrough, {SCENARIOS[scenario].title} a second as it went: at least {least:.2f} × "
+        f"nginx ({name}; goal ≥ {goal.limit:g} × nginx): {WORDS[goal.met_by(least)]}"
+        for goal in asked
+    ]
 
 
 def text(run: Run, found: Medians) -> str:

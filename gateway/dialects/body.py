@@ -23,6 +23,13 @@ ABSENT = msgspec.Raw(b"")
 PASSES = 12
 NOTHING = (b"", b"null", b"[]")
 
+
+class _Asked(msgspec.Struct, gc=False):
+    model: str | None = None
+    stream: bool | None = None
+
+
+_asked = msgspec.json.Decoder(_Asked)
 _decode_fields = msgspec.json.Decoder(Fields).decode
 _STRINGS = re.compile(rb'"[^"]*"')
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -51,6 +58,25 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
     if too_deep(body, depth):
         raise BadRequest(f"The body is nested more than {depth} levels deep.")
     return found
+
+
+def named(model: str | None) -> str:
+    """Return the model that a request names, or refuse it."""
+    if not model:
+        raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
+    return model
+
+
+def renamed(body: bytes, model: str, stream: bool) -> bytes:
+    """Name the model as the upstream knows it; a body that is right already stays as it is."""
+    request = _asked.decode(body)
+    if request.model == model and bool(request.stream) == stream:
+        return body
+    fields = fields_of(body)
+    fields["model"] = raw(model)
+    if bool(request.stream) != stream:
+        fields["stream"] = raw(stream)
+    return written(fields)
 
 
 def array(value: msgspec.Raw, name: str) -> bytes:

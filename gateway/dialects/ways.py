@@ -72,8 +72,8 @@ class Ways:
             return headers
         if speech.dialect != dialect:
             headers = tuple(pair for pair in headers if pair[0] in SHARED)
-        if not speech.always:
-            return headers
+        if not (speech.always and headers):
+            return headers or speech.always
         said = {name for name, _ in headers}
         return (*headers, *(pair for pair in speech.always if pair[0] not in said))
 

@@ -185,6 +185,8 @@ def test_a_scenario_without_goals_is_only_shown(run: Run) -> None:
 
 def test_the_dearest_lane_stands_for_its_goal(run: Run) -> None:
     assert goal_lines(run) == [
+        "passthrough, whole answers a second as it went: at least 1.00 × nginx (chat; "
+        "goal ≥ 0.15 × nginx): met",
         "passthrough, whole answers: at most 2.00 × nginx (chat; goal ≤ 6.67 × nginx): met",
         "translation, whole answers: at most 4.00 × passthrough (chat from responses; "
         "goal ≤ 3 × passthrough): NOT MET",

@@ -29,11 +29,10 @@ from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
     array,
-    fields_of,
-    raw,
+    named,
     read_as,
+    renamed,
     without_duplicates,
-    written,
 )
 from gateway.dialects.raws import readable
 from gateway.dialects.seals import may_be_sealed
@@ -74,7 +73,7 @@ class AnthropicMessages:
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         stream = request.stream
         return Asked(
-            model=_named(request.model),
+            model=named(request.model),
             body=body,
             stream=prefers_stream if stream is None else stream,
             stream_implied=prefers_stream and stream is None,
@@ -88,14 +87,7 @@ class AnthropicMessages:
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        request = _request.decode(body)
-        if request.model == model and bool(request.stream) == stream:
-            return body
-        fields = fields_of(body)
-        fields["model"] = raw(model)
-        if bool(request.stream) != stream:
-            fields["stream"] = raw(stream)
-        return written(fields)
+        return renamed(body, model, stream)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
@@ -157,12 +149,6 @@ class AnthropicMessages:
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""
         return error_frame(error)
-
-
-def _named(model: str | None) -> str:
-    if not model:
-        raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return model
 
 
 def _identity(request: _Request) -> Mapping[str, bytes]:

@@ -27,8 +27,9 @@ from gateway.dialects.body import (
     appended,
     array,
     fields_of,
-    raw,
+    named,
     read_as,
+    renamed,
     without_duplicates,
     written,
 )
@@ -84,7 +85,7 @@ class OpenAIChat:
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         said = request.stream
         return Asked(
-            model=_named(request.model),
+            model=named(request.model),
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,
@@ -99,14 +100,7 @@ class OpenAIChat:
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        request = _request.decode(body)
-        if request.model == model and bool(request.stream) == stream:
-            return body
-        fields = fields_of(body)
-        fields["model"] = raw(model)
-        if bool(request.stream) != stream:
-            fields["stream"] = raw(stream)
-        return written(fields)
+        return renamed(body, model, stream)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: messages at the end, tools after the client's own."""
@@ -184,12 +178,6 @@ class OpenAIChat:
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""
         return encode(self.error_body(error).replace(b"\n", b" ").replace(b"\r", b" "))
-
-
-def _named(model: str | None) -> str:
-    if not model:
-        raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return model
 
 
 def _choices(choices: int | None) -> int:

@@ -26,8 +26,10 @@ from gateway.dialects.body import (
     appended,
     array,
     fields_of,
+    named,
     raw,
     read_as,
+    renamed,
     without_duplicates,
     written,
 )
@@ -101,7 +103,7 @@ class OpenAIResponses:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
         said = request.stream
         return Asked(
-            model=_named(request.model),
+            model=named(request.model),
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,
@@ -115,14 +117,7 @@ class OpenAIResponses:
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        request = _request.decode(body)
-        if request.model == model and bool(request.stream) == stream:
-            return body
-        fields = fields_of(body)
-        fields["model"] = raw(model)
-        if bool(request.stream) != stream:
-            fields["stream"] = raw(stream)
-        return written(fields)
+        return renamed(body, model, stream)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: items at the end, tools after the client's own."""
@@ -215,12 +210,6 @@ class OpenAIResponses:
         if isinstance(splice, ResponsesStream):
             return splice.error_frame(error)
         return failed_frames(error, None, (), 0)
-
-
-def _named(model: str | None) -> str:
-    if not model:
-        raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return model
 
 
 def _identity(request: _Request) -> Mapping[str, bytes]:

@@ -141,7 +141,11 @@ def _history(request: Node, losses: Losses) -> list[Message]:
 def _item(item: Node, losses: Losses) -> Message:
     kind = item.text("type") or "message"
     if kind in KEPT_ITEMS:
-        raise refused(f"An item of type `{kind}`", item.path)
+        raise BadRequest(
+            f"`{item.path}` is of type `{kind}`: what it stands for is not kept by this model's "
+            "upstream. Send the items themselves; most clients do so with `store: false`.",
+            param=item.path,
+        )
     read = ITEMS.get(kind)
     if read is None:
         # What hosted tools did means nothing elsewhere.
