@@ -9,8 +9,7 @@ import msgspec
 
 Json = dict[str, Any]
 
-# What a call was made with where nothing is said of it: some upstreams send nothing then, and
-# refuse nothing when it is sent back to them.
+# Some upstreams send nothing where a call has no arguments, and refuse it when it is sent back.
 NO_ARGUMENTS = "{}"
 
 _decode = msgspec.json.Decoder(Json).decode

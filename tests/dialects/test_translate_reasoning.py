@@ -127,6 +127,18 @@ SAID = {"type": "message", "role": "assistant", "content": "Yes."}
             id="a model that thinks as it likes",
         ),
         pytest.param(
+            "anthropic-messages",
+            messages(
+                [thought("holdgate:unproven"), TEXT],
+                [TEXT],
+                [thought("s"), CALL],
+                [RESULT],
+                thinking=ENABLED,
+            ),
+            messages([TEXT], [TEXT], [thought("s"), CALL], [RESULT], thinking=ENABLED),
+            id="only an earlier turn lost its thinking",
+        ),
+        pytest.param(
             "openai-responses",
             responses(reasoning("holdgate:signature:s"), SAID, reasoning("gAAA"), SAID),
             responses(SAID, reasoning("gAAA"), SAID),

@@ -6,7 +6,14 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.words import last_role, message_of, messages_of
+from gateway.dialects.anthropic_messages.turn import THINKING
+from gateway.dialects.anthropic_messages.words import (
+    NOBODY,
+    block_of,
+    last_role,
+    message_of,
+    messages_of,
+)
 from gateway.dialects.body import Fields, fields_of, raw, written
 from gateway.dialects.raws import NULL, Raws, members_of, raws_in, readable, same
 from gateway.dialects.seals import is_sealed, may_be_sealed
@@ -34,7 +41,7 @@ def own(body: bytes) -> bytes:
     if len(after) == len(before) and same(after, before):
         return body
     fields["messages"] = raw(after)
-    if last_role(fields["messages"]) == "tool":
+    if last_role(fields["messages"]) == "tool" and not _began_with_thinking(after):
         _think_no_more(fields)
     return written(fields)
 
@@ -53,6 +60,14 @@ def _own(message: msgspec.Raw) -> Raws:
 def _is_sealed(block: msgspec.Raw) -> bool:
     found = readable(_signed, block)
     return found is not None and is_sealed(found.signature)
+
+
+def _began_with_thinking(messages: Raws) -> bool:
+    """Whether the turn that waits for its results did."""
+    turns = (message_of(item) for item in reversed(messages))
+    turn = next((turn for turn in turns if turn.role == "assistant"), NOBODY)
+    blocks = raws_in(turn.content) or [NULL]
+    return block_of(blocks[0]).type in THINKING
 
 
 def _think_no_more(fields: Fields) -> None:
