@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -22,7 +23,7 @@ from gateway.core.reminders import Rules as ReminderRules
 from gateway.core.session import StopRules
 from gateway.delivery import Hook
 from gateway.dialects import DIALECTS
-from gateway.dialects.profiles import PROFILES
+from gateway.dialects.profiles import profile_for
 from gateway.dialects.ways import Speech, Ways
 from gateway.driver import Driver, Limits, Services
 from gateway.errors import Headers
@@ -57,7 +58,7 @@ def _speeches(config: Config) -> dict[str, Speech]:
     return {
         section.id: Speech(
             section.dialect,
-            PROFILES[section.profile],
+            profile_for(section.profile, urlsplit(section.base_url).hostname or ""),
             (ANTHROPIC_VERSION,) if section.dialect == MESSAGES else (),
         )
         for section in config.upstreams

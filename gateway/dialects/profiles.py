@@ -1,7 +1,9 @@
 """What upstreams of a dialect do differently, as data.
 
-A profile is chosen by name in the configuration and used only when a request is translated; the
-same dialect passes as it is. What it leaves out is named like any other loss.
+A profile is chosen by name in the configuration. It is used when a request is translated, and on
+what the gateway itself writes in the same dialect: an agent's history, follow-ups, its own tools.
+What a client wrote in the same dialect passes as it is. What a profile leaves out is named like any
+other loss.
 """
 
 from __future__ import annotations
@@ -11,6 +13,15 @@ import msgspec
 from gateway.dialects.translate.effort import EFFORTS
 
 Forms = tuple[tuple[str, str], ...]
+
+# Who knows `max_completion_tokens`, and refuses `max_tokens` for its newer models.
+OPENAI_HOSTS = ("api.openai.com",)
+OPENAI_DOMAINS = (
+    ".api.openai.com",
+    ".openai.azure.com",
+    ".cognitiveservices.azure.com",
+    ".services.ai.azure.com",
+)
 
 # The first fragment that is part of the model's name decides. New models are not listed: they are
 # taken to be like the newest, which think, and take no word on sampling.
@@ -54,15 +65,15 @@ EFFORT_FORMS: Forms = (
 
 
 class Profile(msgspec.Struct, frozen=True, gc=False):
-    """The quirks of an upstream; without any, it is the dialect's own author."""
+    """The quirks of an upstream; without any, it speaks the dialect as most servers do."""
 
     name: str = ""
     text_only: bool = False
     """Chat: content is a string, never a list of parts."""
     empty: str | None = None
     """Chat: the content of a turn that only calls tools."""
-    max_tokens: str = "max_completion_tokens"
-    """Chat: the member that limits the answer."""
+    max_tokens: str = "max_tokens"
+    """Chat: the member that limits the answer; only OpenAI has another name for it."""
     reasoning: str = ""
     """Chat: the member of an assistant's message that takes its reasoning back, if any does."""
     reasoning_filler: str = ""
@@ -91,13 +102,12 @@ PROFILES = {
     profile.name: profile
     for profile in (
         NONE,
-        Profile(name="openai"),
+        Profile(name="openai", max_tokens="max_completion_tokens"),
         Profile(name="anthropic"),
         Profile(
             name="glm",
             text_only=True,
             empty="",
-            max_tokens="max_tokens",
             reasoning="reasoning_content",
             effort=(("", "thinking"),),
             thinking=(("", "budget"),),
@@ -109,7 +119,6 @@ PROFILES = {
         Profile(
             name="deepseek",
             text_only=True,
-            max_tokens="max_tokens",
             reasoning="reasoning_content",
             # While it thinks, it refuses a history in which a turn with calls lacks reasoning.
             reasoning_filler=" ",
@@ -120,14 +129,12 @@ PROFILES = {
         ),
         Profile(
             name="openrouter",
-            max_tokens="max_tokens",
             reasoning="reasoning",
             effort=(("", "reasoning"),),
             leaves_out=frozenset(),
         ),
         Profile(
             name="vllm",
-            max_tokens="max_tokens",
             reasoning="reasoning",
             effort=(("", "reasoning_effort"),),
             efforts=("low", "medium", "high"),
@@ -137,7 +144,6 @@ PROFILES = {
             name="plain",
             text_only=True,
             empty="",
-            max_tokens="max_tokens",
             effort=(("", ""),),
             thinking=(("", ""),),
             schemas=False,
@@ -145,6 +151,14 @@ PROFILES = {
         ),
     )
 }
+
+
+def profile_for(name: str, host: str) -> Profile:
+    """Return the profile that is named; where none is, OpenAI's own hosts are known."""
+    host = host.lower()
+    if not name and (host in OPENAI_HOSTS or host.endswith(OPENAI_DOMAINS)):
+        return PROFILES["openai"]
+    return PROFILES[name]
 
 
 def form_for(forms: Forms, model: str) -> str:

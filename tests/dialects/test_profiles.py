@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.profiles import PROFILES, form_for
+from gateway.dialects.profiles import PROFILES, form_for, profile_for
 from gateway.dialects.translate.effort import EFFORTS
 from tests.dialects.translation import (
     CHAT,
@@ -157,8 +157,38 @@ def test_what_an_upstream_is_not_told(name: str) -> None:
 
 def test_every_profile_of_chat_upstreams_has_its_exchange() -> None:
     assert PROFILES.keys() == SENT.keys() | {"", "anthropic"}
+    sent = told(MESSAGES, CHAT, "openai", **ASKED)
+    sent["max_tokens"] = sent.pop("max_completion_tokens")
     for name in ("", "anthropic"):
-        assert told(MESSAGES, CHAT, name, **ASKED) == told(MESSAGES, CHAT, "openai", **ASKED)
+        assert told(MESSAGES, CHAT, name, **ASKED) == sent
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_limit_has_one_name_and_only_openai_has_its_own(name: str) -> None:
+    sent = told(MESSAGES, CHAT, name, messages=[HI], max_tokens=15)
+    limits = {"max_tokens", "max_completion_tokens"} & sent.keys()
+    assert limits == {"max_completion_tokens" if name == "openai" else "max_tokens"}
+
+
+@pytest.mark.parametrize(
+    "name, host, found",
+    [
+        ("", "api.openai.com", "openai"),
+        ("", "eu.API.OpenAI.com", "openai"),
+        ("", "mine.openai.azure.com", "openai"),
+        ("", "mine.cognitiveservices.azure.com", "openai"),
+        ("", "mine.services.ai.azure.com", "openai"),
+        ("", "127.0.0.1", ""),
+        ("", "notapi.openai.com.example.com", ""),
+        ("", "azure.com", ""),
+        ("openai", "127.0.0.1", "openai"),
+        ("deepseek", "mine.services.ai.azure.com", "deepseek"),
+    ],
+)
+def test_openai_is_known_by_its_hosts_unless_a_profile_is_named(
+    name: str, host: str, found: str
+) -> None:
+    assert profile_for(name, host) is PROFILES[found]
 
 
 def test_where_no_tool_can_be_forced_that_is_said() -> None:

@@ -461,7 +461,7 @@ def test_parameters() -> None:
         "messages": [HI],
         "stream": True,
         "stream_options": {"include_usage": True},
-        "max_completion_tokens": 99,
+        "max_tokens": 99,
         "temperature": 0.3,
         "top_p": 1,
         "stop": ["END"],

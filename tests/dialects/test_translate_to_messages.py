@@ -40,6 +40,7 @@ def test_the_smallest_request_has_a_limit() -> None:
         "model": "m",
         "max_tokens": 8192,
         "messages": [HI],
+        "stream": False,
     }
 
 

@@ -41,6 +41,7 @@ def test_the_smallest_request_stores_nothing() -> None:
     assert told(CHAT, RESPONSES, messages=[HI]) == {
         "model": "m",
         "input": [message("user", given("hi"))],
+        "stream": False,
         "store": False,
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.dialects.sdk_types import misfits
 
-from .gate import CHAT, MESSAGES, RESPONSES, both_ways, each_pair, gate, telling
+from .gate import CHAT, MESSAGES, RESPONSES, across, both_ways, each_pair, gate, telling
 from .neutral import MODEL, Answer, Ask, Call, Image, Result, Tongue, Turn
 
 PIXEL = Image(media_type="image/png", data="iVBORw0KGgo=")
@@ -60,6 +60,33 @@ async def test_a_request_asks_the_same(client: Tongue, upstream: Tongue, stream:
         request = between.running.requests[-1]
         assert request.line.decode() == f"POST {upstream.PATH} HTTP/1.1"
         assert (b"anthropic-version" in request.headers) is (upstream is MESSAGES)
+
+
+@across
+async def test_a_translated_request_says_that_it_does_not_stream(
+    client: Tongue, upstream: Tongue
+) -> None:
+    """Some servers stream what does not say so."""
+    async with gate((upstream, telling(upstream, Answer("Yes."), False))) as between:
+        await between.ask(client, Ask(), False)
+        assert json.loads(between.told)["stream"] is False
+
+
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES], ids=["messages", "responses"])
+async def test_a_server_that_is_not_openai_is_told_max_tokens(client: Tongue) -> None:
+    async with gate((CHAT, telling(CHAT, Answer("Yes."), False))) as between:
+        await between.ask(client, Ask(max_tokens=70), False)
+        sent = json.loads(between.told)
+    assert sent["max_tokens"] == 70
+    assert "max_completion_tokens" not in sent
+
+
+async def test_a_client_of_the_same_dialect_names_the_limit_as_it_likes() -> None:
+    async with gate((CHAT, telling(CHAT, Answer("Yes."), False))) as between:
+        await between.send(CHAT, CHAT.ask(Ask(max_tokens=70), False))
+        sent = json.loads(between.told)
+    assert sent["max_completion_tokens"] == 70
+    assert "max_tokens" not in sent
 
 
 STOPPED: list[tuple[Tongue, Tongue, str, str]] = [

@@ -67,7 +67,7 @@ class _Writer:
         members: Members = {
             "model": said.model,
             "messages": [*_instructions(system), *self._messages()],
-            "stream": said.stream or None,
+            "stream": said.stream,
             "stream_options": self._stream_options(),
             **self._tools(),
             self._profile.max_tokens: said.max_tokens,

@@ -68,7 +68,7 @@ class _Writer:
             "max_tokens": MAX_TOKENS if said.max_tokens is None else said.max_tokens,
             "system": _system(system),
             "messages": [self._message(message) for message in self._turns()],
-            "stream": said.stream or None,
+            "stream": said.stream,
             **self._tools(),
             **self._sampling("thinking" in thinking),
             "stop_sequences": list(said.stop) or None,

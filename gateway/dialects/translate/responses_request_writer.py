@@ -60,7 +60,8 @@ class _Writer:
             "model": said.model,
             "instructions": system[0] if system else None,
             "input": [*map(_instruction, system[1:]), *self._items()],
-            "stream": said.stream or None,
+            # Some servers stream where it is not said.
+            "stream": said.stream,
             # The client's dialect has no way to ask for what is stored.
             "store": False,
             **self._tools(),
