@@ -13,8 +13,6 @@ from gateway.stores.schema import MIGRATIONS as MIGRATIONS
 
 BUSY_MS = 5000
 BUSY_LOOK_SECONDS = 0.005
-# Before this one, two processes that write and check-point at once can lose a commit.
-SHARED_SINCE = (3, 51, 3)
 
 REASONS = {
     "SQLITE_FULL": "the disk is full",

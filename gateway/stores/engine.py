@@ -1,7 +1,7 @@
 """The threads of a database: one changes it, many changes a transaction; another reads.
 
-Nobody else changes the file: SQLite before 3.51.3 can lose a commit of two who do. So all that is
-kept in one file, documents and rows, goes through one engine.
+Nobody else changes the file: it belongs to one process, whatever the version of SQLite. All that
+is kept in one file, documents and rows, goes through one engine.
 """
 
 from __future__ import annotations

@@ -37,12 +37,11 @@ from gateway.stores.commit import Commits, Done, Job, Put, Remove, SetAside
 from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
 from gateway.stores.index import Index
 from gateway.stores.lock import Lock
-from gateway.stores.names import SUFFIX, name_of
+from gateway.stores.names import DIRECTORY_LOCK, SUFFIX, name_of
 from gateway.stores.scan import Broken, Finding, Scan
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 from gateway.stores.worker import CLOSING_SECONDS, Worker
 
-LOCK_NAME = ".lock"
 READERS = 4
 LOOKS = 4
 
@@ -61,7 +60,7 @@ class Place:
 
 def occupy(root: Path, kinds: Iterable[str]) -> Place:
     """Make the directories that are missing and lock them, or raise `InUse`."""
-    lock = Lock(root / LOCK_NAME, f'The session directory "{root}"')
+    lock = Lock(root / DIRECTORY_LOCK, f'The session directory "{root}"')
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         make_directory(root)

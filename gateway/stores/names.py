@@ -11,6 +11,9 @@ SUFFIX = ".json"
 TEMPORARY = ".tmp-"
 # A file of this name stands beside the documents and is not one.
 RESERVED = "ntp-state"
+# What a session directory is locked by, and where its rows are.
+DIRECTORY_LOCK = ".lock"
+ROWS_FILE = "holdgate.sqlite3"
 LONGEST_PREFIX = 40
 HASH_DIGITS = 24
 

@@ -18,10 +18,11 @@ from gateway.stores.base import (
     Stored,
     StoreUnavailable,
 )
-from gateway.stores.database import SHARED_SINCE, prove
+from gateway.stores.database import prove
 from gateway.stores.disk import make_directory
 from gateway.stores.engine import file_engine
 from gateway.stores.lock import Lock
+from gateway.stores.names import DIRECTORY_LOCK, ROWS_FILE
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
 Reported = Callable[[str, str], None]
@@ -47,12 +48,24 @@ async def open_sqlite(
     now_ms: Callable[[], int],
     on_quarantine: Reported,
     *,
-    shared: bool = sqlite3.sqlite_version_info >= SHARED_SINCE,
+    shared: bool = False,
 ) -> Sqlite:
-    """Open a database file, making it if there is none; raise `InUse` if it cannot be shared."""
-    lock = Lock(path.with_name(f"{path.name}.lock"), f'The database "{path}"', shared=shared)
+    """Open a database file, making it if there is none; raise `InUse` if another process has it.
+
+    Reminders, holds and queues are partly in memory, so a second process would deliver them again.
+    """
+    # Whoever names the file by a link has the same lock.
+    path = await run_sync(path.resolve)
+    lock = Lock(_lock_path(path), f'The database "{path}"', shared=shared)
     await run_sync(_prepare, path, lock)
     return Sqlite(path, lock, now_ms, on_quarantine)
+
+
+def _lock_path(path: Path) -> Path:
+    """Return what is locked for a file; the rows of a session directory have the directory's."""
+    if path.name == ROWS_FILE:
+        return path.with_name(DIRECTORY_LOCK)
+    return path.with_name(f"{path.name}.lock")
 
 
 def _prepare(path: Path, lock: Lock) -> None:
@@ -70,7 +83,7 @@ def _prepare(path: Path, lock: Lock) -> None:
 
 
 class Sqlite:
-    """A store of one host; of one process, where SQLite is too old to be shared."""
+    """A store of one process, in one file."""
 
     def __init__(
         self, path: Path, lock: Lock, now_ms: Callable[[], int], on_quarantine: Reported
@@ -88,7 +101,7 @@ class Sqlite:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may use the file too."""
+        """Whether other processes may use the file too: they may not, unless a test says so."""
         return self._lock.shared
 
     def absent(self, key: Key) -> bool:

@@ -16,10 +16,9 @@ from gateway.stores.engine import Engine, file_engine, memory_engine
 from gateway.stores.job_rows import SqliteJobs
 from gateway.stores.lock import Lock
 from gateway.stores.lock_rows import MemoryLocks, SqliteLocks
+from gateway.stores.names import ROWS_FILE
 from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows
 from gateway.stores.sqlite import Sqlite
-
-FILE_NAME = "holdgate.sqlite3"
 
 Reported = Callable[[str, str], None]
 
@@ -65,7 +64,7 @@ def _look(connection: sqlite3.Connection) -> None:
 
 async def embedded_rows(root: Path, lock: Lock, around: Around) -> SqliteRows:
     """Keep rows in a file below a directory that is locked; it is made when it is needed."""
-    path = root / FILE_NAME
+    path = root / ROWS_FILE
     await run_sync(_prove_if_there, path)
     return SqliteRows(file_engine(path, lock.hold), around)
 

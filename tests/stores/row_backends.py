@@ -40,7 +40,7 @@ class RowBackend:
     async def documents(self) -> Documents:
         """Open the documents beside the rows."""
         if self.name == "shared":
-            # As if this SQLite were new enough to be shared.
+            # What no gateway does: the rows themselves are ready for several processes.
             return await open_sqlite(self.path, self._now, self._report, shared=True)
         return await open_documents(
             self.url, self.root, SHAPES, now_ms=self._now, on_quarantine=self._report

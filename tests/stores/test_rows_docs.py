@@ -10,8 +10,8 @@ import pytest
 
 from gateway.stores import StoreUnavailable
 from gateway.stores.database import MemoryDatabase, migrate
+from gateway.stores.names import ROWS_FILE
 from gateway.stores.schema import MIGRATIONS
-from gateway.stores.sqlite_rows import FILE_NAME
 
 from .row_backends import RowBackend, job, same
 
@@ -46,7 +46,7 @@ def test_the_refusal_of_a_newer_schema() -> None:
 
 
 def test_the_name_of_the_file() -> None:
-    assert f"  {FILE_NAME}  " in PAGE
+    assert f"  {ROWS_FILE}  " in PAGE
 
 
 @pytest.mark.parametrize("name", ["embedded", "sqlite"])

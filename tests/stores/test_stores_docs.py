@@ -9,7 +9,6 @@ import pytest
 
 from gateway.stores import InUse, Stored
 from gateway.stores.base import LARGEST_DOCUMENT, Key, Shape, unseal
-from gateway.stores.database import SHARED_SINCE
 from gateway.stores.lock import Lock
 from gateway.stores.names import name_of
 from gateway.stores.worker import LARGEST_BATCH, LONGEST_QUEUE
@@ -35,7 +34,6 @@ def test_the_limits() -> None:
     assert f"at most {LARGEST_DOCUMENT} bytes" in PAGE
     assert f"more than {LONGEST_QUEUE} changes" in PAGE
     assert f"up to {LARGEST_BATCH} changes" in PAGE
-    assert f"SQLite before\n{'.'.join(map(str, SHARED_SINCE))} can" in PAGE
 
 
 def test_the_refusal(tmp_path: Path) -> None:
