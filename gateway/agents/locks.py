@@ -21,6 +21,8 @@ RENEW_SECONDS = 5.0
 HOLD_PATIENCE = 5.0
 # A client that left, or whose answer is just ending, has freed the session in a moment.
 GRACE = 0.3
+# So long a client's leaving may take to be heard, when its next message comes at the same instant.
+HEARING = 0.01
 STORE_PATIENCE = 10.0
 AT_ONCE = 64
 DONE = "done"
@@ -29,7 +31,7 @@ DONE = "done"
 class Lease:
     """The lock of one session, held by one exchange: given back once, and only by its token."""
 
-    __slots__ = ("_locks", "_released", "freed", "reason", "token", "where")
+    __slots__ = ("_locks", "_released", "closing", "freed", "reason", "token", "where")
 
     def __init__(self, locks: Locks, where: Where, token: str, reason: str) -> None:
         self._locks = locks
@@ -37,6 +39,8 @@ class Lease:
         self.where = where
         self.token = token
         self.reason = reason
+        self.closing = anyio.Event()
+        """Set when the exchange is about to end: its client has left, or its answer is kept."""
         self.freed = anyio.Event()
 
     def __repr__(self) -> str:
@@ -46,6 +50,7 @@ class Lease:
         """Give the lock back; however often and late this is called, only the first time counts."""
         if not self._released:
             self._released = True
+            self.closing.set()
             await self._locks.free(self, why)
 
 
@@ -69,19 +74,29 @@ class Locks:
     ) -> Lease | str:
         """Take a session's lock; if somebody has it, return what for: `chat` or `job`.
 
-        Who has it is waited for as long as `grace` says, in seconds. An answer that is only held
-        open is ended for it. Raises if the store is down.
+        Who has it and is about to end is waited for as long as `grace` says, in seconds; nobody
+        else is. An answer that is only held open is ended for it. Raises if the store is down.
         """
         where = (owner, session)
-        busy = await self._awaited(where, HOLD_PATIENCE if self._ends_hold(where) else grace)
+        busy = await self._wait_for_holder(where, grace)
         return busy or await self._take(where, reason)
+
+    async def _wait_for_holder(self, where: Where, grace: float) -> str:
+        """Wait for an exchange here that is about to end; return what it is for if it stays."""
+        ends_hold = self._ends_hold(where)
+        lease = self._leases.get(where)
+        if lease is None:
+            return ""
+        if not ends_hold and not await _is_closing(lease, min(grace, HEARING)):
+            return lease.reason
+        return await self._wait_until_free(where, HOLD_PATIENCE if ends_hold else grace)
 
     def _ends_hold(self, where: Where) -> bool:
         before = len(self._holds)
         self._holds.end(*where)
         return len(self._holds) < before
 
-    async def _awaited(self, where: Where, patience: float) -> str:
+    async def _wait_until_free(self, where: Where, patience: float) -> str:
         """Wait a moment for whoever holds the lock here; return what for, if that was too short."""
         with anyio.move_on_after(patience):
             while (lease := self._leases.get(where)) is not None:
@@ -115,6 +130,7 @@ class Locks:
         finally:
             if self._leases.get(lease.where) is lease:
                 del self._leases[lease.where]
+            lease.closing.set()
             lease.freed.set()
             self._log(event, lease, why)
 
@@ -145,3 +161,9 @@ class Locks:
     def _log(self, event: str, lease: Lease, why: str) -> None:
         owner, session = lease.where
         self._note(event, owner=owner, session=session, held_for=lease.reason, why=why)
+
+
+async def _is_closing(lease: Lease, patience: float) -> bool:
+    with anyio.move_on_after(patience):
+        await lease.closing.wait()
+    return lease.closing.is_set()

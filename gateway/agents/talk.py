@@ -140,7 +140,19 @@ class Talk:
 
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:
         """Call this when the client has left; return how to stop watching."""
-        return self._ear.line.watch(left) if self._ear.line else _nothing
+        if self._ear.line is None:
+            return _nothing
+
+        def leave() -> None:
+            self._mark_closing()
+            left()
+
+        return self._ear.line.watch(leave)
+
+    def _mark_closing(self) -> None:
+        """Let the session's next message wait for the end, which is near."""
+        if self._lease is not None:
+            self._lease.closing.set()
 
     # What the driver shows.
 
@@ -209,6 +221,7 @@ class Talk:
         await self.close()
 
     async def _settled(self, reason: str, failed: Failed | None) -> Outcome:
+        self._mark_closing()
         with anyio.CancelScope(shield=True):
             bookmark, trouble = await self._kept()
             if trouble is not None and failed is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import anyio
@@ -88,6 +89,18 @@ async def test_whoever_comes_too_early_is_told_before_anything_begins() -> None:
         assert b"event:" not in answer.body
         assert answer.headers["x-request-id"]
         assert len(gate.requests) == 1
+        client.leave()
+
+
+async def test_a_busy_agent_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long an answer that is about to end would be waited for."""
+    async with room(hanging(*BEGUN)) as gate:
+        locks = gate.gateway.parts.locks
+        monkeypatch.setattr(locks, "take", partial(locks.take, grace=3600))
+        client = await begin(gate, "one")
+        await client.saw(b"so far")
+        answer = await said(gate, "two")
+        assert (answer.status, answer.error["code"]) == (429, "session_busy")
         client.leave()
 
 

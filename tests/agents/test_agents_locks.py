@@ -53,9 +53,24 @@ async def test_one_at_a_time_and_what_for() -> None:
     ]
 
 
+async def test_whoever_finds_the_session_busy_is_told_at_once() -> None:
+    locks = Place().process()
+    await taken(locks, "chat")
+    with anyio.fail_after(30):
+        assert await locks.take("o", "s", "chat", grace=3600) == "chat"
+
+
+async def test_an_end_that_is_near_is_waited_for_only_so_long() -> None:
+    locks = Place().process()
+    lease = await taken(locks, "chat")
+    lease.closing.set()
+    assert await locks.take("o", "s", "chat", grace=0.05) == "chat"
+
+
 async def test_released_while_somebody_waits_a_moment() -> None:
     locks = Place().process()
     lease = await taken(locks)
+    lease.closing.set()
     found: list[Lease] = []
 
     async def wait() -> None:
