@@ -20,7 +20,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, leave: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(config)
         self._leave = leave
-        self._leaving = False
+        self._leaving = self._stopped = False
         self.listening: Callable[[str], None] = lambda url: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -31,22 +31,32 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave on SIGINT and SIGTERM; a second one does not wait."""
+        """Leave on SIGINT, SIGTERM and SIGHUP; a second SIGINT or SIGTERM does not wait."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal)
+        handlers = {signal.SIGINT: self._stop, signal.SIGTERM: self._stop}
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # Under nohup it stays ignored.
+            handlers[signal.SIGHUP] = self._drain
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in handlers:
                 loop.remove_signal_handler(number)
 
-    def _on_signal(self) -> None:
-        if self._leaving:
+    def _stop(self) -> None:
+        if self._stopped:
             self.force_exit = self.should_exit = True
-            return
-        self._leaving = True
-        self._leave(self._exit)
+        self._stopped = True
+        self._drain()
+
+    def _drain(self) -> None:
+        # A closing terminal sends SIGHUP more than once, and systemd may send it with SIGTERM:
+        # neither means that somebody is in a hurry.
+        if not self._leaving:
+            self._leaving = True
+            self._leave(self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True

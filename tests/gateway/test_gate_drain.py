@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ class Process:
 
 
 @asynccontextmanager
-async def gateway_process(story: Story, drain_ms: int) -> AsyncIterator[Process]:
+async def gateway_process(story: Story, drain_ms: int, *under: str) -> AsyncIterator[Process]:
     """Run `holdgate serve` for this upstream, and leave nothing of it behind."""
     async with AsyncExitStack() as stack:
         stack.enter_context(plain_failures())
@@ -79,18 +80,19 @@ async def gateway_process(story: Story, drain_ms: int) -> AsyncIterator[Process]
         fake = await stack.enter_async_context(fake_upstream(story))
         config = Path(home, "holdgate.toml")
         config.write_text(toml(fake.port, drain_ms))
-        yield await stack.enter_async_context(serving(config, fake))
+        yield await stack.enter_async_context(serving(config, fake, *under))
 
 
 @asynccontextmanager
-async def serving(config: Path, fake: FakeUpstream) -> AsyncIterator[Process]:
-    """Run `holdgate serve`, and kill it if it is still there in the end."""
+async def serving(config: Path, fake: FakeUpstream, *under: str) -> AsyncIterator[Process]:
+    """Run `holdgate serve`, by another program if one is named, and kill it in the end."""
     process = await asyncio.create_subprocess_exec(
+        *under,
         *(sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0"),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"HOME": str(config.parent)},
+        env={"HOME": str(config.parent), "PATH": os.environ["PATH"]},
     )
     try:
         assert process.stdout is not None
@@ -181,7 +183,30 @@ async def test_nobody_is_waited_for_longer_than_it_takes() -> None:
         assert seconds < 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_terminal_that_closes_lets_answers_finish() -> None:
+    """It sends SIGHUP, often twice; that drains like SIGTERM."""
+    cue = Cue()
+    async with gateway_process(half_idle(cue), drain_ms=10_000) as gate:
+        client = await gate.start(chat("active"))
+        await client.saw(ROLE)
+        gate.signal(signal.SIGHUP)
+        await gate.draining()
+        gate.signal(signal.SIGHUP)
+        assert (await gate.fetch(get("/healthz"))).status == 200
+        cue.give()
+        assert (await client.answer()).body.endswith(END)
+        status, seconds = await gate.exit()
+        assert status == 0
+        assert seconds < 5
+
+
+async def test_under_nohup_a_closing_terminal_changes_nothing() -> None:
+    async with gateway_process(hanging(), 1000, "nohup") as gate:
+        gate.signal(signal.SIGHUP)
+        assert (await gate.fetch(get("/readyz"))).status == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_an_idle_gateway_leaves_at_once(number: int) -> None:
     async with gateway_process(hanging(), drain_ms=30_000) as gate:
         kept = await gate.send(get("/healthz"))
