@@ -136,6 +136,18 @@ def test_what_to_try_does_not_promise_that_no_key_is_needed(tmp_path: Path) -> N
         assert "canary" not in out
 
 
+@pytest.mark.parametrize("said", ["EST5EDT,M3.2.0,M11.1.0", "Nowhere/City"])
+def test_it_starts_whatever_tz_says(said: str, tmp_path: Path) -> None:
+    with serving(tmp_path, TZ=said) as (process, url):
+        with urllib.request.urlopen(f"{url}/api/clock", timeout=20) as answer:
+            zone = json.load(answer)["timezone"]
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr
+        err = process.stderr.read()
+    assert zone == ("UTC" if said == "Nowhere/City" else "America/New_York")
+    assert err.count("TZ='Nowhere/City' is not known") == (said == "Nowhere/City")
+
+
 def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, url):
         port = url.rpartition(":")[2]
