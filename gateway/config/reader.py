@@ -145,6 +145,8 @@ def _text(raw: object) -> str:
     # Bytes of the environment that are not UTF-8 arrive as lone surrogates.
     if any("\ud800" <= letter <= "\udfff" for letter in raw):
         raise Unfit("is not valid UTF-8")
+    if "\0" in raw:
+        raise Unfit("must not contain the character U+0000")
     return raw
 
 

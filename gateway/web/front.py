@@ -6,6 +6,7 @@ anything else is looked at. What passes gets its id.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -21,6 +22,8 @@ from gateway.web.stream import Answer, Message, Receive, Send
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 VERSION = b"anthropic-version"
+# An address in brackets or a name, then a port; nothing else may stand beside them.
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/?#@\s\\]*))(?::[0-9]{0,5})?")
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
 CORS_EXPOSED = (
     b"x-request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
@@ -152,9 +155,10 @@ async def refuse(
 
 
 def _host_name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+    parts = _HOST.fullmatch(host)
+    if parts is None:
+        raise BadRequest("The Host header must be a name or an address, with a port or without.")
+    return (parts[1] or parts[2] or "").lower()
 
 
 def _is_loopback(name: str) -> bool:

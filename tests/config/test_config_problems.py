@@ -37,6 +37,13 @@ ONE_MISTAKE = {
         "demo: unknown section; valid are server, upstreams, models, keys, clock, stop_message, "
         "cron, store, agents, webhooks, limits"
     ),
+    '[server]\nsession_dir = "a\\u0000b"': (
+        "server.session_dir: must not contain the character U+0000"
+    ),
+    '[server]\nhost = "127.0.0.1\\u0000"': "server.host: must not contain the character U+0000",
+    '[clock.ntp]\nservers = ["a\\u0000b"]': (
+        "clock.ntp.servers: must not contain the character U+0000"
+    ),
     "[clock]\ntick_ms = 1\ntickMs = 1": "clock.tick_ms: given twice, also as tickMs",
     "[stop_message]\nenabled = true\n[stopMessage]\nenabled = true": (
         "stop_message: given twice, also as stopMessage"

@@ -19,7 +19,7 @@ from gateway.config.sections import Texts
 
 Loader = Callable[..., Config]
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 RULED = ("server.host", "server.workers", "server.session_dir", "stop_message.files_dir")
 
 

@@ -105,6 +105,17 @@ async def test_an_unknown_host_is_refused_on_every_route(path: str, host: str) -
         assert gate.requests == []
 
 
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize(
+    "host", ["[::1]evil", "[::1", "[::1]:80:80", "localhost:80evil", "localhost/x", "a@localhost"]
+)
+async def test_a_host_with_more_than_a_name_is_refused(path: str, host: str) -> None:
+    async with running(ONE) as gate:
+        answer = await gate.fetch(to(path, host=host))
+        assert (answer.status, answer.error["code"]) == (400, "bad_request")
+        assert gate.requests == []
+
+
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:9", "localhost", "LOCALHOST:1", "[::1]:80", "a.localhost", "127.9.9.9"]
 )
