@@ -82,7 +82,14 @@ class Parts:
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
         self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
         self.herald = Herald(self.feed, self.reminders, base.alarms, clock, self.webhooks.owners)
-        self.inbox = Inbox(self.deliveries, self.reminders, self.feed, base.alarms, clock)
+        self.inbox = Inbox(
+            self.deliveries,
+            self.reminders,
+            self.feed,
+            base.alarms,
+            clock,
+            config.limits.inbox_polls_per_owner,
+        )
         self.agenda = Agenda()
         self.timepieces = self._timepieces()
         self.snapshots = Snapshots(rows.conversations, clock, self.agenda.has_jobs, note)

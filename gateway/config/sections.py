@@ -282,6 +282,9 @@ class LimitsSection:
     stop_message_bytes: Annotated[Bytes, "Text of a stopMessage (4 KB)."] = 4 * KB
     jobs_per_owner: Annotated[Count, "Jobs of an owner."] = 100
     subscriptions_per_owner: Annotated[Count, "Event subscriptions of an owner."] = 20
+    inbox_polls_per_owner: Annotated[
+        Count, "Requests of an owner that wait for an inbox at a time."
+    ] = 100
     due_followups: Annotated[SomeCount, "Follow-ups that due reminders start at once."] = 64
 
 

@@ -21,7 +21,6 @@ from gateway.delivery.words import REMINDER, RUN, shown_item, shown_task
 from gateway.reminders import Reminders
 from gateway.stores.rows import Item
 
-MOST_POLLS = 100
 # What one answer shows; the rest comes at once to whoever asks again.
 MOST_SHOWN_CHARACTERS = 1024 * 1024
 _MARK = 8
@@ -80,7 +79,7 @@ class Inbox:
         feed: Feed,
         alarms: Alarms,
         clock: Clock,
-        most: int = MOST_POLLS,
+        most: int = 100,
     ) -> None:
         self._deliveries = deliveries
         self._reminders = reminders

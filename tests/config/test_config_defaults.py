@@ -86,6 +86,7 @@ arguments_bytes = 8192
 stop_message_bytes = 4096
 jobs_per_owner = 100
 subscriptions_per_owner = 20
+inbox_polls_per_owner = 100
 due_followups = 64
 """
 

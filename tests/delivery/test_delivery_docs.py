@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.config import Config
 from gateway.delivery import KINDS, Hook, Seen, Tries, read_cursor
 from gateway.delivery.deliveries import MOST_CARRIED, MOST_CARRIED_CHARACTERS, MOST_WAITING
 from gateway.delivery.herald import KEPT_MS
-from gateway.delivery.inbox import MOST_POLLS
 from gateway.delivery.webhooks import DAY_MS, MOST_UNDER_WAY
 from gateway.delivery.words import heading
 from gateway.stores.rows import Event
@@ -40,7 +40,8 @@ def test_every_line_of_the_log_is_described() -> None:
 def test_numbers_are_those_of_the_code() -> None:
     assert f"at most {MOST_CARRIED} results and about {MOST_CARRIED_CHARACTERS // 1024} KB" in PAGE
     assert f"the newest {MOST_WAITING} results" in PAGE
-    assert f"may have {MOST_POLLS} polls waiting" in PAGE
+    limits = Config().limits
+    assert f"`limits.inbox_polls_per_owner` ({limits.inbox_polls_per_owner})" in PAGE
     assert f"fewer than {MOST_UNDER_WAY} events" in PAGE
     assert (LONGEST_WAIT_MS, KEPT_MS) == (120_000, 7 * DAY_MS)
     assert HEARTBEAT.decode().strip() in PAGE

@@ -206,3 +206,10 @@ async def test_a_webhook_of_the_configuration_is_posted_to() -> None:
             await until(lambda: bool(receiver.posted))
             assert receiver.posted[0].json["data"]["text"] == "drink tea"
             assert "quiet" not in gate.log
+
+
+async def test_how_many_polls_may_wait_is_configured() -> None:
+    async with running(HELLO, limits__inbox_polls_per_owner=1) as gate:
+        await gate.send(get(INBOX + "?wait_ms=20000"))
+        await until(lambda: len(gate.gateway.parts.inbox.seats) == 1)
+        assert (await gate.fetch(get(INBOX + "?wait_ms=20000"))).status == 429
