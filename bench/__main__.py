@@ -73,10 +73,13 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run", help="measure one target")
     one.add_argument("target", choices=tuple(TARGETS))
-    one.set_defaults(write=False)
+    one.set_defaults(write=False, before=None)
     all_ = commands.add_parser("compare", help="measure direct, peers and Holdgate side by side")
     all_.add_argument("--peers", type=peer_names, default=PEERS, help="such as nginx; or none")
     all_.add_argument("--write", action="store_true", help="write the results into docs/benchmarks")
+    all_.add_argument(
+        "--before", type=source_tree, metavar="TREE", help="another source tree, beside this one"
+    )
     for command in (one, all_):
         add_options(command)
         add_upstream(command)
@@ -89,7 +92,7 @@ def add_lanes(command: argparse.ArgumentParser) -> None:
     """Add what the measurement of dialects understands."""
     add_options(command)
     command.add_argument("--write", action="store_true", help="write the results into docs")
-    command.set_defaults(scenarios=LANES, upstream=REPLAY)
+    command.set_defaults(scenarios=LANES, upstream=REPLAY, before=None)
 
 
 def add_holds(command: argparse.ArgumentParser) -> None:
@@ -125,6 +128,14 @@ def add_upstream(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--upstream", type=shlex.split, default=REPLAY, metavar="COMMAND", help="another upstream"
     )
+
+
+def source_tree(word: str) -> Path:
+    """Read where another source tree of Holdgate is."""
+    tree = Path(word).resolve()
+    if not (tree / "gateway" / "__main__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{word} has no gateway/__main__.py")
+    return tree
 
 
 def some(word: str) -> int:
@@ -170,6 +181,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         length=QUICK if options.quick else FULL,
         attempts=options.attempts,
         upstream=options.upstream,
+        before=options.before,
     )
 
 
@@ -177,7 +189,9 @@ def targets_of(options: argparse.Namespace) -> tuple[str, ...]:
     """Return who is measured."""
     if options.command == "run":
         return (options.target,)
-    return ("direct", *options.peers, "holdgate") if options.command == "compare" else ()
+    if options.command != "compare":
+        return ()
+    return ("direct", *options.peers, *(["before"] if options.before else []), "holdgate")
 
 
 def repeatable(options: argparse.Namespace) -> str:
@@ -185,6 +199,8 @@ def repeatable(options: argparse.Namespace) -> str:
     words = ["python", "-m", "bench", options.command]
     words += [options.target] if options.command == "run" else []
     words += ["--peers", listed(options.peers)] if options.command == "compare" else []
+    # Which tree that was is not for others to know: a name of this machine.
+    words += ["--before", "TREE"] if options.before else []
     words += ["--scenarios", listed(options.scenarios), "--rounds", str(plan_of(options).rounds)]
     words += ["--quick"] if options.quick else []
     words += ["--attempts", str(options.attempts)] if options.attempts > 1 else []

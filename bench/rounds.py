@@ -15,7 +15,7 @@ import msgspec
 from bench.load import DISTURBED, DRAIN_S, Job, Sample, Watch
 from bench.processes import Child, Cores, ProcessFailed, running
 from bench.scenarios import FULL, Length, Scenario, request
-from bench.targets import REPLAY, TARGETS, NotInstalled, Place, Target, upstream
+from bench.targets import REPLAY, TARGETS, NotInstalled, Place, Target, before, upstream
 from bench.users import Order
 
 SPARE_S = 10.0
@@ -33,6 +33,8 @@ class Plan:
     length: Length = FULL
     attempts: int = 1
     upstream: Sequence[str] = REPLAY
+    before: Path | None = None
+    """Another source tree of Holdgate, to be measured beside this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def staged(plan: Plan, cores: Cores, say: Say) -> Iterator[Stage]:
     """Start the upstream and all targets that can be had here, and stop them afterwards."""
     with ExitStack() as stack:
         place, scripted = stack.enter_context(scene(plan, cores))
-        openers = [TARGETS[name](place, scripted.address) for name in plan.targets]
+        known = TARGETS if plan.before is None else {**TARGETS, "before": before(plan.before)}
+        openers = [known[name](place, scripted.address) for name in plan.targets]
         opened = [stack.enter_context(available(opener, say)) for opener in openers]
         yield Stage(place, scripted, [target for target in opened if target is not None])
 

@@ -129,16 +129,30 @@ def holdgate(place: Place, upstream: Address) -> Iterator[Target]:
         yield target
 
 
+def before(tree: Path) -> Opener:
+    """Holdgate as another source tree has it, so that two commits are measured in one run."""
+
+    @contextmanager
+    def opened(place: Place, upstream: Address) -> Iterator[Target]:
+        settings = HOLDGATE_CONFIG.format(upstream=upstream)
+        with holdgate_with(place, settings, "before", {"PYTHONPATH": str(tree)}) as target:
+            yield target
+
+    return opened
+
+
 @contextmanager
-def holdgate_with(place: Place, settings: str) -> Iterator[Target]:
+def holdgate_with(
+    place: Place, settings: str, name: str = "holdgate", environment: Mapping[str, str] = {}
+) -> Iterator[Target]:
     """Holdgate in one process, as these settings say."""
-    config = place.directory / "holdgate.toml"
+    config = place.directory / f"{name}.toml"
     config.write_text(settings)
     words = [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0"]
-    words += ["--session-dir", str(place.directory / "sessions")]
-    offline = {"ROUTECODEX_CLOCK_NTP": "off"}
-    with running(place.command("holdgate", words, place.cores.gateway, offline)) as child:
-        yield Target("holdgate", child.listening(), child)
+    words += ["--session-dir", str(place.directory / f"sessions-{name}")]
+    around = {"ROUTECODEX_CLOCK_NTP": "off", **environment}
+    with running(place.command(name, words, place.cores.gateway, around)) as child:
+        yield Target(name, child.listening(), child)
 
 
 TARGETS: dict[str, Opener] = {"direct": direct, "nginx": nginx, "holdgate": holdgate}

@@ -86,11 +86,28 @@ def test_nothing_is_left_running_when_it_is_stopped(sent: signal.Signals, status
         ["run", "direct", "--scenarios", "json,nonsense"],
         ["run", "direct", "--rounds", "0"],
         ["compare", "--peers", "nobody"],
+        ["compare", "--before", "tests"],
     ],
 )
 def test_what_is_not_known_is_refused(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(words)
+
+
+def test_two_source_trees_are_measured_in_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bench.__main__.QUICK", TINY)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "gateway").symlink_to(ROOT / "gateway")
+    trees = ["--before", str(other), "--peers", "none", "--json", str(tmp_path / "run.json")]
+    assert main(["compare", "--quick", "--scenarios", "json", *trees]) == 0
+    assert "holdgate ÷ before" in capsys.readouterr().out
+    run = msgspec.json.decode((tmp_path / "run.json").read_bytes(), type=Run)
+    assert run.targets == ("direct", "before", "holdgate")
+    assert "--before TREE" in run.command
+    assert str(tmp_path) not in run.command
 
 
 def test_an_upstream_that_does_not_start_is_told(capsys: pytest.CaptureFixture[str]) -> None:
