@@ -92,8 +92,8 @@ def read_item(
 
 
 _INSTANT = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})"
-    r"(?:\.([0-9]+))?(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})"
+    r"(?::([0-9]{2})(?:\.([0-9]+))?)?(?:[Zz]|([+-])([01][0-9]|2[0-3]):?([0-5][0-9]))"
 )
 
 
@@ -101,8 +101,8 @@ def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
     match = _INSTANT.fullmatch(due_at.strip())
     if match is None:
         raise Unfit(
-            f"dueAt must be a date, a time with seconds and an offset, as RFC 3339 writes "
-            f"them; {_example(now_ms)}"
+            f"dueAt must be a date, a time and an offset, as RFC 3339 writes them; "
+            f"{_example(now_ms)}"
         )
     try:
         due_ms = _instant(match)
@@ -116,7 +116,8 @@ def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
 
 
 def _instant(match: re.Match[str]) -> int:
-    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    year, month, day, hour, minute = map(int, match.group(1, 2, 3, 4, 5))
+    second = int(match[6] or 0)
     fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
     local = datetime(year, month, day, hour, minute, second) - EPOCH
     ms = local // timedelta(milliseconds=1) + int(f"{(fraction or '0')[:3]:0<3}")

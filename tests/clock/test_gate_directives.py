@@ -86,6 +86,13 @@ class TestSetting:
             assert text_of(await gate.ask(body, SESSION)) == "I will.\n\nTea.\n\nMore."
             assert [reminded(asked) for asked in gate.requests] == [[], [], []]
 
+    @pytest.mark.parametrize("time", ["2026-02-02T22:00Z", "2026-02-03T06:00:00+0800"])
+    async def test_seconds_and_the_offsets_colon_may_be_left_out(self, time: str) -> None:
+        async with room(ManualClock(NOW), SPOKEN) as gate:
+            written = f'<**clock:{{"time":"{time}","message":"tea"}}**>hi'
+            assert told(await gate.ask(talk(written), SESSION)) == "set"
+            assert [task["dueAt"] for task in await listed(gate)] == ["2026-02-02T22:00:00.000Z"]
+
     async def test_its_text_is_data(self) -> None:
         async with room(ManualClock(NOW), SPOKEN) as gate:
             await remind(gate, MINUTE * 9, "stays")

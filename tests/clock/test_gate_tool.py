@@ -321,6 +321,8 @@ LENIENT = {
         "scheduled",
     ),
     "just past": (clock("schedule", item("2026-02-02T21:02:38.229Z", "x")).arguments, "scheduled"),
+    "no seconds": (clock("schedule", item("2026-02-03T10:00Z", "x")).arguments, "scheduled"),
+    "no colon": (clock("schedule", item("2026-02-03T10:00+0800", "x")).arguments, "scheduled"),
 }
 
 

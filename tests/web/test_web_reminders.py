@@ -161,6 +161,14 @@ async def test_what_became_of_it_is_told_for_a_day() -> None:
     assert (await desk.listed())["ended"] == []
 
 
+@pytest.mark.parametrize("due_at", ["2026-02-02T22:00Z", "2026-02-03T06:00+0800"])
+async def test_seconds_and_the_offset_s_colon_may_be_left_out(due_at: str) -> None:
+    desk = Desk()
+    assert (await desk.post({**TEA, "dueAt": due_at})).status == 201
+    (item,) = (await desk.listed())["items"]
+    assert item["dueAt"] == "2026-02-02T22:00:00.000Z"
+
+
 async def test_a_delivered_one_says_so() -> None:
     desk = Desk()
     await desk.post(TEA)
