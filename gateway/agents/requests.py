@@ -11,6 +11,7 @@ from gateway.agents.conversations import Conversations
 from gateway.agents.talk import Talk
 from gateway.agents.values import ChatErrand
 from gateway.core.additions import ToolResult
+from gateway.core.directive_memory import Attempt
 from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.model import Route
 from gateway.dialects import DIALECTS
@@ -56,6 +57,8 @@ class Means:
 class Alone:
     """The session of an exchange that nothing goes on with by itself."""
 
+    awaits_end = False
+
     def is_quiet(self) -> bool:
         """Have nothing to go on with."""
         return True
@@ -75,6 +78,9 @@ class Alone:
         self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
     ) -> None:
         """Keep nothing: the history has it all."""
+
+    async def end(self) -> None:
+        """Have nothing to remember."""
 
 
 ALONE = Alone()
@@ -103,7 +109,9 @@ async def drafted(means: Means, errand: ChatErrand, history: bytes) -> Draft:
     tools = means.tools(errand)
     asked = CHAT.read(_body(errand, history, tools), JSON_DEPTH)
     name = None if errand.fresh else errand.session
-    entry = await _entered(means, errand, Visit(errand.owner, name, asked, CHAT, errand.chain))
+    attempt = Attempt(errand.request_id)
+    visit = Visit(errand.owner, name, asked, CHAT, errand.chain, attempt=attempt)
+    entry = await _entered(means, errand, visit)
     model = means.models.find(errand.agent.model)
     return Draft(errand, entry, model, _routes(means.models, model, entry), tools)
 

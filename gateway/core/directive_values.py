@@ -116,3 +116,11 @@ Directive = (
     | TakeBack
     | Clear
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A directive, and how it was written."""
+
+    directive: Directive | Unreadable
+    source: str

@@ -1,4 +1,4 @@
-"""Directives in user text, `<**…**>`: finding them, taking them out, and whether they act again.
+"""Directives in user text, `<**…**>`: finding them, and taking them out.
 
 This is the door to all about directives; it only works on text, and dialects say which text.
 """
@@ -6,9 +6,8 @@ This is the door to all about directives; it only works on text, and dialects sa
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 
 from gateway.core.code_spans import Prose
 from gateway.core.directive_forms import (
@@ -37,6 +36,7 @@ from gateway.core.directive_values import (
     Directive,
     Exclude,
     ForceRoute,
+    Found,
     PreferRoute,
     SetReminder,
     SetStopMessage,
@@ -56,7 +56,6 @@ __all__ = [
     "Exclude",
     "ForceRoute",
     "Found",
-    "News",
     "PreferRoute",
     "Reading",
     "Routing",
@@ -68,11 +67,9 @@ __all__ = [
     "Unreadable",
     "candidates",
     "cleaned",
-    "fingerprint",
     "forced_route",
     "in_force",
     "may_contain",
-    "news",
     "no_route",
     "read",
     "routing_after",
@@ -82,20 +79,10 @@ OPEN, CLOSE = "<**", "**>"
 LONGEST_BYTES = 8 * 1024
 MOST_IN_A_TEXT = 64
 PASSES = 4
-REMEMBERED_MS = 30 * 60 * 1000
-MOST_REMEMBERED = 256
 
 # What is not written as `<**` has one of its characters escaped.
 _ESCAPED_MARKS = (b"\\u003c", b"\\u003C", b"\\u002a", b"\\u002A")
 _MARK_RUNS = re.compile(r"[<*]++")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A directive, and how it was written."""
-
-    directive: Directive | Unreadable
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +91,6 @@ class Reading:
 
     text: str
     directives: tuple[Found, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """Which directives of a message act now, which have acted already, and what to remember."""
-
-    new: tuple[Found, ...]
-    unchanged: tuple[Found, ...]
-    remembered: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,29 +127,6 @@ def read(text: str, upstreams: Collection[str]) -> Reading:
 def cleaned(text: str) -> str:
     """Return what to send of a text whose directives were taken out: a dot if nothing is left."""
     return text if text.strip(BLANKS) else "."
-
-
-def fingerprint(ordinal: int, source: str) -> str:
-    """Name a directive of the n-th user message, so that it is known when it is sent again."""
-    return sha256(f"{ordinal} {source}".encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def news(
-    found: tuple[Found, ...], ordinal: int, remembered: Mapping[str, int], now_ms: int
-) -> News:
-    """Tell the directives that act from those that were seen within the last half hour.
-
-    Seeing one again renews the memory, so a tool loop may last longer than that. Directives for one
-    request act always, and what cannot be read is reported always; neither is remembered.
-    """
-    known = {name: at for name, at in remembered.items() if now_ms - at < REMEMBERED_MS}
-    lasting = (f for f in found if not isinstance(f.directive, ForceRoute | Unreadable))
-    marks = {f: fingerprint(ordinal, f.source) for f in lasting}
-    unchanged = tuple(f for f in found if marks.get(f) in known)
-    new = tuple(f for f in found if marks.get(f) not in known)
-    known |= dict.fromkeys(marks.values(), now_ms)
-    newest = sorted(known.items(), key=lambda item: item[1])[-MOST_REMEMBERED:]
-    return News(new, unchanged, dict(newest))
 
 
 def _spans(text: str, names: Names) -> Iterator[_Span]:

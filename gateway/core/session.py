@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from gateway.core.additions import ToolResult
+from gateway.core.directive_memory import (
+    NewestMessage,
+    SentMessage,
+    choose_new,
+    end_sent,
+    remember_sent,
+)
 from gateway.core.directives import (
     NOTHING,
     Clear,
@@ -21,8 +30,6 @@ from gateway.core.directives import (
     SetStopMessageFile,
     Target,
     Unreadable,
-    fingerprint,
-    news,
     routing_after,
 )
 from gateway.core.model import Route
@@ -75,6 +82,8 @@ class SessionState:
     routing: Routing = NOTHING
     seen: Mapping[str, int] = field(default_factory=dict)
     """When each directive was last seen, by fingerprint: one that is resent does not act again."""
+    sent: tuple[SentMessage, ...] = ()
+    """Messages with directives that came without any history, the newest last."""
     kept: tuple[Kept, ...] = ()
     """Turns to be put together again, the oldest first."""
 
@@ -138,7 +147,7 @@ class Told:
 class Context:
     """Where and when directives were found, and what came of those about reminders."""
 
-    ordinal: int
+    message: NewestMessage
     now_ms: int
     reminded: Mapping[str, str] = field(default_factory=dict)
     """By how each was written: `set`, or the reason why not."""
@@ -148,8 +157,8 @@ def directed(
     state: SessionState, found: tuple[Found, ...], rules: StopRules, context: Context
 ) -> tuple[SessionState, Told]:
     """Let the directives of a message act on a session, once."""
-    ordinal, now_ms = context.ordinal, context.now_ms
-    told = news(found, ordinal, state.seen, now_ms)
+    message, now_ms = context.message, context.now_ms
+    told = choose_new(found, message, state.seen, state.sent, now_ms)
     effects: list[str] = []
     for item in told.new:
         if isinstance(item.directive, SetReminder | ClearReminders):
@@ -161,11 +170,24 @@ def directed(
         state = clear_stop(state)
     done = [item for item, effect in zip(told.new, effects, strict=True) if effect == DONE]
     # What did nothing is not remembered: sent again, it is to be reported again.
-    idle = {fingerprint(ordinal, item.source) for item in told.new if item not in done}
+    idle = {message.fingerprint_of(item) for item in told.new if item not in done}
     seen = {name: at for name, at in told.remembered.items() if name not in idle}
     lowered = [n for item in done if (n := rules.lowered(item.directive)) is not None]
     effects += [UNCHANGED] * len(told.unchanged)
-    return _remembering(state, seen), Told(tuple(effects), lowered[-1] if lowered else None)
+    state = _remembering(state, seen)
+    if message.alone and any(message.fingerprint_of(item) in seen for item in found):
+        state = replace(state, sent=remember_sent(state.sent, message, now_ms))
+    return state, Told(tuple(effects), lowered[-1] if lowered else None)
+
+
+def is_sent(state: SessionState, message: NewestMessage) -> bool:
+    """Whether a message is remembered as one that came alone."""
+    return message.alone and any(sent.fingerprint == message.fingerprint for sent in state.sent)
+
+
+def end_message(state: SessionState, message: NewestMessage, now_ms: int) -> SessionState:
+    """Remember that the exchange of a message ended normally: sent again, it is a new wish."""
+    return replace(state, sent=end_sent(state.sent, message, now_ms))
 
 
 def _remembering(state: SessionState, seen: Mapping[str, int]) -> SessionState:
@@ -286,6 +308,8 @@ def encoded(state: SessionState) -> dict[str, object]:
         document["routing"] = _written_routing(state.routing)
     if state.seen:
         document["directives"] = dict(state.seen)
+    if state.sent:
+        document["directiveMessages"] = msgspec.to_builtins(state.sent)
     if state.kept:
         document["pendingTools"] = [_written_kept(kept) for kept in state.kept]
     return document
@@ -297,6 +321,7 @@ def decoded(document: Mapping[str, Any]) -> SessionState:
         stop=_read_stop(document),
         routing=_read_routing(document),
         seen=_read_seen(document),
+        sent=msgspec.convert(document.get("directiveMessages", []), tuple[SentMessage, ...]),
         kept=tuple(map(_read_kept, _array(document.get("pendingTools", [])))),
     )
 

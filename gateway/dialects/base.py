@@ -132,6 +132,9 @@ class Dialect(Protocol):
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
 
+    def has_one_message(self, body: bytes) -> bool:
+        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+
     def system_texts(self, body: bytes) -> tuple[str, ...]:
         """Return the texts that instruct the model."""
 

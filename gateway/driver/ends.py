@@ -19,9 +19,13 @@ async def close(course: Course, effect: Close) -> Outcome:
     if time is not None and time.cargo is not None:
         # Only a follow-up that came to nothing still carries something here.
         time.lost()
-    if effect.disarm and course.request.session is not None:
+    session = course.request.session
+    if effect.disarm and session is not None:
         with anyio.move_on_after(CLEAN_UP, shield=True):
-            await course.request.session.disarm(effect.disarm)
+            await session.disarm(effect.disarm)
+    if session is not None and session.awaits_end and not course.gone:
+        with anyio.move_on_after(CLEAN_UP, shield=True):
+            await session.end()
     tail = course.splice.tail(effect.plainly)
     if course.request.witness is not None and course.tap is not None:
         course.told((course.tap.answered(),))

@@ -55,6 +55,9 @@ class Client(Line, Protocol):
 class Session(Protocol):
     """The session of a request, as the driver uses it at the end of a turn."""
 
+    awaits_end: bool
+    """Whether it wants to know that the exchange ended normally."""
+
     def is_quiet(self) -> bool:
         """Tell without waiting that there is nothing to go on with."""
 
@@ -71,6 +74,9 @@ class Session(Protocol):
         self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
     ) -> None:
         """Keep a turn of which the client was shown only some calls, to be rebuilt later."""
+
+    async def end(self) -> None:
+        """Hear that the exchange ends normally; only its tail is still to be shown."""
 
 
 class Time(Protocol):

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from gateway.core.directive_forms import BLANKS
+from gateway.core.directive_memory import NewestMessage, choose_new
 from gateway.core.directives import (
     NOTHING,
     ClearReminders,
@@ -22,7 +23,6 @@ from gateway.core.directives import (
     SetStopMessageFile,
     Unreadable,
     forced_route,
-    news,
     read,
 )
 from gateway.core.model import Asked, Route
@@ -94,17 +94,17 @@ class Sessions:
         if not visit.asked.directives:
             return await self._pass_by(visit)
         visit = self._whole(visit, await self._kept(visit, await self.states.read(visit.key)))
-        ordinal, found, visit = self._read(visit, upstreams)
+        message, found, visit = self._read(visit, upstreams)
         forced = forced_route(item.directive for item in found)
         if self._is_auxiliary(visit):
             state = await self.states.read(visit.key)
             told = Told((SIDE_REQUEST,) * len(found))
             kind = Kind.AUXILIARY
             return Entry(visit.asked, kind, None, state.routing, None, told.header())
-        state, told = await self._act(visit, await self._with_files(found), ordinal)
+        state, told = await self._act(visit, await self._with_files(found), message)
         self._log(visit, told)
         kind = self._kind(visit)
-        session = Session(self.around, visit, state, kind)
+        session = Session(self.around, visit, state, kind, message)
         return Entry(visit.asked, kind, session, state.routing, forced, told.header())
 
     async def _pass_by(self, visit: Visit) -> Entry:
@@ -141,30 +141,32 @@ class Sessions:
 
     def _read(
         self, visit: Visit, upstreams: Collection[str]
-    ) -> tuple[int, tuple[Found, ...], Visit]:
+    ) -> tuple[NewestMessage, tuple[Found, ...], Visit]:
         body = visit.asked.body
         ordinal, texts = visit.dialect.newest_user(body)
+        alone = ordinal == 1 and visit.dialect.has_one_message(body)
+        message = NewestMessage(ordinal, texts, alone, visit.attempt)
         found = tuple(item for text in texts for item in read(text, upstreams).directives)
         plain = visit.dialect.edit_user_texts(body, partial(_without_directives, upstreams))
         asked = msgspec.structs.replace(visit.asked, body=plain)
-        return ordinal, found, msgspec.structs.replace(visit, asked=asked)
+        return message, found, msgspec.structs.replace(visit, asked=asked)
 
     async def _act(
-        self, visit: Visit, found: tuple[Found, ...], ordinal: int
+        self, visit: Visit, found: tuple[Found, ...], message: NewestMessage
     ) -> tuple[SessionState, Told]:
         now = self.states.store.now_ms()
         if visit.key is None:
             here = tuple(item for item in found if not needs_session(item))
-            state, told = directed(NEW, here, self._settings.rules, Context(ordinal, now))
+            state, told = directed(NEW, here, self._settings.rules, Context(message, now))
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
             return state, Told((*told.effects, *elsewhere), told.lowered_to)
         if not found:
             return await self.states.read(visit.key), Told()
-        reminded = await self._remind(visit, found, ordinal, now)
-        return await self._act_durably(visit.key, found, Context(ordinal, now, reminded))
+        reminded = await self._remind(visit, found, message, now)
+        return await self._act_durably(visit.key, found, Context(message, now, reminded))
 
     async def _remind(
-        self, visit: Visit, found: tuple[Found, ...], ordinal: int, now: int
+        self, visit: Visit, found: tuple[Found, ...], message: NewestMessage, now: int
     ) -> Mapping[str, str]:
         """Set and clear reminders as directives say that have not acted yet; say what came of it.
 
@@ -174,7 +176,7 @@ class Sessions:
         if not any(isinstance(item.directive, SetReminder | ClearReminders) for item in found):
             return {}
         state = await self.states.read(visit.key)
-        new = news(found, ordinal, state.seen, now).new
+        new = choose_new(found, message, state.seen, state.sent, now).new
         return {item.source: await self._clock(visit, item.directive) for item in new}
 
     async def _clock(self, visit: Visit, directive: Directive | Unreadable) -> str:

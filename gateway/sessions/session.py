@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gateway.core.additions import ToolResult
-from gateway.core.session import Kept, SessionState, StopMessage, disarm, keep, use_one
+from gateway.core.directive_memory import NewestMessage
+from gateway.core.session import (
+    Kept,
+    SessionState,
+    StopMessage,
+    disarm,
+    end_message,
+    is_sent,
+    keep,
+    use_one,
+)
 from gateway.core.work import none_left
 from gateway.sessions.states import Change, States
 from gateway.sessions.values import CALL, KIND, Kind, Settings, Visit
@@ -28,7 +38,14 @@ class Surroundings:
 class Session:
     """A session, for the length of one exchange: what it says when a turn has ended."""
 
-    def __init__(self, around: Surroundings, visit: Visit, state: SessionState, kind: Kind) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        visit: Visit,
+        state: SessionState,
+        kind: Kind,
+        message: NewestMessage | None = None,
+    ) -> None:
         self._around = around
         self._states = around.states
         # Not the visit itself: its request may be large, and the exchange long.
@@ -39,6 +56,9 @@ class Session:
         self._read_at = around.states.changes
         self._offered: StopMessage | None = None
         self._claimed: StopMessage | None = None
+        # Of a message that came alone it matters how its exchange ends.
+        self._message = message if message is not None and is_sent(state, message) else None
+        self.awaits_end = self._message is not None
 
     def is_quiet(self) -> bool:
         """Tell without waiting that there is no stop message, as nearly no session has one."""
@@ -89,6 +109,12 @@ class Session:
             await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))
         except StoreUnavailable as error:
             self._log("tool_results_not_stored", why=error.message)
+
+    async def end(self) -> None:
+        """Remember that the exchange ended normally: its message, sent again, is a new wish."""
+        message, now_ms = self._message, self._states.store.now_ms()
+        assert message is not None
+        await self._change(lambda state: (end_message(state, message, now_ms), None), failed=None)
 
     async def _change(self, change: Change[R], failed: R) -> R:
         if self._key is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.core.directive_memory import NO_ATTEMPT, Attempt
 from gateway.core.model import Asked
 from gateway.core.session import SessionState, StopRules, decoded, encoded, kept_until
 from gateway.dialects.base import Dialect
@@ -51,6 +52,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     """What all turns of the exchange have in common."""
     key: Key | None = None
     """Where the session's state is kept, if the request names a session."""
+    attempt: Attempt = NO_ATTEMPT
 
     def __post_init__(self) -> None:
         if self.key is None and self.name is not None:

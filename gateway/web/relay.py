@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from gateway.answers import Answers
+from gateway.core.directive_memory import NO_ATTEMPT, Attempt
 from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.model import Asked, Route
 from gateway.delivery import Deliveries
@@ -42,6 +43,7 @@ log = logging.getLogger("holdgate.relay")
 # Who is told the time right after the results of tools may answer nothing at all.
 SHY = frozenset({"anthropic-messages"})
 TOOL = "tool"
+LONGEST_COUNT = 9
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch
 
@@ -145,7 +147,8 @@ class Relay:
                 asked = msgspec.structs.replace(asked, body=going_on)
         name = session_of(listed, asked.identity)
         key = None if name is None else Key(KIND, owner, name)
-        visit = Visit(owner, name, asked, self.dialect, note.chain, key)
+        attempt = _attempt(note) if asked.directives else NO_ATTEMPT
+        visit = Visit(owner, name, asked, self.dialect, note.chain, key, attempt)
         entry = self._sessions.glance(visit)
         if entry is None:
             entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
@@ -236,6 +239,18 @@ class Relay:
         # What is left of a refused body must not be read as the next request.
         headers = (*error_headers(error), (b"connection", b"close"))
         await answer.whole(error.status, headers, self.dialect.error_body(error))
+
+
+def _attempt(note: Incoming) -> Attempt:
+    """Return what tells whether a request is sent again."""
+    headers = note.headers
+    key = headers.get(b"idempotency-key") or headers.get(b"x-idempotency-key") or b""
+    retries = headers.get(b"x-stainless-retry-count", b"")
+    return Attempt(
+        note.request_id,
+        key.decode("latin-1"),
+        int(retries) if len(retries) < LONGEST_COUNT and retries.isdigit() else 0,
+    )
 
 
 def _told(session: str | None, directives: str) -> Headers:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.core.additions import ToolResult, UserText
 from gateway.core.decide import SAME_ANSWERS
-from gateway.core.directives import REMEMBERED_MS, Found, Routing, SetStopMessage, Target, read
+from gateway.core.directive_memory import REMEMBERED_MS, NewestMessage, SentMessage
+from gateway.core.directives import Found, Routing, SetStopMessage, Target, read
 from gateway.core.effects import Close, OpenTurn
 from gateway.core.events import OpeningFailed, Outcome, TurnEnded, TurnOpened
 from gateway.core.exchange import Exchange
@@ -52,7 +53,7 @@ def after(
     ordinal: int = 1,
     now: int = NOW,
 ) -> tuple[SessionState, Told]:
-    return directed(state, found(text), rules, Context(ordinal, now))
+    return directed(state, found(text), rules, Context(NewestMessage(ordinal, (text,)), now))
 
 
 def test_setting_it() -> None:
@@ -115,7 +116,7 @@ def test_a_refused_text_changes_nothing_and_is_reported_each_time(reason: str) -
 def test_a_text_from_elsewhere_may_be_blank() -> None:
     """A file may hold nothing but white space, which the text of a directive cannot."""
     blank = (Found(SetStopMessage(" \n"), "<**…**>"),)
-    state, told = directed(ARMED, blank, RULES, Context(1, NOW))
+    state, told = directed(ARMED, blank, RULES, Context(NewestMessage(1), NOW))
     assert state is ARMED
     assert told.reasons == ("stopMessage: the text is empty",)
 
@@ -264,11 +265,20 @@ KEPT = st.builds(
     results=st.lists(st.builds(ToolResult, NAMES, st.text()), max_size=2).map(tuple),
     at_ms=st.integers(0, 2**62),
 )
+SENT = st.builds(
+    SentMessage,
+    fingerprint=NAMES,
+    sent_at_ms=st.integers(0, 2**62),
+    request_id=st.text(),
+    idempotency_hash=st.text(),
+    ended_at_ms=st.none() | st.integers(0, 2**62),
+)
 STATES = st.builds(
     SessionState,
     stop=st.none() | STOPS,
     routing=ROUTINGS,
     seen=st.dictionaries(NAMES, st.integers(0, 2**62), max_size=3),
+    sent=st.lists(SENT, max_size=2).map(tuple),
     kept=st.lists(KEPT, max_size=2).map(tuple),
 )
 
@@ -324,6 +334,10 @@ BAD: list[tuple[str, Any]] = [
     ("directives", None),
     ("directives", "x"),
     ("directives", {"x": "now"}),
+    ("directiveMessages", None),
+    ("directiveMessages", {"x": 1}),
+    ("directiveMessages", [{"fingerprint": "x"}]),
+    ("directiveMessages", [{"fingerprint": "x", "sentAtMs": "now"}]),
 ]
 
 

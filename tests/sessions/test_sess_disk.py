@@ -185,7 +185,7 @@ async def test_a_session_without_state_costs_no_write(tmp_path: Path) -> None:
                 tasks.start_soon(ask, number)
         assert counting.writes == 0
         assert snapshot(tmp_path) == before
-        await gate.ask(talk("<**#b**>"), SESSION)
+        await gate.ask(talk("hi", assistant("x"), "<**#b**>"), SESSION)
         assert counting.writes == 1
         assert snapshot(tmp_path) != before
 
@@ -195,8 +195,9 @@ async def test_a_tool_loop_writes_once(tmp_path: Path) -> None:
     async with running(model(("cut", "length")), **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         before = snapshot(tmp_path)
-        for _ in range(10):
-            assert told(await gate.ask(talk(GO_ON), SESSION)) == "unchanged"
+        for number in range(10):
+            loop = talk(GO_ON, *[assistant("x")] * (number + 1))
+            assert told(await gate.ask(loop, SESSION)) == "unchanged"
         assert snapshot(tmp_path) == before
 
 

@@ -20,6 +20,7 @@ from gateway.dialects.anthropic_messages.thinking import own
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
 from gateway.dialects.anthropic_messages.words import (
     edit_user_texts,
+    has_one_message,
     last_role,
     newest_user,
     system_texts,
@@ -123,6 +124,10 @@ class AnthropicMessages:
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
         return newest_user(body)
+
+    def has_one_message(self, body: bytes) -> bool:
+        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+        return has_one_message(body)
 
     def system_texts(self, body: bytes) -> tuple[str, ...]:
         """Return the texts that instruct the model."""

@@ -37,7 +37,13 @@ from gateway.dialects.openai_chat.rebuild import called, rebuilt
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.turn import said as disguised
 from gateway.dialects.openai_chat.whole import ChatWhole
-from gateway.dialects.openai_chat.words import edit_user_texts, last_role, newest_user, system_texts
+from gateway.dialects.openai_chat.words import (
+    edit_user_texts,
+    has_one_message,
+    last_role,
+    newest_user,
+    system_texts,
+)
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.sse import encode
 
@@ -150,6 +156,10 @@ class OpenAIChat:
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
         return newest_user(body)
+
+    def has_one_message(self, body: bytes) -> bool:
+        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+        return has_one_message(body)
 
     def system_texts(self, body: bytes) -> tuple[str, ...]:
         """Return the texts that instruct the model."""

@@ -34,6 +34,12 @@ def newest_user(body: bytes) -> tuple[int, tuple[str, ...]]:
     return len(contents), texts_in(contents[-1]) if contents else ()
 
 
+def has_one_message(body: bytes) -> bool:
+    """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+    speakers = [message.role for message in _messages(body) if message.role not in SYSTEM_ROLES]
+    return speakers == ["user"]
+
+
 def system_texts(body: bytes) -> tuple[str, ...]:
     """Return the texts of the system and developer messages."""
     told = (message.content for message in _messages(body) if message.role in SYSTEM_ROLES)

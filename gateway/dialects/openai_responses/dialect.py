@@ -41,6 +41,7 @@ from gateway.dialects.openai_responses.stream import ResponsesStream
 from gateway.dialects.openai_responses.whole import ResponsesWhole
 from gateway.dialects.openai_responses.words import (
     edit_user_texts,
+    has_one_message,
     items_of,
     last_role,
     newest_user,
@@ -174,6 +175,10 @@ class OpenAIResponses:
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
         return newest_user(body)
+
+    def has_one_message(self, body: bytes) -> bool:
+        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+        return has_one_message(body)
 
     def system_texts(self, body: bytes) -> tuple[str, ...]:
         """Return the texts that instruct the model."""

@@ -79,6 +79,13 @@ def newest_user(body: bytes) -> tuple[int, tuple[str, ...]]:
     return len(contents), texts_in(contents[-1]) if contents else ()
 
 
+def has_one_message(body: bytes) -> bool:
+    """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+    items = map(item_of, items_of(fields_of(body)))
+    said = [item for item in items if item.type != "message" or item.role not in SYSTEM_ROLES]
+    return len(said) == 1 and _is_users(said[0])
+
+
 def system_texts(body: bytes) -> tuple[str, ...]:
     """Return the instructions, and the texts of system and developer messages."""
     fields = fields_of(body)
