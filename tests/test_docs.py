@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config import load
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.joinpath("docs").rglob("*.md"))]
 
@@ -51,3 +53,28 @@ def test_the_version_is_in_the_changelog() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_placeholder_is_left(page: Path) -> None:
     assert not re.search(r"@[A-Z]+@|TODO|FIXME", page.read_text())
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_reminders_of_ones_own_upstream_come_on_time(page: str, tmp_path: Path) -> None:
+    configurations = re.findall(r"```toml\n(.*?)```", ROOT.joinpath(page).read_text(), re.DOTALL)
+    file = tmp_path / "holdgate.toml"
+    file.write_text(next(one for one in configurations if "[[upstreams]]" in one))
+    environ = {"OPENAI_API_KEY": "k", "MY_KEY": "k"}
+    assert load(file, environ, {}, tmp_path).clock.due_window_ms == 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_it_is_said_what_is_added_and_how_to_turn_it_off(page: str) -> None:
+    text = ROOT.joinpath(page).read_text()
+    assert "(docs/clock.md#what-a-request-is-told)".removeprefix("(docs/") in text
+    for switch in ("`enabled = false` in `[clock]`", "`clock = false`", "`x-holdgate-clock: off`"):
+        assert switch in text
+
+
+def test_the_figures_of_many_holds_are_those_that_were_measured() -> None:
+    measured = ROOT.joinpath("docs/benchmarks/holds.md").read_text()
+    figures = dict(re.findall(r"^\| all due at once: (.+), s \| ([\d.]+) \|$", measured, re.M))
+    readme = ROOT.joinpath("README.md").read_text()
+    assert f"let go after | – | {float(figures['the last is let go after']):.1f} s" in readme
+    assert f"has its end after | – | {figures['the last answer ends after']} s" in readme

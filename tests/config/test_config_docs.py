@@ -89,7 +89,7 @@ def test_the_problems_shown_are_real(loaded: Loader) -> None:
     """
     with pytest.raises(ConfigError) as caught:
         loaded(text)
-    assert f"{caught.value}\n" in blocks("")
+    assert f"{caught.value}\n" in blocks("text")
 
 
 def test_every_dotted_name_in_the_text_exists() -> None:

@@ -1,0 +1,147 @@
+"""Runs the examples of a page one after the other, beside a gateway of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from .blocks import ROOT, Block
+
+PATIENCE = 120
+GATEWAY, UPSTREAM = "8787", "8788"
+# Without this an answer with an error's status would be as good as any other.
+CURLRC = "fail-with-body\nno-progress-meter\n"
+JOB = {"session_id": "kept", "message": "Hello!", "schedule_text": "daily at 9am"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one example: whether it went well, and what it wrote."""
+
+    is_fine: bool
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where somebody tries the examples: a directory, and a gateway on a port."""
+
+    place: Path
+    gateway_port: str
+    upstream_port: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.gateway_port}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        path = [str(self.place / ".venv/bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        return {
+            **environ_for(self.place),
+            "PATH": os.pathsep.join(path),
+            "HOLDGATE_URL": self.url,
+            "KEY": "secret",
+        }
+
+    def command_for(self, block: Block) -> Sequence[str]:
+        """Return what runs an example, with the ports of this desk in it."""
+        code = block.code.replace(GATEWAY, self.gateway_port).replace(UPSTREAM, self.upstream_port)
+        if block.language == "python":
+            return (sys.executable, "-c", code)
+        return ("bash", "-euo", "pipefail", "-c", code)
+
+
+def environ_for(home: Path) -> dict[str, str]:
+    """Return an environment without the keys and settings of whoever runs the tests."""
+    # No test asks a time server of the world.
+    fixed = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "ROUTECODEX_CLOCK_NTP": "off"}
+    return {**fixed, "PATH": os.environ["PATH"], "HOME": str(home)}
+
+
+def run_page(blocks: Sequence[Block], place: Path) -> dict[Block, Outcome]:
+    """Run the examples of one page in their order."""
+    with open_desk(place) as desk, ExitStack() as running:
+        return {block: run_block(block, desk, running) for block in blocks}
+
+
+@contextmanager
+def open_desk(place: Path) -> Iterator[Desk]:
+    """Start a gateway in a directory that looks like the one of somebody who has run setup."""
+    bin_directory = place / ".venv/bin"
+    bin_directory.mkdir(parents=True)
+    command = bin_directory / "holdgate"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
+    command.chmod(0o755)
+    place.joinpath(".curlrc").write_text(CURLRC)
+    serve = (sys.executable, "-m", "gateway", "serve", "--port", "0", "--session-dir", "sessions")
+    with process_of(serve, place, environ_for(place)) as gateway:
+        assert gateway.stdout
+        port = gateway.stdout.readline().strip().rpartition(":")[2]
+        desk = Desk(place, port, str(free_port()))
+        # Keeps the pipe from filling up, and makes the database that one page copies.
+        threading.Thread(target=gateway.stdout.read, daemon=True).start()
+        httpx.post(f"{desk.url}/api/cron/add", json=JOB, trust_env=False).raise_for_status()
+        yield desk
+
+
+def run_block(block: Block, desk: Desk, running: ExitStack) -> Outcome:
+    """Run one example to its end, or until it has written what it is run for."""
+    process = running.enter_context(process_of(desk.command_for(block), desk.place, desk.environ))
+    watch = threading.Timer(PATIENCE, end_group, [process])
+    watch.start()
+    written = ""
+    assert process.stdout
+    for line in process.stdout:
+        written += line
+        if block.mark == "run until" and block.about in line:
+            watch.cancel()
+            return Outcome(True, written)
+    watch.cancel()
+    is_fine = process.wait() == 0 and '"error"' not in written and block.mark != "run until"
+    return Outcome(is_fine, written)
+
+
+@contextmanager
+def process_of(
+    command: Sequence[str], place: Path, environ: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a process with a group of its own, and end the whole group."""
+    process = subprocess.Popen(
+        command,
+        cwd=place,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        end_group(process)
+        process.wait()
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """Kill a process and what it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """Return a port nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
