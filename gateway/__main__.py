@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gateway.app import serve
 from gateway.app.wiring import agents_of
@@ -18,6 +20,8 @@ from gateway.terminal import Desk, Refused, add_job_actions, chat, say
 from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.version import __version__
 
+BROKEN_PIPE = 128 + signal.SIGPIPE
+CONFIG_HELP = "the configuration; else ./holdgate.toml, else the defaults"
 TRY = """
 Holdgate {version} answers with its demo model; {keys}. Try:
 
@@ -43,7 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
     arguments = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
-    return run(arguments)
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return BROKEN_PIPE
+    return status
+
+
+def _discard_output() -> None:
+    """Write nothing more: who reads has seen enough, such as `head`."""
+    # Python would write what is left once more at exit, and fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,19 +68,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"holdgate {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    _serve_parser(commands.add_parser("serve", help="run the gateway"))
-    check = commands.add_parser("check", help="validate and print the effective configuration")
-    check.add_argument("--config", type=Path, metavar="FILE")
+
+    def command(name: str, says: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=says, description=says, parents=parents)
+
+    settings = _server_options()
+    command("serve", "run the gateway", settings).set_defaults(run=_serve)
+    check = command("check", "print the effective configuration, or every mistake in it", settings)
     check.set_defaults(run=_check)
-    demo = commands.add_parser("demo-upstream", help="run the scripted upstream alone")
-    demo.add_argument("--port", type=int, default=0)
+    demo = command("demo-upstream", "run the scripted upstream alone")
+    demo.add_argument(
+        "--port", type=int, default=0, metavar="P", help="where to listen; 0 picks a free port (0)"
+    )
     demo.set_defaults(run=lambda a: demo_main(["--port", str(a.port)]))
     client = _client_options()
-    talk = commands.add_parser("chat", help="chat in the terminal", parents=[client])
-    talk.add_argument("--session", default="")
-    talk.add_argument("--model", default="")
+    talk = command("chat", "chat in the terminal", client)
+    talk.add_argument(
+        "--session", default="", metavar="S", help="go on with this session; else a new one"
+    )
+    talk.add_argument("--model", default="", metavar="M", help="whom to ask; else the first listed")
     talk.set_defaults(run=_chat)
-    jobs = commands.add_parser("jobs", help="show, make, remove and run jobs")
+    jobs = command("jobs", "show, make, change, remove and run jobs")
     client.add_argument("--json", action="store_true", help="show what was answered as it came")
     add_job_actions(jobs, client)
     jobs.set_defaults(run=_jobs)
@@ -74,20 +98,29 @@ def _parser() -> argparse.ArgumentParser:
 def _client_options() -> argparse.ArgumentParser:
     """Describe what is said of the gateway that is asked for something."""
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--url", help="of the gateway; else $HOLDGATE_URL, else as configured")
-    options.add_argument("--key", help="of this gateway; else $HOLDGATE_KEY")
-    options.add_argument("--config", type=Path, metavar="FILE")
+    options.add_argument(
+        "--url", help="the gateway's address; else $HOLDGATE_URL, else as configured"
+    )
+    options.add_argument("--key", help="a key of that gateway; else $HOLDGATE_KEY")
+    options.add_argument("--config", type=Path, metavar="FILE", help=CONFIG_HELP)
     return options
 
 
-def _serve_parser(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE")
-    parser.add_argument("--host", dest="server.host", metavar="H")
-    parser.add_argument("--port", dest="server.port", type=int, metavar="P")
-    parser.add_argument("--session-dir", dest="server.session_dir", metavar="DIR")
-    parser.add_argument("--workers", dest="server.workers", type=int, metavar="N")
-    parser.add_argument("--log-format", dest="server.log_format", choices=("text", "json"))
-    parser.set_defaults(run=_serve)
+def _server_options() -> argparse.ArgumentParser:
+    """Describe where the configuration is, and what may be said instead of it."""
+    options = argparse.ArgumentParser(add_help=False)
+
+    def add(name: str, says: str, **kind: Any) -> None:
+        dest = f"server.{name.removeprefix('--').replace('-', '_')}"
+        options.add_argument(name, dest=dest, help=says, **kind)
+
+    options.add_argument("--config", type=Path, metavar="FILE", help=CONFIG_HELP)
+    add("--host", "the address to listen on", metavar="H")
+    add("--port", "the port to listen on; 0 picks a free one", type=int, metavar="P")
+    add("--session-dir", "where state is kept", metavar="DIR")
+    add("--workers", "how many processes serve", type=int, metavar="N")
+    add("--log-format", "how log lines are written", choices=("text", "json"))
+    return options
 
 
 def _overrides(arguments: argparse.Namespace) -> Mapping[str, object]:
@@ -155,9 +188,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     set_up(config.server.log_format, sys.stderr)
 
     def listening(url: str) -> None:
-        print(f"listening on {url}", flush=True)
-        if config.demo:
-            print(_advice(config, url), flush=True)
+        try:
+            print(f"listening on {url}", flush=True)
+            if config.demo:
+                print(_advice(config, url), flush=True)
+        except BrokenPipeError:
+            _discard_output()
 
     try:
         serve(config, listening)

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -175,6 +177,61 @@ def test_chat_without_a_gateway_says_so(tmp_path: Path) -> None:
     result = holdgate("chat", "--url", "http://127.0.0.1:9", cwd=tmp_path, text="hi\n")
     assert result.returncode == 1
     assert "nobody answers at http://127.0.0.1:9" in result.stderr
+
+
+def test_check_takes_what_serve_takes(tmp_path: Path) -> None:
+    result = holdgate("check", "--port", "9000", "--log-format", "json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "port = 9000" in result.stdout
+    assert 'log_format = "json"' in result.stdout
+
+
+def test_who_reads_may_leave_before_the_end(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "gateway", "check"]
+    result = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    os.close(writer)
+    assert result.stderr == b""
+    assert result.returncode == 128 + signal.SIGPIPE
+
+
+def test_serve_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "serve", "--port", str(port)],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writer)
+    try:
+        while process.poll() is None and not is_ready(f"http://127.0.0.1:{port}"):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0, told
+
+
+def is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["serve", "--help"]])

@@ -10,6 +10,9 @@ from difflib import get_close_matches
 import msgspec
 
 LONGEST_QUOTE = 60
+# Two swapped letters of three are near (0.67); budgets and agents are not (0.62).
+NEAR = 0.65
+SHORTEST_BEGINNING = 3
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -55,9 +58,12 @@ def join(where: str, name: str) -> str:
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that was probably meant, if any is close."""
+    """Return the candidate that was probably meant, if any is close or begins so."""
     folded = {_fold(candidate): candidate for candidate in candidates}
-    close = get_close_matches(_fold(word), folded, n=1)
+    given = _fold(word)
+    close = get_close_matches(given, folded, n=1, cutoff=NEAR)
+    if not close and len(given) >= SHORTEST_BEGINNING:
+        close = [name for name in folded if name.startswith(given)]
     return folded[close[0]] if close else None
 
 

@@ -8,6 +8,7 @@ import sys
 
 from gateway.terminal.jobs import Desk, Members
 
+JOB_HELP = "the id that list shows"
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _is_interval = re.compile(r"(?:[0-9]{1,9}(?:ms|s|m|h|d))+").fullmatch
 _steps = re.compile(r"([0-9]+)(ms|s|m|h|d)").findall
@@ -26,10 +27,10 @@ def add_job_actions(parser: argparse.ArgumentParser, anywhere: argparse.Argument
     _list(action("list", "show the jobs"))
     _add(action("add", "make a job"))
     remove = action("remove", "delete a job and its runs")
-    remove.add_argument("job_id", metavar="JOB")
+    remove.add_argument("job_id", metavar="JOB", help=JOB_HELP)
     remove.set_defaults(act=lambda desk, given: desk.remove(given.job_id))
     run = action("run", "run a job now; its schedule stays")
-    run.add_argument("job_id", metavar="JOB")
+    run.add_argument("job_id", metavar="JOB", help=JOB_HELP)
     run.set_defaults(act=lambda desk, given: desk.run(given.job_id))
     _runs(action("runs", "show the runs of a job, the newest first"))
 
@@ -42,7 +43,7 @@ def _list(parser: argparse.ArgumentParser) -> None:
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job_id", metavar="JOB")
+    parser.add_argument("job_id", metavar="JOB", help=JOB_HELP)
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
     parser.add_argument("--full", action="store_true", help="with all that they said")
     parser.set_defaults(act=lambda desk, given: desk.runs(given.job_id, given.limit, given.full))

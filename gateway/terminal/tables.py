@@ -1,22 +1,46 @@
-"""Tables for people: columns as wide as what stands in them."""
+"""Tables for people: columns as wide as what stands in them, or as the terminal allows."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 GAP = "  "
+NARROWEST = 6
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write rows below their headings."""
     lines = [headings, *rows]
-    widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
+    return _write(lines, _widths(lines))
+
+
+def fit_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], most: int, elastic: Collection[str]
+) -> str | None:
+    """Write rows that fit, with elastic columns cut; None if that is not enough."""
+    lines = [headings, *rows]
+    widths = _widths(lines)
+    cuttable = [number for number, heading in enumerate(headings) if heading in elastic]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > most:
+        widest = max(cuttable, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= NARROWEST:
+            return None
+        widths[widest] -= 1
+    return _write(lines, widths)
+
+
+def _widths(lines: Iterable[Sequence[str]]) -> list[int]:
+    return [max(map(width, column)) for column in zip(*lines, strict=True)]
+
+
+def _write(lines: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
     return "\n".join(_line(line, widths) for line in lines)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell + " " * (most - width(cell)) for cell, most in zip(cells, widths, strict=True))
+    cut = [clipped(cell, most) for cell, most in zip(cells, widths, strict=True)]
+    padded = (cell + " " * (most - width(cell)) for cell, most in zip(cut, widths, strict=True))
     return GAP.join(padded).rstrip()
 
 

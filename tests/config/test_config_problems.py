@@ -33,6 +33,10 @@ ONE_MISTAKE = {
     "[store]\nxyz = 1": "store.xyz: unknown key; valid are url",
     '[store]\n"a\\nb" = 1': 'store."a\\nb": unknown key; valid are url',
     "[clok]\nenabled = true": "clok: unknown section; did you mean clock?",
+    "[budgets]\nx = 1": (
+        "budgets: unknown section; valid are server, upstreams, models, keys, clock, stop_message, "
+        "cron, store, agents, webhooks, limits"
+    ),
     "demo = true": (
         "demo: unknown section; valid are server, upstreams, models, keys, clock, stop_message, "
         "cron, store, agents, webhooks, limits"

@@ -33,7 +33,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class PageGateway:
     """Where somebody tries the examples: a directory, and a gateway on a port."""
 
     place: Path
@@ -55,7 +55,7 @@ class Desk:
         }
 
     def command_for(self, block: Block) -> Sequence[str]:
-        """Return what runs an example, with the ports of this desk in it."""
+        """Return what runs an example, with the ports of this gateway in it."""
         code = block.code.replace(GATEWAY, self.gateway_port).replace(UPSTREAM, self.upstream_port)
         if block.language == "python":
             return (sys.executable, "-c", code)
@@ -71,12 +71,12 @@ def environ_for(home: Path) -> dict[str, str]:
 
 def run_page(blocks: Sequence[Block], place: Path) -> dict[Block, Outcome]:
     """Run the examples of one page in their order."""
-    with open_desk(place) as desk, ExitStack() as running:
-        return {block: run_block(block, desk, running) for block in blocks}
+    with open_gateway(place) as gateway, ExitStack() as running:
+        return {block: run_block(block, gateway, running) for block in blocks}
 
 
 @contextmanager
-def open_desk(place: Path) -> Iterator[Desk]:
+def open_gateway(place: Path) -> Iterator[PageGateway]:
     """Start a gateway in a directory that looks like the one of somebody who has run setup."""
     bin_directory = place / ".venv/bin"
     bin_directory.mkdir(parents=True)
@@ -85,19 +85,21 @@ def open_desk(place: Path) -> Iterator[Desk]:
     command.chmod(0o755)
     place.joinpath(".curlrc").write_text(CURLRC)
     serve = (sys.executable, "-m", "gateway", "serve", "--port", "0", "--session-dir", "sessions")
-    with process_of(serve, place, environ_for(place)) as gateway:
-        assert gateway.stdout
-        port = gateway.stdout.readline().strip().rpartition(":")[2]
-        desk = Desk(place, port, str(free_port()))
+    with process_of(serve, place, environ_for(place)) as process:
+        assert process.stdout
+        port = process.stdout.readline().strip().rpartition(":")[2]
+        gateway = PageGateway(place, port, str(free_port()))
         # Keeps the pipe from filling up, and makes the database that one page copies.
-        threading.Thread(target=gateway.stdout.read, daemon=True).start()
-        httpx.post(f"{desk.url}/api/cron/add", json=JOB, trust_env=False).raise_for_status()
-        yield desk
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        httpx.post(f"{gateway.url}/api/cron/add", json=JOB, trust_env=False).raise_for_status()
+        yield gateway
 
 
-def run_block(block: Block, desk: Desk, running: ExitStack) -> Outcome:
+def run_block(block: Block, gateway: PageGateway, running: ExitStack) -> Outcome:
     """Run one example to its end, or until it has written what it is run for."""
-    process = running.enter_context(process_of(desk.command_for(block), desk.place, desk.environ))
+    process = running.enter_context(
+        process_of(gateway.command_for(block), gateway.place, gateway.environ)
+    )
     watch = threading.Timer(PATIENCE, end_group, [process])
     watch.start()
     written = ""

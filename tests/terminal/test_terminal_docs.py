@@ -18,6 +18,17 @@ def test_every_option_is_on_the_page() -> None:
     assert named() - there == {"--help"}
 
 
+def test_every_option_is_explained_by_help() -> None:
+    mute = [
+        f"{one.prog} {action.option_strings or action.dest}"
+        for one in parsers(_parser())
+        for action in one._actions
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert mute == []
+    assert [one.prog for one in parsers(_parser()) if not one.description] == []
+
+
 def test_every_command_and_action_is_on_the_page() -> None:
     names = [name for parser in parsers(_parser()) for name in choices(parser)]
     assert [
