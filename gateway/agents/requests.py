@@ -173,7 +173,7 @@ def _time(means: Means, draft: Draft, talk: Talk) -> Timepiece | None:
     errand, entry = draft.errand, draft.entry
     may_have = draft.model.clock or CLOCK in errand.agent.tools
     has_clock = means.clock and may_have and entry.kind is not Kind.COMPACTION
-    if not (has_clock or draft.tools):
+    if not (has_clock or draft.tools or _has_deliveries(means, errand)):
         return None
     spoken = means.driver.services.ways.spoken(draft.routes[0].upstream)
     return means.timepieces.give(
@@ -191,3 +191,10 @@ def _time(means: Means, draft: Draft, talk: Talk) -> Timepiece | None:
             collects=errand.collects,
         )
     )
+
+
+def _has_deliveries(means: Means, errand: ChatErrand) -> bool:
+    deliveries = means.timepieces.deliveries
+    if deliveries is None or errand.fresh or not errand.collects:
+        return False
+    return not deliveries.idle(errand.owner, errand.session)

@@ -94,7 +94,7 @@ def enabled(job: Job, now_ms: int, rules: JobRules) -> Job:
         job,
         enabled=True,
         due_ms=due_ms,
-        next_run_ms=due_ms,
+        next_run_ms=due_ms if job.retry_ms is None else job.retry_ms,
         consecutive_failures=0,
         disabled_reason=None,
         updated_ms=now_ms,
@@ -105,7 +105,14 @@ def disabled(job: Job, now_ms: int, reason: str | None = None) -> Job:
     """Let a job rest; one that rests already keeps the reason why."""
     if not job.enabled:
         return job
-    return replace(job, enabled=False, next_run_ms=None, disabled_reason=reason, updated_ms=now_ms)
+    return replace(
+        job,
+        enabled=False,
+        next_run_ms=None,
+        retry_ms=None,
+        disabled_reason=reason,
+        updated_ms=now_ms,
+    )
 
 
 def _due_again(job: Job, now_ms: int, rules: JobRules) -> int:
@@ -132,7 +139,7 @@ def _rescheduled(job: Job, schedule: Schedule, now_ms: int, rules: JobRules) -> 
     if schedule == job.schedule:
         return job
     due_ms = _first_due(schedule, now_ms, rules)
-    moved = replace(job, schedule=schedule, due_ms=due_ms)
+    moved = replace(job, schedule=schedule, due_ms=due_ms, retry_ms=None, retries=0)
     if job.enabled:
         return replace(moved, next_run_ms=due_ms)
     return enabled(moved, now_ms, rules) if job.due_ms is None else moved

@@ -1,7 +1,8 @@
 """What becomes of a job by the passing of time: its runs are claimed, and they end.
 
 Each time of an enabled job's schedule ends in one row: as a run, or counted among those that were
-missed. Whoever claims keeps the job and the new rows together, or neither.
+missed. A one-time job that came to nothing is tried again a few times; each retry is a run of its
+own. Whoever claims keeps the job and the new rows together, or neither.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from gateway.core.clock_words import iso
 from gateway.core.job_life import disabled
+from gateway.core.job_notices import missed_notice
 from gateway.core.job_rules import JobRules
 from gateway.core.jobs import Job, Run, Status, Trigger
 from gateway.core.schedules import At, next_due, times_between
@@ -20,8 +21,10 @@ Claim = tuple[Job, tuple[Run, ...]]
 After = Callable[[Job, Run, int, JobRules], Job | None]
 
 BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
+RETRY_MS = BACK_OFF_MS[:4]
 OVER = "Its schedule has no further time."
 OVER_AND_MISSED = "Its time was missed, and its schedule has no further one."
+GIVEN_UP = "It was tried as often as it may, {tries} times; give it another time by update."
 TOO_OFTEN = "It failed as often in a row as it may, {failures}; enable it to try again."
 
 
@@ -31,6 +34,8 @@ def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str])
     The job is to be kept also when there is no row: its `due_ms` was then no time of its
     schedule, and is one now.
     """
+    if job.enabled and job.retry_ms is not None:
+        return _claim_retry(job, job.retry_ms, now_ms, rules, new_id)
     first_ms = job.due_ms
     if first_ms is None or not job.enabled:
         return replace(job, next_run_ms=None), ()
@@ -45,6 +50,34 @@ def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str])
         return _running(job, run), (run,)
     missed = _missed(job, new_id(), count - 1, before_ms, now_ms)
     return _running(job, run), (missed, run)
+
+
+def _claim_retry(
+    job: Job, retry_ms: int, now_ms: int, rules: JobRules, new_id: Callable[[], str]
+) -> Claim:
+    """Try a one-time job again, unless that was missed too."""
+    if now_ms < retry_ms:
+        return replace(job, next_run_ms=retry_ms), ()
+    job = replace(job, retry_ms=None, next_run_ms=None)
+    if now_ms - retry_ms > rules.misfire_grace_ms:
+        return _all_missed(job, _missed(job, new_id(), 1, retry_ms, now_ms), now_ms)
+    run = _begun(job, new_id(), "timer", retry_ms, now_ms)
+    return _running(job, run), (run,)
+
+
+def give_back(job: Job, run: Run) -> Job:
+    """Take back the claim of a run that has not begun: its time is due again.
+
+    Unless the job was disabled or given another schedule meanwhile.
+    """
+    job = replace(job, run_id="", running_ms=None)
+    if not job.enabled or run.trigger == "manual":
+        return job
+    if isinstance(job.schedule, At) and job.due_ms is None and run.due_ms != job.schedule.at_ms:
+        return replace(job, retry_ms=run.due_ms, next_run_ms=run.due_ms)
+    if next_due(job.schedule, run.due_ms - 1) != run.due_ms:
+        return job
+    return replace(job, due_ms=run.due_ms, next_run_ms=run.due_ms)
 
 
 def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> Claim:
@@ -77,14 +110,18 @@ def after_ok(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
     """Forget the failures, and wait for the next time; or be gone, if it was to run just once."""
     if job.delete_after_run:
         return None
-    return _next(replace(_noted(job, run), consecutive_failures=0), now_ms)
+    done = replace(_noted(job, run), consecutive_failures=0, retries=0, retry_ms=None)
+    return _next(done, now_ms)
 
 
 def after_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
-    """Wait the longer the more often a recurring job failed, and give up in the end."""
+    """Wait the longer the more often a job failed, and give up in the end."""
     failures = job.consecutive_failures + 1
-    job = _next(replace(_noted(job, run), consecutive_failures=failures), now_ms)
-    if job.next_run_ms is None or isinstance(job.schedule, At):
+    job = replace(_noted(job, run), consecutive_failures=failures)
+    if isinstance(job.schedule, At):
+        return _retry(job, job.schedule.at_ms, run, now_ms, rules)
+    job = _next(job, now_ms)
+    if job.next_run_ms is None:
         return job
     if failures >= rules.max_consecutive_failures:
         return disabled(job, now_ms, TOO_OFTEN.format(failures=failures))
@@ -94,12 +131,12 @@ def after_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
 
 def after_skipped(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
     """Wait for the next time: that its session was busy is no failure of a job."""
-    return _next(_noted(job, run), now_ms)
+    return _after_nothing(job, run, now_ms, rules)
 
 
 def after_interrupted(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
     """Wait for the next time: that the gateway was stopped is no failure of a job."""
-    return _next(_noted(job, run), now_ms)
+    return _after_nothing(job, run, now_ms, rules)
 
 
 AFTER: Mapping[Status, After] = {
@@ -115,10 +152,31 @@ def _due_after(job: Job, after_ms: int, rules: JobRules) -> Job:
     return replace(job, due_ms=due_ms, next_run_ms=due_ms)
 
 
+def _after_nothing(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
+    job = _noted(job, run)
+    if isinstance(job.schedule, At):
+        return _retry(job, job.schedule.at_ms, run, now_ms, rules)
+    return _next(job, now_ms)
+
+
+def _retry(job: Job, at_ms: int, run: Run, now_ms: int, rules: JobRules) -> Job:
+    """Have a one-time job tried again, or give it up; what is run by hand counts for neither."""
+    if run.trigger == "manual" or not job.enabled or job.due_ms is not None:
+        return _next(job, now_ms)
+    if job.retries < len(RETRY_MS):
+        retry_ms = now_ms + RETRY_MS[job.retries]
+        if retry_ms - at_ms <= rules.misfire_grace_ms:
+            retries = job.retries + 1
+            return replace(job, retries=retries, retry_ms=retry_ms, next_run_ms=retry_ms)
+    return disabled(job, now_ms, GIVEN_UP.format(tries=job.retries + 1))
+
+
 def _next(job: Job, now_ms: int) -> Job:
     """Look at a job again when it is due; one that was disabled meanwhile stays so."""
     if not job.enabled:
         return job
+    if job.retry_ms is not None:
+        return replace(job, next_run_ms=job.retry_ms)
     return _resting(replace(job, next_run_ms=job.due_ms), now_ms, OVER)
 
 
@@ -153,7 +211,6 @@ def _noted(job: Job, run: Run) -> Job:
 
 
 def _missed(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> Run:
-    times = "1 time was missed" if count == 1 else f"{count} times were missed, the last"
     return Run(
         run_id=run_id,
         job_id=job.job_id,
@@ -161,7 +218,7 @@ def _missed(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> Run
         status="missed",
         due_ms=last_ms,
         finished_ms=now_ms,
-        error=f"{times} at {iso(last_ms)}.",
+        error=missed_notice(count, last_ms),
         missed=count,
     )
 

@@ -45,7 +45,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     twice when it is enabled again.
     """
     next_run_ms: int | None = None
-    """When to look at it: `due_ms`, or later after failures; None when it is disabled."""
+    """When to look at it: `due_ms`, `retry_ms`, or later after failures; None when disabled."""
+    retry_ms: int | None = None
+    """When a one-time job whose try came to nothing is tried again."""
+    retries: int = 0
+    """How often a one-time job was, or is about to be, tried again."""
     run_id: str = ""
     """The run that is under way."""
     running_ms: int | None = None

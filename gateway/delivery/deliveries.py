@@ -104,6 +104,11 @@ class Deliveries:
             self._chores.rouse()
         self._watchers.changed(where)
 
+    def look_again(self, owner: str, session: str) -> None:
+        """Take it that something may have been put into a session's queue."""
+        self._waiting[owner, session] = next(self._numbers)
+        self._watchers.changed((owner, session))
+
     def idle(self, owner: str, session: str) -> bool:
         """Tell at no cost whether nothing waits."""
         return (owner, session) not in self._waiting

@@ -16,13 +16,19 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\]]+")
 
 
 def told(items: tuple[Item, ...]) -> str:
-    """Write the message that brings results of runs to a model, in the order they came."""
-    return "\n\n".join(f"{heading(item.name)}\n{item.text}" for item in items)
+    """Write the message that brings what runs came to to a model, in the order it came."""
+    return "\n\n".join(map(_told_item, items))
 
 
-def heading(name: str) -> str:
+def _told_item(item: Item) -> str:
+    if item.status == "ok":
+        return f"{heading(item.name)}\n{item.text}"
+    return f"{heading(item.name, item.status)} {item.text}"
+
+
+def heading(name: str, what: str = "result") -> str:
     """Write the line above a result; no name can look like the end of it."""
-    return f'[Scheduled task "{" ".join(_BREAKS.sub(" ", name).split())}" result]:'
+    return f'[Scheduled task "{" ".join(_BREAKS.sub(" ", name).split())}" {what}]:'
 
 
 def shown_task(task: Task) -> Mapping[str, object]:
@@ -41,8 +47,8 @@ def shown_task(task: Task) -> Mapping[str, object]:
 
 
 def shown_item(item: Item) -> Mapping[str, object]:
-    """Show the result of a run as something that waits."""
-    return {
+    """Show what a run came to as something that waits; `status` says that it is no result."""
+    shown: dict[str, object] = {
         "id": item.id,
         "kind": RUN,
         "at": iso(item.at_ms),
@@ -51,6 +57,9 @@ def shown_item(item: Item) -> Mapping[str, object]:
         "job_id": item.job_id,
         "run_id": item.run_id,
     }
+    if item.status != "ok":
+        shown["status"] = item.status
+    return shown
 
 
 def shown_event(event: Event) -> bytes:

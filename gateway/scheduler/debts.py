@@ -72,8 +72,8 @@ class Debts:
     async def _pay(self, job: Job, run: Run) -> None:
         try:
             async with self._slots.slot():
-                if not self._leaving and await self._is_settled(job, run):
-                    await self._parts.rows.paid(run.run_id)
+                if not self._leaving:
+                    await self._settle(job, run)
         except StoreUnavailable as error:
             self._log("result_not_brought", job, run, error.message)
         except Exception as error:
@@ -81,22 +81,28 @@ class Debts:
         finally:
             self._paying.discard(run.run_id)
 
-    async def _is_settled(self, job: Job, run: Run) -> bool:
-        """Tell a session what a run came to; False: it is busy, or we leave."""
+    async def _settle(self, job: Job, run: Run) -> None:
+        """Tell a session what a run came to, unless it is busy; if that fails, put it in its queue.
+
+        What is no longer owed, since its job or its session was deleted, comes to nothing.
+        """
         lease = await self._agents.session(job)
         if isinstance(lease, str):
-            return False
+            return
+        rows = self._parts.rows
         try:
-            # Its job may have been removed since.
-            if not any(owed.run_id == run.run_id for _, owed in await self._parts.rows.owed()):
-                return False
+            if not any(owed.run_id == run.run_id for _, owed in await rows.owed()):
+                return
             why = await self._untold(job, run, lease)
         finally:
             await lease.release()
-        if why and not self._leaving:
+        if not why:
+            await rows.paid(run.run_id)
+        elif not self._leaving:
             self._log("result_not_told", job, run, why)
-            await self._deliver(job, run)
-        return not (why and self._leaving)
+            item = item_of(job, run)
+            if await rows.paid(run.run_id, item):
+                self._parts.deliveries.added(item)
 
     async def _untold(self, job: Job, run: Run, lease: Lease) -> str:
         """Tell a session what a run came to; return why that was in vain, if it was."""
@@ -114,11 +120,6 @@ class Debts:
             log.exception("the result of run %s was not told", run.run_id, exc_info=error)
             return "Something went wrong inside the gateway."
         return f"It took longer than {most_ms} ms (cron.run_timeout_ms)."
-
-    async def _deliver(self, job: Job, run: Run) -> None:
-        item = item_of(job, run)
-        await self._parts.deliveries.rows.add(item)
-        self._parts.deliveries.added(item)
 
     def _log(self, event: str, job: Job, run: Run, why: str) -> None:
         who = {"owner": job.user_id, "session": job.session_id}

@@ -17,10 +17,10 @@ from gateway.scheduler.relay_runs import RelayRuns
 from gateway.scheduler.runs import STOPPED, Runs
 from gateway.scheduler.slots import Slots
 from gateway.scheduler.timer import LEAVING, RUNNING, STARTING, Queued
-from gateway.scheduler.values import Parts
+from gateway.scheduler.values import Parts, failure_item, missed_item
 from gateway.stores.base import LATEST, StoreUnavailable
 from gateway.stores.opening import system_ms
-from gateway.stores.rows import Claimed
+from gateway.stores.rows import Claimed, Item
 
 NEVER = 2**62
 # How long ago a run may have ended that is told of again at the start.
@@ -155,7 +155,9 @@ class Scheduler:
         parts, now_ms, begun = self.parts, self.parts.clock.now_ms(), False
 
         def claim(job: Job) -> Claimed:
-            return Claimed(*claim_due(job, now_ms, parts.rules, _new_id))
+            claimed, runs = claim_due(job, now_ms, parts.rules, _new_id)
+            missed = tuple(missed_item(job, run) for run in runs if run.status == "missed")
+            return Claimed(claimed, runs, missed)
 
         try:
             claimed = await parts.rows.claim(now_ms, self._holder, self._lease_end(), claim)
@@ -176,12 +178,14 @@ class Scheduler:
         return bool(running)
 
     async def _tell_missed(self, claimed: Claimed) -> None:
-        job = claimed.job
+        job, items = claimed.job, {item.run_id: item for item in claimed.items}
+        for item in claimed.items:
+            self.parts.deliveries.added(item)
         for run in claimed.runs:
             if run.status == "missed":
                 who = {"job": job.job_id, "owner": job.user_id, "session": job.session_id}
                 self.parts.note("times_missed", **who, count=run.missed)
-                await self.runs.tell(job, run)
+                await self.runs.tell(job, run, items.get(run.run_id))
 
     def _over(self, run: Run) -> None:
         """Take note that a run is over."""
@@ -235,12 +239,23 @@ class Scheduler:
             changed = after(job, over, now_ms, parts.rules)
             return changed or job, over
 
-        for run in await parts.rows.lapsed(before_ms, change):
+        notices: dict[str, Item] = {}
+
+        def notice(before: Job, after: Job | None, run: Run) -> Item | None:
+            item = failure_item(before, after, run)
+            if item is not None:
+                notices[run.run_id] = item
+            return item
+
+        for run in await parts.rows.lapsed(before_ms, change, notice):
             parts.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
+            item = notices.get(run.run_id)
+            if item is not None:
+                parts.deliveries.added(item)
             job = await parts.rows.get(run.job_id)
             if job is not None:
                 parts.agenda.put(job)
-                await self.runs.tell(job, run)
+                await self.runs.tell(job, run, item)
             self.wake()
 
     async def _tend_leases(self) -> NoReturn:

@@ -12,18 +12,20 @@ from msgspec.structs import replace
 
 from gateway.agents.locks import Lease
 from gateway.core.job_shown import shown_run
-from gateway.core.job_turns import after, finished
+from gateway.core.job_turns import after, finished, give_back
 from gateway.core.jobs import Job, Run
 from gateway.delivery.feed import RUN_FINISHED, RUN_STARTED
 from gateway.errors import HoldgateError
 from gateway.scheduler.slots import Slots
-from gateway.scheduler.values import Ended, Parts, Work, item_of
+from gateway.scheduler.values import Ended, Parts, Work, failure_item, item_of
 from gateway.stores.base import StoreUnavailable
 from gateway.stores.rows import Item
 
 log = logging.getLogger("holdgate.jobs")
 
 STOPPED = Ended("interrupted", error="The gateway was stopped before it came to an end.")
+REMOVED = Ended("interrupted", error="Its job was removed before it began.")
+DISABLED = Ended("skipped", error="Its job was disabled before it began.")
 BROKEN = Ended("error", error="Something went wrong inside the gateway.")
 # A result beyond this is cut: a model has to read it, and it is kept for a while.
 LONGEST_RESULT = 1024 * 1024
@@ -51,6 +53,8 @@ class Runs:
         self._less = anyio.Event()
         self.live: dict[str, anyio.CancelScope] = {}
         """What cancels each run that is under way."""
+        self._waiting: set[str] = set()
+        """The runs that have asked nothing yet."""
         self.counts: Counter[str] = Counter()
         """How many runs ended how since the process began; of times that were missed, each."""
 
@@ -63,7 +67,7 @@ class Runs:
         return self._leaving.is_set()
 
     def drain(self) -> None:
-        """Begin nothing more; what has only waited so far is over."""
+        """Begin nothing more; what has only waited so far is given back."""
         self._leaving.set()
 
     async def idle(self) -> None:
@@ -75,6 +79,7 @@ class Runs:
     async def carry_out(self, job: Job, run: Run, has_slot: bool) -> None:
         """Do a run, and record how it ended, whatever happens."""
         ended = STOPPED
+        self._waiting.add(run.run_id)
         try:
             try:
                 with anyio.CancelScope() as self.live[run.run_id]:
@@ -86,6 +91,7 @@ class Runs:
             finally:
                 record = self._record(job, run, ended)
                 is_kept = await self._kept(job, record)
+                self._waiting.discard(run.run_id)
             while not is_kept and not self.is_leaving:
                 await self._pause(self._parts.settings.store_retry_ms / 1000)
                 is_kept = await self._kept(job, record)
@@ -103,8 +109,8 @@ class Runs:
         """Do a run when there is a slot and its session is idle; it waits without a slot."""
         settings, since = self._parts.settings, None
         while True:
-            if not has_slot:
-                await self._slots.take()
+            if not has_slot and not await self._has_slot():
+                return STOPPED
             has_slot = False
             try:
                 found = STOPPED if self.is_leaving else await self._tried(job, run)
@@ -117,6 +123,21 @@ class Runs:
                 return _skipped(found, settings.max_busy_wait_ms)
             await self._pause(settings.idle_retry_ms / 1000)
 
+    async def _has_slot(self) -> bool:
+        """Wait for a slot; False when we leave before there is one."""
+        if self._slots.take_now():
+            return True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._cancel_when_leaving, tasks.cancel_scope)
+            await self._slots.take()
+            tasks.cancel_scope.cancel()
+            return True
+        return False
+
+    async def _cancel_when_leaving(self, scope: anyio.CancelScope) -> None:
+        await self._leaving.wait()
+        scope.cancel()
+
     async def _pause(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             await self._leaving.wait()
@@ -126,20 +147,33 @@ class Runs:
         work = self._agents if job.agent_id else self._relays
         try:
             lease = await work.lease(job)
-            return lease if isinstance(lease, str) else await self._timed(work, job, run, lease)
+            if isinstance(lease, str):
+                return lease
+            try:
+                return await self._begin(work, job, run, lease)
+            finally:
+                if lease is not None:
+                    await lease.release()
         except HoldgateError as error:
             return Ended("error", error=error.message)
 
+    async def _begin(self, work: Work, job: Job, run: Run, lease: Lease | None) -> Ended:
+        """Look at the job again, and do its run; it may have waited for long."""
+        current = await self._parts.rows.get(job.job_id)
+        if current is None:
+            return REMOVED
+        if job.enabled and not current.enabled:
+            return DISABLED
+        self._waiting.discard(run.run_id)
+        # What it says may have changed, but the lock is that of the session it was claimed for.
+        return await self._timed(work, current if _is_there(job, current) else job, run, lease)
+
     async def _timed(self, work: Work, job: Job, run: Run, lease: Lease | None) -> Ended:
         most_ms = self._parts.settings.run_timeout_ms
-        try:
-            await self._publish(job, run, RUN_STARTED)
-            with anyio.move_on_after(most_ms / 1000):
-                return await work.done(job, run, lease)
-            return Ended("error", error=f"It took longer than {most_ms} ms (cron.run_timeout_ms).")
-        finally:
-            if lease is not None:
-                await lease.release()
+        await self._publish(job, run, RUN_STARTED)
+        with anyio.move_on_after(most_ms / 1000):
+            return await work.done(job, run, lease)
+        return Ended("error", error=f"It took longer than {most_ms} ms (cron.run_timeout_ms).")
 
     # The record.
 
@@ -153,27 +187,50 @@ class Runs:
         """Keep how a run ended, within a while; tell whether that went well."""
         with anyio.move_on_after(PATIENCE, shield=True):
             try:
-                await self._keep(job, run)
+                if self._is_to_give_back(run):
+                    await self._give_back(job, run)
+                else:
+                    await self._keep(job, run)
                 return True
             except StoreUnavailable as error:
                 self._log("run_not_recorded", job, run, error.message)
         return False
 
+    def _is_to_give_back(self, run: Run) -> bool:
+        """Whether it only waited until we leave; who asked for it by hand is told of that."""
+        waits = self.is_leaving and run.run_id in self._waiting
+        return waits and run.status == STOPPED.status and run.trigger == "timer"
+
+    async def _give_back(self, job: Job, run: Run) -> None:
+        """Leave a run that asked nothing to the next start, as if it had not been claimed."""
+        kept = await self._parts.rows.give_back(run.run_id, give_back)
+        if kept is not None:
+            self._parts.agenda.put(kept)
+        self._log("run_given_back", job, run, None)
+
     async def _keep(self, job: Job, run: Run) -> None:
         parts, found = self._parts, False
         now_ms = run.finished_ms or 0
+        notice: Item | None = None
 
         def change(current: Job) -> Job | None:
             nonlocal found
             found = True
             return after(current, run, now_ms, parts.rules)
 
+        def tell(before: Job, after: Job | None, run: Run) -> Item | None:
+            nonlocal notice
+            notice = failure_item(before, after, run)
+            return notice
+
         item = _item(job, run)
-        kept = await parts.rows.finish(run, change, item, parts.settings.keep_runs)
-        if item is not None:
-            # A second attempt finds nothing to change, though the first one may have succeeded.
-            parts.deliveries.added(item)
+        kept = await parts.rows.finish(run, change, item, parts.settings.keep_runs, tell)
+        for told in (item, notice):
+            if told is not None:
+                parts.deliveries.added(told)
         if not found:
+            # A second attempt finds nothing to change, though the first one may have succeeded.
+            parts.deliveries.look_again(job.user_id, job.session_id)
             kept = await parts.rows.get(job.job_id)
         if kept is None:
             parts.agenda.drop(job.job_id)
@@ -182,19 +239,21 @@ class Runs:
         is_gone = kept is None and not found
         self._log("run_dropped" if is_gone else "run_ended", job, run, run.error)
         if not is_gone:
-            await self.tell(job, run)
+            await self.tell(job, run, notice)
 
-    async def tell(self, job: Job, run: Run) -> None:
+    async def tell(self, job: Job, run: Run, notice: Item | None = None) -> None:
         """Count how a run ended, and tell whoever listens to the session."""
         self.counts[run.status] += run.missed or 1
-        await self.announce(job, run)
+        await self.announce(job, run, notice)
 
-    async def announce(self, job: Job, run: Run) -> None:
-        """Tell whoever listens to the session how a run ended."""
-        await self._publish(job, run, RUN_FINISHED)
+    async def announce(self, job: Job, run: Run, notice: Item | None = None) -> None:
+        """Tell whoever listens to the session how a run ended, and what its queue says of it."""
+        await self._publish(job, run, RUN_FINISHED, notice)
 
-    async def _publish(self, job: Job, run: Run, kind: str) -> None:
+    async def _publish(self, job: Job, run: Run, kind: str, notice: Item | None = None) -> None:
         told = {"name": job.name, **shown_run(run)}
+        if notice is not None:
+            told["notice"] = notice.text
         await self._parts.feed.publish(job.user_id, job.session_id, kind, run.run_id, told)
 
     def _log(self, event: str, job: Job, run: Run, why: str | None) -> None:
@@ -216,6 +275,12 @@ def _skipped(busy_with: str, most_ms: int) -> Ended:
 def _item(job: Job, run: Run) -> Item | None:
     """Return what is delivered of a run: in relay sessions, what was said."""
     return None if job.agent_id or not _has_result(run) else item_of(job, run)
+
+
+def _is_there(job: Job, current: Job) -> bool:
+    """Whether a job still belongs where it was claimed for."""
+    place = (job.agent_id, job.session_id, job.session)
+    return place == (current.agent_id, current.session_id, current.session)
 
 
 def _has_result(run: Run) -> bool:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from gateway.agents.locks import Lease
 from gateway.clock.base import Clock
+from gateway.core.job_notices import failure_notice, missed_notice
 from gateway.core.job_rules import JobRules
 from gateway.core.jobs import Job, Run, Status
 from gateway.delivery.deliveries import Deliveries
@@ -84,3 +87,16 @@ def item_of(job: Job, run: Run) -> Item:
         run_id=run.run_id,
         name=job.name,
     )
+
+
+def failure_item(before: Job, after: Job | None, run: Run) -> Item | None:
+    """Tell the session of a job that is given up by the end of this run."""
+    text = failure_notice(before, after, run)
+    return None if text is None else replace(item_of(before, run), text=text, status="failed")
+
+
+def missed_item(job: Job, run: Run) -> Item:
+    """Tell the session of times that were missed; it is dated by the last of them."""
+    text = missed_notice(run.missed, run.due_ms)
+    item = replace(item_of(job, run), at_ms=run.due_ms, text=text)
+    return replace(item, status="missed", missed=run.missed)

@@ -6,14 +6,19 @@ import sqlite3
 
 from msgspec.structs import replace
 
+from gateway.core.job_notices import missed_notice
 from gateway.stores.rows import Item
 
-ADD = """INSERT INTO items (id, owner, session, at_ms, text, job_id, run_id, name)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, session, id) DO NOTHING"""
-FIND = """SELECT id, owner, session, at_ms, text, job_id, run_id, name, seq FROM items
-    WHERE owner = ? AND session = ? AND id = ?"""
-PENDING = """SELECT id, owner, session, at_ms, text, job_id, run_id, name, seq FROM items
+COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"
+ADD = f"""INSERT INTO items ({COLUMNS})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, session, id) DO NOTHING"""
+FIND = f"SELECT {COLUMNS}, seq FROM items WHERE owner = ? AND session = ? AND id = ?"
+PENDING = f"""SELECT {COLUMNS}, seq FROM items
     WHERE owner = ? AND session = ? AND delivered_ms IS NULL ORDER BY seq"""
+MISSED = """SELECT coalesce(sum(missed), 0) FROM items
+    WHERE owner = ? AND session = ? AND job_id = ? AND status = 'missed' AND delivered_ms IS NULL"""
+DROP_MISSED = """DELETE FROM items
+    WHERE owner = ? AND session = ? AND job_id = ? AND status = 'missed' AND delivered_ms IS NULL"""
 WAITING = "SELECT DISTINCT owner, session FROM items WHERE delivered_ms IS NULL"
 DELIVER = """UPDATE items SET delivered_ms = ?
     WHERE owner = ? AND session = ? AND id = ? AND delivered_ms IS NULL"""
@@ -21,12 +26,26 @@ DELIVER = """UPDATE items SET delivered_ms = ?
 
 def add(item: Item, connection: sqlite3.Connection) -> Item:
     """Put an item at the end of its session's queue, unless it is or was there."""
+    if item.status == "missed":
+        item = _with_earlier(item, connection)
     whose = (item.id, item.owner, item.session)
     origin = (item.job_id, item.run_id, item.name)
-    done = connection.execute(ADD, (*whose, item.at_ms, item.text, *origin))
+    kind = (item.status, item.missed)
+    done = connection.execute(ADD, (*whose, item.at_ms, item.text, *origin, *kind))
     if done.rowcount > 0 and done.lastrowid:
         return replace(item, seq=done.lastrowid)
     return Item(*connection.execute(FIND, (item.owner, item.session, item.id)).fetchone())
+
+
+def _with_earlier(item: Item, connection: sqlite3.Connection) -> Item:
+    """Count in what the queue says already of times that the same job missed: one item says all."""
+    place = (item.owner, item.session, item.job_id)
+    (earlier,) = connection.execute(MISSED, place).fetchone()
+    if not earlier:
+        return item
+    connection.execute(DROP_MISSED, place)
+    count = item.missed + earlier
+    return replace(item, missed=count, text=missed_notice(count, item.at_ms))
 
 
 def pending(owner: str, session: str, connection: sqlite3.Connection) -> list[Item]:

@@ -12,7 +12,7 @@ from gateway.stores import job_table, run_table
 from gateway.stores.base import StoreUnavailable
 from gateway.stores.engine import Engine
 from gateway.stores.row_forms import Spoiled, set_aside
-from gateway.stores.rows import Claimed, Item
+from gateway.stores.rows import Claimed, Item, Notice, no_notice
 from gateway.stores.run_table import Lease
 
 R = TypeVar("R")
@@ -85,17 +85,30 @@ class SqliteJobs:
         return await self._engine.mend(partial(run_table.extend, run_id, Lease(holder, until_ms)))
 
     async def finish(
-        self, run: Run, change: Callable[[Job], Job | None], item: Item | None, keep_runs: int
+        self,
+        run: Run,
+        change: Callable[[Job], Job | None],
+        item: Item | None,
+        keep_runs: int,
+        notice: Notice = no_notice,
     ) -> Job | None:
         """Record how a run ended, what that makes of its job, and what is delivered."""
-        query = partial(run_table.finish, run, change, item, keep_runs)
+        query = partial(run_table.finish, run, change, item, keep_runs, notice)
         return await self._whole(self._engine.mend, query)
 
+    async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
+        """Delete the row of a running run, and keep what that makes of its job."""
+        return await self._whole(self._engine.mend, partial(run_table.give_back, run_id, change))
+
     async def lapsed(
-        self, before_ms: int, change: Callable[[Job, Run], tuple[Job, Run]]
+        self,
+        before_ms: int,
+        change: Callable[[Job, Run], tuple[Job, Run]],
+        notice: Notice = no_notice,
     ) -> list[Run]:
         """Record what became of each running run whose lease ended before a time."""
-        return await self._whole(self._engine.mend, partial(run_table.lapsed, before_ms, change))
+        query = partial(run_table.lapsed, before_ms, change, notice)
+        return await self._whole(self._engine.mend, query)
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first."""
@@ -105,9 +118,9 @@ class SqliteJobs:
         """Return runs whose result is not yet in the session it came from, the oldest first."""
         return await self._whole(self._engine.ask, run_table.owed)
 
-    async def paid(self, run_id: str) -> None:
-        """Take it that a run's result is in the session it came from."""
-        await self._whole(self._engine.mend, partial(run_table.paid, run_id))
+    async def paid(self, run_id: str, item: Item | None = None) -> bool:
+        """Take it that a run's result is in the session it came from, or put it into its queue."""
+        return await self._whole(self._engine.mend, partial(run_table.paid, run_id, item))
 
     async def forget(self, owner: str, session: str) -> int:
         """Delete the jobs of a session, with their runs; say how many."""

@@ -9,7 +9,7 @@ Leases are by the host's time, which is not corrected and does not jump with the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ class Claimed(msgspec.Struct, frozen=True):
 
     job: Job
     runs: tuple[Run, ...]
+    items: tuple[Item, ...] = ()
+    """What the session is told of it."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Something for a session that is not asking right now: the result of a run."""
+    """Something for a session that is not asking right now: what a run came to."""
 
     id: str
     owner: str
@@ -63,6 +65,10 @@ class Item(msgspec.Struct, frozen=True):
     job_id: str = ""
     run_id: str = ""
     name: str = ""
+    status: Literal["ok", "failed", "missed"] = "ok"
+    """Whether it is a result, or tells of a job that failed for good or whose times were missed."""
+    missed: int = 0
+    """How many times were missed."""
     seq: int = 0
     """Its place in the session's queue, given by the store; higher is later."""
 
@@ -78,6 +84,14 @@ class Event(msgspec.Struct, frozen=True):
     data: bytes
     """A JSON object."""
     seq: int = 0
+
+
+Notice = Callable[[Job, Job | None, Run], Item | None]
+"""What a session is told of a run: by its job before, after (None: deleted), and the run."""
+
+
+def no_notice(before: Job, after: Job | None, run: Run) -> None:
+    """Tell the session nothing."""
 
 
 class JobRows(Protocol):
@@ -140,6 +154,7 @@ class JobRows(Protocol):
         change: Callable[[Job], Job | None],
         item: Item | None,
         keep_runs: int,
+        notice: Notice = no_notice,
     ) -> Job | None:
         """Record how a run ended, what that makes of its job, and what is delivered.
 
@@ -149,8 +164,14 @@ class JobRows(Protocol):
         oldest first, never one that is running or owed.
         """
 
+    async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
+        """Delete the row of a running run, and keep what that makes of its job, if it is there."""
+
     async def lapsed(
-        self, before_ms: int, change: Callable[[Job, Run], tuple[Job, Run]]
+        self,
+        before_ms: int,
+        change: Callable[[Job, Run], tuple[Job, Run]],
+        notice: Notice = no_notice,
     ) -> list[Run]:
         """Record as the function says each running run whose lease ended before a time.
 
@@ -166,8 +187,11 @@ class JobRows(Protocol):
         The oldest first; also of jobs that were deleted by the end of that run.
         """
 
-    async def paid(self, run_id: str) -> None:
-        """Take it that a run's result is in the session it came from."""
+    async def paid(self, run_id: str, item: Item | None = None) -> bool:
+        """Take it that a run's result is in the session it came from; False: it was not owed.
+
+        With an item, that is put into the session's queue instead, in the same transaction.
+        """
 
     async def forget(self, owner: str, session: str) -> int:
         """Delete the jobs of a session, with their runs; say how many."""

@@ -13,7 +13,7 @@ from gateway.core.schedules import next_due
 from gateway.stores import item_table, job_table
 from gateway.stores.base import LATEST
 from gateway.stores.row_forms import read_debt, read_job, read_run, written
-from gateway.stores.rows import Claimed, Item
+from gateway.stores.rows import Claimed, Item, Notice
 
 DUE = """SELECT next_run_ms, number, job_id, owner, job FROM jobs
     WHERE running = 0 AND next_run_ms <= ? AND (next_run_ms, number) > (?, ?)
@@ -39,6 +39,7 @@ PRUNE = """DELETE FROM runs WHERE job_id = :job_id AND status <> 'running'
 OWE = """INSERT OR REPLACE INTO owed (run_id, job_id, owner, session, job, run)
     VALUES (?, ?, ?, ?, ?, ?)"""
 OWED = "SELECT run_id, job, run FROM owed ORDER BY number"
+REMOVE = "DELETE FROM runs WHERE run_id = ?"
 PAID = "DELETE FROM owed WHERE run_id = ?"
 
 
@@ -102,6 +103,9 @@ def _taken(runs: tuple[Run, ...], connection: sqlite3.Connection) -> int | None:
 
 
 def _behind(job: Job, taken_ms: int) -> Job:
+    if job.retry_ms is not None:
+        # A clock that was set back may plan two retries for one instant.
+        return replace(job, retry_ms=taken_ms + 1, next_run_ms=taken_ms + 1)
     after_ms = taken_ms if job.due_ms is None else max(taken_ms, job.due_ms)
     due_ms = next_due(job.schedule, after_ms)
     job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
@@ -114,6 +118,8 @@ def _recorded(claimed: Claimed, lease: Lease, connection: sqlite3.Connection) ->
     for run in sorted(claimed.runs, key=lambda run: (run.status == "running", run.due_ms)):
         kept = (run.job_id, run.due_ms, run.trigger == "manual", run.status)
         connection.execute(ADD, (*kept, *lease, written(run), run.run_id))
+    for item in claimed.items:
+        item_table.add(item, connection)
     job_table.keep(claimed.job, connection)
     return claimed
 
@@ -129,6 +135,7 @@ def finish(
     change: Callable[[Job], Job | None],
     item: Item | None,
     keep_runs: int,
+    notice: Notice,
     connection: sqlite3.Connection,
 ) -> Job | None:
     """Record how a run ended, what that makes of its job, what it owes and what it delivers."""
@@ -140,8 +147,9 @@ def finish(
     changed = change(job)
     if run.owed:
         _owe(changed or job, run, connection)
-    if item is not None:
-        item_table.add(item, connection)
+    for told in (item, notice(job, changed, run)):
+        if told is not None:
+            item_table.add(told, connection)
     if changed is None:
         job_table.drop(job.job_id, connection)
     else:
@@ -150,16 +158,35 @@ def finish(
     return changed
 
 
+def give_back(
+    run_id: str, change: Callable[[Job, Run], Job], connection: sqlite3.Connection
+) -> Job | None:
+    """Delete the row of a running run, and keep what that makes of its job."""
+    row = connection.execute(JOB_OF, (run_id,)).fetchone()
+    if row is None:
+        return None
+    run = read_run(*connection.execute(FIND, (run_id,)).fetchone())
+    job = change(read_job(*row), run)
+    connection.execute(REMOVE, (run_id,))
+    job_table.keep(job, connection)
+    return job
+
+
 def lapsed(
     before_ms: int,
     change: Callable[[Job, Run], tuple[Job, Run]],
+    notice: Notice,
     connection: sqlite3.Connection,
 ) -> list[Run]:
     """Record what became of each running run whose lease ended before a time."""
     ended: list[Run] = []
     for row in connection.execute(LAPSED, (min(before_ms, LATEST),)).fetchall():
-        job, run = change(read_job(*row[:3]), read_run(*row[3:]))
+        before = read_job(*row[:3])
+        job, run = change(before, read_run(*row[3:]))
         _end(run, connection)
+        told = notice(before, job, run)
+        if told is not None:
+            item_table.add(told, connection)
         job_table.keep(job, connection)
         ended.append(run)
     return ended
@@ -175,12 +202,16 @@ def owed(connection: sqlite3.Connection) -> list[tuple[Job, Run]]:
     return [read_debt(*row) for row in connection.execute(OWED).fetchall()]
 
 
-def paid(run_id: str, connection: sqlite3.Connection) -> None:
-    """Take it that a run's result is in the session it came from."""
-    connection.execute(PAID, (run_id,))
+def paid(run_id: str, item: Item | None, connection: sqlite3.Connection) -> bool:
+    """Take it that a run's result is in the session it came from, or put it into its queue."""
+    if connection.execute(PAID, (run_id,)).rowcount == 0:
+        return False
+    if item is not None:
+        item_table.add(item, connection)
     row = connection.execute(FIND, (run_id,)).fetchone()
     if row is not None:
         _end(replace(read_run(*row), owed=False), connection)
+    return True
 
 
 def _end(run: Run, connection: sqlite3.Connection) -> None:

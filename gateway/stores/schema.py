@@ -153,7 +153,14 @@ DELIVERIES = (
     "CREATE TABLE positions (name TEXT PRIMARY KEY, seq INTEGER NOT NULL)",
 )
 
+# Beside results, what a session is told of jobs that failed for good or missed their times.
+NOTICES = (
+    "ALTER TABLE items ADD COLUMN status TEXT NOT NULL DEFAULT 'ok'",
+    "ALTER TABLE items ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     DOCUMENTS,
     (*JOBS, *CONVERSATIONS, *DELIVERIES),
+    NOTICES,
 )

@@ -20,7 +20,14 @@ from msgspec.structs import replace
 
 from gateway.core.job_life import disabled, enabled, new_job, patched, renewed
 from gateway.core.job_rules import JobRules
-from gateway.core.job_turns import BACK_OFF_MS, after, claim_due, claim_manual, finished
+from gateway.core.job_turns import (
+    BACK_OFF_MS,
+    after,
+    claim_due,
+    claim_manual,
+    finished,
+    give_back,
+)
 from gateway.core.jobs import Draft, Job, Patch, Run, Status
 from gateway.core.reminders import Unfit
 from gateway.core.schedules import At, Cron, Every, Schedule, shown_schedule
@@ -126,6 +133,9 @@ class EachTimeOnce(RuleBasedStateMachine):
         self.claim()
 
     def claim(self) -> None:
+        if self.kept().retry_ms is not None:
+            self.claim_retry()
+            return
         due = sorted(set(self.grid(self.now)) - self.done - self.void)
         self.job, runs = claim_due(self.kept(), self.now, RULES, self.new_id)
         timely = due[-1] >= self.now - RULES.misfire_grace_ms
@@ -135,6 +145,25 @@ class EachTimeOnce(RuleBasedStateMachine):
             assert run.trigger == "timer"
             self.account(run)
         self.run = runs[-1] if timely else None
+
+    def claim_retry(self) -> None:
+        """See that a retry is a row of its own, and no time of the schedule."""
+        retry_ms, before = self.kept().retry_ms, self.kept()
+        self.job, (run,) = claim_due(before, self.now, RULES, self.new_id)
+        timely = self.now - (retry_ms or 0) <= RULES.misfire_grace_ms
+        assert (run.due_ms, run.status) == (retry_ms, "running" if timely else "missed")
+        assert self.job.due_ms is None
+        self.run = run if timely else None
+
+    @rule()
+    @precondition(lambda self: self.run is not None and self.run.trigger == "timer")
+    def it_is_given_back(self) -> None:
+        assert self.run is not None
+        self.job, run = give_back(self.kept(), self.run), self.run
+        self.run = None
+        if self.job.due_ms is not None:
+            self.done = {at for at in self.done if at < self.job.due_ms}
+            self.ever -= {run.due_ms}
 
     def is_waiting(self) -> bool:
         return self.job is not None and self.run is None and self.job.next_run_ms is not None
@@ -178,6 +207,7 @@ class EachTimeOnce(RuleBasedStateMachine):
         assert after.consecutive_failures == expected
         assert after.enabled <= before.enabled
         if not after.enabled or after.due_ms is None:
+            assert after.retry_ms is None or status != "ok"
             return
         wait = 0
         if status == "error" and not isinstance(after.schedule, At):
@@ -259,8 +289,8 @@ class EachTimeOnce(RuleBasedStateMachine):
         if not job.enabled:
             assert job.next_run_ms is None
         elif job.due_ms is None:
-            assert job.run_id
-            assert job.next_run_ms is None
+            assert job.run_id or job.retry_ms is not None
+            assert job.next_run_ms == job.retry_ms
         else:
             assert job.next_run_ms is not None
             assert job.next_run_ms >= job.due_ms

@@ -10,10 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.core.job_life import disabled, enabled
+from gateway.core.job_notices import failure_notice
 from gateway.core.job_rules import JobRules
 from gateway.core.job_turns import (
     AFTER,
     BACK_OFF_MS,
+    GIVEN_UP,
     OVER,
     OVER_AND_MISSED,
     after,
@@ -24,8 +26,10 @@ from gateway.core.job_turns import (
     claim_due,
     claim_manual,
     finished,
+    give_back,
 )
 from gateway.core.jobs import Job, Run, Status
+from gateway.core.reminders import Unfit
 from gateway.core.schedules import At, Cron, Every, Schedule
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
@@ -34,6 +38,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 GRACE = JobRules().misfire_grace_ms
 RULES = JobRules()
+FAILED: tuple[Status, ...] = ("error", "skipped", "interrupted")
 
 
 def ids() -> Callable[[], str]:
@@ -350,12 +355,151 @@ def test_what_is_no_failure(status: Status) -> None:
     assert (job.run_id, job.running_ms) == ("", None)
 
 
-@pytest.mark.parametrize("status", AFTER)
-def test_a_time_that_comes_once_is_over(status: Status) -> None:
+def test_a_time_that_comes_once_is_over_when_it_went_well() -> None:
     job, _ = running(once())
-    job = kept(ended(job, status))
+    job = kept(ended(job, "ok"))
     assert (job.enabled, job.next_run_ms, job.disabled_reason) == (False, None, OVER)
-    assert (job.last_status, job.updated_ms) == (status, NOW + 1)
+    assert (job.last_status, job.updated_ms) == ("ok", NOW + 1)
+
+
+# One-time jobs that came to nothing
+
+
+def tried(job: Job, status: Status, now_ms: int, rules: JobRules = RULES) -> Job:
+    """The job after its next try, which ends in an instant."""
+    begun, (run,) = claimed(job, now_ms, rules)
+    assert (run.trigger, run.status, run.due_ms) == ("timer", "running", job.next_run_ms)
+    return kept(after(begun, finished(run, now_ms, status, error="No."), now_ms, rules))
+
+
+@pytest.mark.parametrize("status", FAILED)
+def test_what_comes_once_is_tried_again_four_times(status: Status) -> None:
+    job, now_ms, waits = once(), NOW, []
+    for retries in range(1, 5):
+        job = tried(job, status, now_ms)
+        assert (job.enabled, job.due_ms, job.retries) == (True, None, retries)
+        assert job.next_run_ms == job.retry_ms
+        waits.append(kept_ms(job.retry_ms) - now_ms)
+        now_ms = kept_ms(job.retry_ms)
+    assert waits == [30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE]
+    job = tried(job, status, now_ms)
+    assert (job.enabled, job.next_run_ms, job.retry_ms) == (False, None, None)
+    assert job.disabled_reason == GIVEN_UP.format(tries=5)
+
+
+def kept_ms(ms: int | None) -> int:
+    assert ms is not None
+    return ms
+
+
+@pytest.mark.parametrize("status", FAILED)
+def test_what_comes_once_is_tried_again_within_the_grace_only(status: Status) -> None:
+    short = JobRules(misfire_grace_ms=90 * SECOND)
+    job = tried(tried(once(), status, NOW, short), status, NOW + 30 * SECOND, short)
+    assert job.retry_ms == NOW + 90 * SECOND
+    job = tried(job, status, NOW + 90 * SECOND, short)
+    assert (job.enabled, job.disabled_reason) == (False, GIVEN_UP.format(tries=3))
+
+
+def test_a_retry_that_goes_well_is_the_end() -> None:
+    job = tried(tried(once(), "error", NOW), "ok", NOW + 30 * SECOND)
+    assert (job.enabled, job.disabled_reason, job.retries) == (False, OVER, 0)
+    assert (job.consecutive_failures, job.last_error) == (0, "No.")
+
+
+def test_a_retry_is_not_begun_early() -> None:
+    job = tried(once(), "error", NOW)
+    again, runs = claimed(replace(job, next_run_ms=NOW), NOW + SECOND)
+    assert (again, runs) == (job, ())
+
+
+def test_a_retry_that_was_missed_is_told_of() -> None:
+    job, (row,) = claimed(tried(once(), "error", NOW), NOW + 30 * SECOND + GRACE + 1)
+    assert (row.status, row.missed, row.due_ms) == ("missed", 1, NOW + 30 * SECOND)
+    assert (job.enabled, job.disabled_reason) == (False, OVER_AND_MISSED)
+
+
+@pytest.mark.parametrize("status", AFTER)
+def test_a_run_by_hand_between_two_tries(status: Status) -> None:
+    waiting = tried(once(), "error", NOW)
+    begun, _ = claim_manual(waiting, NOW + 1, ids())
+    run = Run(run_id="r-1", job_id="j-1", user_id="me", due_ms=NOW + 1, trigger="manual")
+    done = kept(after(begun, finished(run, NOW + 2, status), NOW + 2, RULES))
+    expected = (False, None) if status == "ok" else (True, NOW + 30 * SECOND)
+    assert (done.enabled, done.next_run_ms) == expected
+
+
+def test_who_is_disabled_is_not_tried_again() -> None:
+    off = disabled(tried(once(), "error", NOW), NOW + 1)
+    assert (off.retry_ms, off.next_run_ms) == (None, None)
+    with pytest.raises(Unfit, match="past"):
+        enabled(off, NOW + 2, RULES)
+
+
+def test_who_is_enabled_already_keeps_its_retry() -> None:
+    waiting = tried(once(), "error", NOW)
+    assert enabled(waiting, NOW + 1, RULES).next_run_ms == NOW + 30 * SECOND
+
+
+# Given back
+
+
+def test_a_run_that_has_not_begun_is_given_back() -> None:
+    for one in (every(), once()):
+        begun, run = running(one, NOW + 5)
+        assert give_back(begun, run) == one
+
+
+def test_a_retry_that_has_not_begun_is_given_back() -> None:
+    waiting = tried(once(), "skipped", NOW)
+    begun, run = running(waiting, NOW + 30 * SECOND)
+    assert give_back(begun, run) == waiting
+
+
+def test_what_was_changed_meanwhile_stands() -> None:
+    begun, run = running(every())
+    moved = replace(begun, schedule=At(NOW + HOUR), due_ms=NOW + HOUR, next_run_ms=NOW + HOUR)
+    assert give_back(moved, run).next_run_ms == NOW + HOUR
+    assert give_back(disabled(begun, NOW), run).next_run_ms is None
+    by_hand, (run,) = claim_manual(every(), NOW + 1, ids())
+    assert give_back(by_hand, run) == every()
+
+
+# What the session is told
+
+
+def test_what_failed_for_good_is_told_once() -> None:
+    job = replace(once(), retries=4, retry_ms=NOW, due_ms=None)
+    begun, run = running(job)
+    for end, says in (("error", "an error"), ("skipped", "skipped")):
+        over = finished(run, NOW, end, error="No\n luck.")
+        told = failure_notice(begun, after(begun, over, NOW, RULES), over)
+        assert told == f"It was tried 5 times; the last try was {says}: No luck."
+
+
+def test_what_was_tried_once_only() -> None:
+    begun, run = running(once())
+    over, none = finished(run, NOW, "error", error=None), JobRules(misfire_grace_ms=0)
+    told = failure_notice(begun, after(begun, over, NOW, none), over)
+    assert told == (
+        "It was tried once, and is not tried again; the last try was an error: no reason is known."
+    )
+
+
+def test_what_is_disabled_by_failures_is_told() -> None:
+    begun, run = running(replace(every(), consecutive_failures=4))
+    over = finished(run, NOW, "error", error="No luck.")
+    told = failure_notice(begun, after(begun, over, NOW, RULES), over)
+    assert told == "It failed 5 times in a row and is disabled now; the last error: No luck."
+
+
+@pytest.mark.parametrize("status", AFTER)
+def test_what_goes_on_or_rests_already_is_not_told(status: Status) -> None:
+    begun, run = running(replace(every(), delete_after_run=True))
+    over = finished(run, NOW, status)
+    assert failure_notice(begun, after(begun, over, NOW, RULES), over) is None
+    off = disabled(begun, NOW)
+    assert failure_notice(off, after(off, over, NOW, RULES), over) is None
 
 
 @pytest.mark.parametrize("status", AFTER)

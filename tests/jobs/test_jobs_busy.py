@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import anyio
+import pytest
 
 from gateway.clock import ManualClock
 from tests.agents.talking import begin, messages_of, said, text_of
@@ -16,13 +18,16 @@ from tests.gateway.wire import Cue
 from tests.jobs.models import cued
 from tests.jobs.words import (
     HOUR,
+    MINUTE,
     NOW,
     SECOND,
     add,
     asked,
+    at,
     cron,
     every,
     house,
+    inbox,
     job_of,
     ms_of,
     ran,
@@ -31,7 +36,7 @@ from tests.jobs.words import (
     statuses,
 )
 from tests.jobs.words import said as told
-from tests.sessions.talk import notes_of
+from tests.sessions.talk import kept, model, notes_of
 
 SLOW = {"cron__idle_retry_ms": 50, "cron__max_busy_wait_ms": 150}
 
@@ -187,19 +192,72 @@ async def test_a_relay_session_is_never_busy() -> None:
         assert (await client.answer()).text == "done"
 
 
-async def test_waiting_ends_with_the_gateway() -> None:
+async def test_what_waits_when_the_gateway_is_stopped_is_given_back() -> None:
     clock, cue = ManualClock(NOW), Cue()
     async with house(cued(cue, "done"), clock=clock, settings={"server__drain_ms": 2000}) as gate:
-        job_id = await add(gate, schedule=every(HOUR))
+        jobs = [
+            await add(gate, schedule=every(HOUR)),
+            await add(gate, schedule=at(NOW + HOUR)),
+        ]
+        client = await begin(gate, "the user")
+        await asked(gate, 1)
+        clock.advance(HOUR)
+        for job_id in jobs:
+            await waiting(gate, job_id)
+        gate.gateway.leave(lambda: None)
+        for job_id in jobs:
+            await seen(lambda job_id=job_id: statuses(gate, job_id), lambda found: found == [])
+            job = await job_of(gate, job_id)
+            assert (job["enabled"], ms_of(job["next_run_at"])) == (True, NOW + HOUR)
+        assert (await cron(gate, "run", {"job_id": jobs[0]}))["reason"] == "shutting down"
+        cue.give()
+        assert await finished(client) == "done"
+        assert len(gate.requests) == 1
+
+
+async def test_what_was_given_back_runs_at_the_next_start(tmp_path: Path) -> None:
+    clock, cue = ManualClock(NOW), Cue()
+    settings = {**kept(tmp_path), "server__drain_ms": 2000}
+    async with house(cued(cue, "done"), clock=clock, settings=settings) as gate:
+        job_id = await add(gate, "the job", schedule=at(NOW + HOUR))
         client = await begin(gate, "the user")
         await asked(gate, 1)
         clock.advance(HOUR)
         await waiting(gate, job_id)
         gate.gateway.leave(lambda: None)
-        (run,) = await ran(gate, job_id, "interrupted")
-        assert run["error"]
-        assert (await cron(gate, "run", {"job_id": job_id}))["reason"] == "shutting down"
+        await until(lambda: bool(notes_of(gate, "run_given_back")))
         cue.give()
-        assert await finished(client) == "done"
-        await until(lambda: bool(notes_of(gate, "run_ended")))
+        await finished(client)
+    later = ManualClock(NOW + HOUR + MINUTE)
+    async with house(model("done"), clock=later, settings=settings) as gate:
+        (run,) = await ran(gate, job_id, "ok")
+        assert ms_of(run["due_at"]) == NOW + HOUR
+
+
+CHANGES = {"removed": "remove", "disabled": "disable"}
+
+
+@pytest.mark.parametrize("trigger", ["timer", "manual"])
+@pytest.mark.parametrize("action", CHANGES.values(), ids=CHANGES)
+async def test_a_job_that_is_taken_away_while_its_run_waits_asks_nothing(
+    action: str, trigger: str
+) -> None:
+    clock, cue = ManualClock(NOW), Cue()
+    async with house(cued(cue, "done"), clock=clock) as gate:
+        job_id = await add(gate, "the job", schedule=at(NOW + HOUR))
+        client = await begin(gate, "the user")
+        await asked(gate, 1)
+        if trigger == "timer":
+            clock.advance(HOUR)
+        else:
+            await run_now(gate, job_id)
+        await waiting(gate, job_id)
+        await cron(gate, action, {"job_id": job_id})
+        cue.give()
+        await finished(client)
+        await until(lambda: bool(notes_of(gate, "run_dropped") + notes_of(gate, "run_ended")))
         assert len(gate.requests) == 1
+        if action == "disable":
+            (run,) = await ran(gate, job_id, "skipped")
+            assert "disabled" in run["error"]
+        assert await inbox(gate, "helper") == []

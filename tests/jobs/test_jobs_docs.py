@@ -12,7 +12,7 @@ from starlette.routing import Route
 from gateway.clock import ManualClock
 from gateway.core.job_reading import SETTABLE
 from gateway.core.job_shown import shown_job, shown_run
-from gateway.core.job_turns import BACK_OFF_MS
+from gateway.core.job_turns import BACK_OFF_MS, RETRY_MS
 from gateway.core.jobs import Job, Run, Status
 from gateway.core.schedules import At
 from gateway.scheduler import timer
@@ -60,6 +60,8 @@ def test_members_actions_statuses_and_reasons_are_named() -> None:
 
 def test_the_back_off_is_as_told() -> None:
     assert "30 s, then 1, 5, 15, 60 minutes" in PAGE
+    assert "tried again after 30 s, 1, 5 and 15 minutes" in PAGE
+    assert [ms // 1000 for ms in RETRY_MS] == [30, 60, 300, 900]
     assert [ms // 1000 for ms in BACK_OFF_MS] == [30, 60, 300, 900, 3600]
 
 

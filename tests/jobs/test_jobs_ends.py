@@ -108,18 +108,6 @@ async def test_an_answer_forgives_all_failures() -> None:
         assert (job["consecutive_failures"], job["last_error"]) == (0, None)
 
 
-async def test_one_that_runs_once_is_disabled_also_when_it_fails() -> None:
-    clock = ManualClock(NOW)
-    async with house(failing(), clock=clock) as gate:
-        job_id = await add(gate, schedule=at(NOW + SECOND), delete_after_run=True)
-        clock.advance(SECOND)
-        await ran(gate, job_id, "error")
-        job = await job_of(gate, job_id)
-        assert (job["enabled"], job["last_status"]) == (False, "error")
-        answer = await ask(gate, "enable", {"job_id": job_id})
-        assert "past" in refused(answer)[2]
-
-
 @pytest.mark.parametrize("agent", ["helper", ""])
 async def test_one_that_is_to_be_deleted_is_gone_after_it_went_well(agent: str) -> None:
     clock = ManualClock(NOW)

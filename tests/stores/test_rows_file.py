@@ -176,7 +176,7 @@ async def test_a_newer_schema_is_refused_at_start(durable: RowBackend) -> None:
     connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
     before = durable.path.read_bytes()
-    with pytest.raises(StoreUnavailable, match=r"newer Holdgate \(schema 3, known up to 2\)"):
+    with pytest.raises(StoreUnavailable, match=r"newer Holdgate \(schema 4, known up to 3\)"):
         async with durable.opened():
             pass
     assert durable.path.read_bytes() == before

@@ -123,8 +123,9 @@ DELIVERY: Json = thing(
         "name": text("Of the job."),
         "job_id": text(),
         "run_id": text(),
+        "status": text("Of a job that is told of without a result.", enum=["failed", "missed"]),
     },
-    optional=("tool", "arguments", "name", "job_id", "run_id"),
+    optional=("tool", "arguments", "name", "job_id", "run_id", "status"),
 )
 
 STOP_MESSAGE: Json = thing(
