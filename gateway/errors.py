@@ -11,6 +11,7 @@ HoldgateError
  │    └── ModelNotFound          404
  ├── MethodNotAllowed            405
  ├── RequestTimeout              408  the body did not arrive in time
+ ├── SessionDeleted              410  somebody deleted the session of the exchange
  ├── TooMany                     429  a limit of the gateway, with retry-after
  ├── Unavailable                 503
  │    └── Draining               503  shutting down
@@ -110,6 +111,12 @@ class RequestTimeout(HoldgateError):
     """The request's body did not arrive in time."""
 
     status, code, kind = 408, "request_timeout", "invalid_request_error"
+
+
+class SessionDeleted(HoldgateError):
+    """Somebody deleted the session while it was answered."""
+
+    status, code, kind = 410, "session_deleted", "invalid_request_error"
 
 
 class TooMany(HoldgateError):

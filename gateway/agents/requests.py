@@ -129,6 +129,7 @@ def request_of(means: Means, draft: Draft, talk: Talk) -> Request:
         session=draft.entry.session or ALONE,
         time=_time(means, draft, talk),
         witness=talk.gains,
+        session_id=errand.session,
     )
 
 

@@ -20,6 +20,7 @@ from gateway.web.openapi import OpenApi
 from gateway.web.operations import Operations
 from gateway.web.relay import Giving, Relay, RelayLimits
 from gateway.web.reminders import BodyLimits, RemindersArea
+from gateway.web.session_removal import SessionRemoval
 from gateway.web.sessions import SessionsArea
 
 
@@ -44,7 +45,7 @@ def routes_of(parts: Parts) -> list[BaseRoute]:
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.herald, parts.inbox, keys, limits, times),
-        SessionsArea(*kept, keys),
+        SessionsArea(*kept, keys, SessionRemoval(*kept, base.driver, parts.locks, base.holds)),
     )
     return [route for area in areas for route in area.routes()]
 

@@ -49,8 +49,27 @@ class Driver:
     async def idle(self) -> None:
         """Return when no exchange is under way."""
         while self.live:
+            await self._wait_for_an_end()
+
+    def is_answering(self, owner: str, session: str) -> bool:
+        """Whether an exchange of this session is under way."""
+        return any(drive.is_of(owner, session) for drive in self.live)
+
+    async def idle_session(self, owner: str, session: str) -> None:
+        """Return when no exchange of this session is under way."""
+        while self.is_answering(owner, session):
+            await self._wait_for_an_end()
+
+    def cut_session(self, owner: str, session: str, error: HoldgateError) -> None:
+        """End the exchanges of a session that are still going, with this to say."""
+        for drive in tuple(self.live):
+            if drive.is_of(owner, session):
+                drive.cut(error)
+
+    async def _wait_for_an_end(self) -> None:
+        if self._left is None or self._left.is_set():
             self._left = anyio.Event()
-            await self._left.wait()
+        await self._left.wait()
 
     def cut(self, error: HoldgateError) -> None:
         """End every exchange that is still going, with this to say."""

@@ -63,6 +63,11 @@ class Drive:
         """The machine that decides."""
         return self._course.exchange
 
+    def is_of(self, owner: str, session: str) -> bool:
+        """Whether it is an exchange of this session."""
+        request = self._course.request
+        return (request.owner, request.session_id) == (owner, session)
+
     async def run(self) -> None:
         """Do one thing after the other until there is nothing more, or the client leaves."""
         client = self._course.client
@@ -109,7 +114,7 @@ class Drive:
             after = course.exchange.handle(outcome) if outcome is not None else None
 
     def cut(self, error: HoldgateError) -> None:
-        """End what is under way: the gateway has to go."""
+        """End what is under way: the gateway has to go, or its session was deleted."""
         self._course.cut = error
         self._course.ending = True
         self._stop()

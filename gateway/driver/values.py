@@ -202,6 +202,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     answers: Answers | None = None
     witness: Witness | None = None
     onlooker: Onlooker | None = None
+    session_id: str | None = None
+    """Whose exchange it is, for whoever deletes the session."""
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):

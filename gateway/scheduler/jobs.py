@@ -153,12 +153,16 @@ class Jobs:
         return self.timer.status(), await self.rows.listing(owner)
 
     async def forget(self, owner: str, session: str) -> int:
-        """Delete all jobs of a session that is forgotten, and what they owe; say how many."""
+        """Delete all jobs of a session that is forgotten, and what they owe; say how many.
+
+        Their runs are ended, and over on return.
+        """
         jobs = await self.rows.listing(owner, session)
-        self._snapshots.forget(owner, session)
         count = await self.rows.forget(owner, session)
         for job in jobs:
             self._gone(job)
+        await self.timer.end_session(owner, session)
+        self._snapshots.forget(owner, session)
         return count
 
     def _place(self, draft: Draft) -> tuple[str, str]:

@@ -85,6 +85,10 @@ class Scheduler:
                 self._begin(claimed, self._tasks, has_slot=False)
         return Queued(job, RUNNING) if claimed is None else Queued(claimed.job)
 
+    async def end_session(self, owner: str, session: str) -> None:
+        """End all runs of a session that is deleted, and wait until they are over."""
+        await self.runs.end_session(owner, session)
+
     def status(self) -> Mapping[str, object]:
         """Show how it is."""
         return {

@@ -83,6 +83,7 @@ class RelayRuns:
             session=ALONE,
             time=self._time(errand, model, routes[0]),
             witness=hearing,
+            session_id=job.session_id,
         )
 
     def _model(self, job: Job, snapshot: Snapshot | None) -> PublicModel:

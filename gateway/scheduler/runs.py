@@ -53,6 +53,8 @@ class Runs:
         self._less = anyio.Event()
         self.live: dict[str, anyio.CancelScope] = {}
         """What cancels each run that is under way."""
+        self._sessions: dict[str, tuple[str, str]] = {}
+        """Whose each of them is."""
         self._waiting: set[str] = set()
         """The runs that have asked nothing yet."""
         self.counts: Counter[str] = Counter()
@@ -73,13 +75,29 @@ class Runs:
     async def idle(self) -> None:
         """Return when no run is under way."""
         while self.live:
+            await self._wait_for_an_end()
+
+    async def end_session(self, owner: str, session: str) -> None:
+        """Cancel all runs of a session, and return when they are over."""
+        while found := self._of_session(owner, session):
+            for scope in found:
+                scope.cancel()
+            await self._wait_for_an_end()
+
+    def _of_session(self, owner: str, session: str) -> list[anyio.CancelScope]:
+        place = (owner, session)
+        return [self.live[run_id] for run_id, of in self._sessions.items() if of == place]
+
+    async def _wait_for_an_end(self) -> None:
+        if self._less.is_set():
             self._less = anyio.Event()
-            await self._less.wait()
+        await self._less.wait()
 
     async def carry_out(self, job: Job, run: Run, has_slot: bool) -> None:
         """Do a run, and record how it ended, whatever happens."""
         ended = STOPPED
         self._waiting.add(run.run_id)
+        self._sessions[run.run_id] = (job.user_id, job.session_id)
         try:
             try:
                 with anyio.CancelScope() as self.live[run.run_id]:
@@ -96,7 +114,7 @@ class Runs:
                 await self._pause(self._parts.settings.store_retry_ms / 1000)
                 is_kept = await self._kept(job, record)
         finally:
-            del self.live[run.run_id]
+            del self.live[run.run_id], self._sessions[run.run_id]
             self._less.set()
             self._over(record)
 

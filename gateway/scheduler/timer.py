@@ -31,6 +31,9 @@ class Timer(Protocol):
     async def start(self, job: Job) -> Queued:
         """Run a job now, and do not wait for it."""
 
+    async def end_session(self, owner: str, session: str) -> None:
+        """End all runs of a session that is deleted, and wait until they are over."""
+
     def status(self) -> Mapping[str, object]:
         """Show how it is."""
 
@@ -44,6 +47,9 @@ class Off:
     async def start(self, job: Job) -> Queued:
         """Say that it is off."""
         return Queued(job, SWITCHED_OFF)
+
+    async def end_session(self, owner: str, session: str) -> None:
+        """Have nothing to end."""
 
     def status(self) -> Mapping[str, object]:
         """Say that it is off."""

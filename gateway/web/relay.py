@@ -171,6 +171,7 @@ class Relay:
             answers=self._answers if self._chain is not None else None,
             time=self._time(visit, entry, headers, has_clock, routes[0]),
             onlooker=self._onlooker(visit, entry, passed),
+            session_id=name,
         )
 
     def _onlooker(self, visit: Visit, entry: Entry, headers: Headers) -> Onlooker | None:

@@ -31,6 +31,7 @@ from gateway.web.auth import Keys
 from gateway.web.incoming import incoming_of
 from gateway.web.paths import SESSION
 from gateway.web.session_pages import Pages
+from gateway.web.session_removal import SessionRemoval
 
 PAGE = 50
 LARGEST_PAGE = 500
@@ -64,6 +65,7 @@ class SessionsArea:
     jobs: Jobs
     deliveries: Deliveries
     keys: Keys
+    removal: SessionRemoval
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -115,18 +117,12 @@ class SessionsArea:
         )
 
     async def forget(self, request: WebRequest) -> Response:
-        """Forget a session, with its conversation, reminders, jobs and what waits for it."""
+        """Forget a session; what goes on in it is ended."""
         owner, name = self._owner(request), request.path_params["name"]
         kept = await self._kept(owner, name)
-        if not kept:
+        if not kept and not self.removal.is_answering(owner, name):
             raise _unknown(name)
-        # Jobs first: one that ran in between would bring something of the session back.
-        await self.jobs.forget(owner, name)
-        if kept.reminders:
-            await self.reminders.clear(owner, name)
-        await self.conversations.rows.forget(owner, name)
-        await self.deliveries.forget(owner, name)
-        await self.states.forget(owner, name)
+        await self.removal.remove(owner, name)
         return _answer({"sessionId": name, "deleted": True})
 
     async def _kept(self, owner: str, name: str) -> Kept:

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from gateway.clock import ManualClock
-from tests.agents.talking import begin, heard, messages_of, noted, room, said
+from tests.agents.talking import begin, heard, messages_of, room, said
 from tests.agents.test_agents_chat import OWNED, key
 from tests.clock.holding import NOW, SECOND, acting, held, remind, schedules
 from tests.clock.holding import says as tells
 from tests.gateway.client import Answer
-from tests.gateway.harness import Running, until
-from tests.gateway.wire import event, get, hanging, request, text
+from tests.gateway.harness import Running
+from tests.gateway.wire import get, request
 from tests.sessions.talk import assistant, forget, kept, look, model, talk, user
-from tests.upstream.fake import CHUNKED, chunk
 
 
 async def listed(gate: Running, limit: int = 50, *headers: str) -> list[tuple[str, str | None]]:
@@ -128,18 +127,6 @@ async def test_a_forgotten_session_is_gone_with_all_that_was_in_it() -> None:
         assert await listed(gate) == []
         await said(gate, "hello", sessionId="s")
         assert await messages_of(gate, "s") == [user("hello"), assistant("one")]
-
-
-async def test_a_session_that_is_forgotten_while_it_is_answered() -> None:
-    """What is being said then is the beginning of a new one."""
-    role = event({"role": "assistant", "content": ""})
-    async with room(hanging(CHUNKED, chunk(role + text("so far")))) as gate:
-        client = await begin(gate, "hello", sessionId="s")
-        await client.saw(b"so far")
-        assert (await forget(gate)).status == 404
-        client.leave()
-        await until(lambda: bool(noted(gate, "chat_done")))
-        assert await messages_of(gate, "s") == [user("hello"), assistant("so far")]
 
 
 async def test_to_forget_a_session_ends_what_it_is_held_for() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
@@ -245,6 +245,74 @@ async def test_an_end_that_fails_changes_nothing(rows: Rows) -> None:
     assert await rows.jobs.runs("j", 5) == [under_way]
     assert await rows.deliveries.pending("ann", "s") == []
     assert await rows.jobs.finish(ended(under_way), idle, item("r"), KEEP) is not None
+
+
+async def test_what_a_session_is_told_is_kept_with_the_end_that_it_tells_of(rows: Rows) -> None:
+    def tell(before: Job, after: Job | None, run: Run) -> Item:
+        assert (before.run_id, after) == (run.run_id, replace(before, run_id=""))
+        return replace(item(run.run_id), status="failed")
+
+    await add(rows.jobs, job())
+    await rows.jobs.finish(ended(await claim(rows.jobs, STEP)), idle, None, KEEP, tell)
+    cut_off = await claim(rows.jobs, 9 * STEP)
+    await rows.jobs.lapsed(LATEST, cut, lambda *end: replace(item("cut"), status="failed"))
+    found = await rows.deliveries.pending("ann", "s")
+    assert [one.status for one in found] == ["failed", "failed"]
+    assert cut_off.run_id != found[0].run_id
+
+
+async def test_times_missed_before_anybody_read_of_them_are_one_item(rows: Rows) -> None:
+    def missed(count: int) -> Callable[[Job], Claimed]:
+        text = f"{count} times were missed"
+        told = replace(item(f"m{count}"), at_ms=count, text=text, status="missed", missed=count)
+        return lambda one: Claimed(replace(one, due_ms=None, next_run_ms=count), (), (told,))
+
+    await add(rows.jobs, job())
+    for count in (2, 3):
+        await rows.jobs.claim(STEP, "me", 1, missed(count))
+    [told] = await rows.deliveries.pending("ann", "s")
+    assert (told.id, told.missed) == ("run:m3", 5)
+    assert told.text == "5 times were missed, the last at 1970-01-01T00:00:00.003Z."
+    assert await rows.deliveries.deliver("ann", "s", (told.id,)) == (told.id,)
+    await rows.jobs.claim(STEP, "me", 1, missed(4))
+    [told] = await rows.deliveries.pending("ann", "s")
+    assert told.missed == 4
+
+
+async def test_a_run_that_is_given_back_leaves_no_row(jobs: JobRows) -> None:
+    await add(jobs, job())
+    under_way = await claim(jobs, STEP)
+    before = await jobs.give_back(under_way.run_id, lambda one, run: replace(job(), name="back"))
+    assert before == await jobs.get("j") == replace(job(), name="back")
+    assert await jobs.runs("j", 9) == []
+    assert await jobs.give_back(under_way.run_id, lambda one, run: one) is None
+    assert (await claim(jobs, STEP)).due_ms == under_way.due_ms
+
+
+async def test_what_is_owed_is_put_into_the_queue_instead(rows: Rows) -> None:
+    await add(rows.jobs, job())
+    done = ended(await claim(rows.jobs, STEP), owed=True)
+    await rows.jobs.finish(done, idle, None, KEEP)
+    assert await rows.jobs.paid(done.run_id, item("r"))
+    assert not await rows.jobs.paid(done.run_id, item("again"))
+    assert [one.run_id for one in await rows.deliveries.pending("ann", "s")] == ["r"]
+    assert await rows.jobs.owed() == []
+
+
+async def test_a_retry_of_an_instant_that_has_a_row_comes_right_after(jobs: JobRows) -> None:
+    def again(one: Job) -> Claimed:
+        assert one.retry_ms is not None
+        run = Run(run_id=f"r-{one.retry_ms}", job_id="j", user_id="ann", due_ms=one.retry_ms)
+        return Claimed(replace(one, retry_ms=None, next_run_ms=None, run_id=run.run_id), (run,))
+
+    await add(jobs, replace(job(), retry_ms=5, next_run_ms=5))
+    first = await jobs.claim(STEP, "me", 1, again)
+    assert first is not None
+    retried = lambda one: replace(one, run_id="", retry_ms=5, next_run_ms=5)  # noqa: E731
+    await jobs.finish(ended(first.runs[0]), retried, None, KEEP)
+    second = await jobs.claim(STEP, "me", 1, again)
+    assert second is not None
+    assert second.runs[0].due_ms == 6
 
 
 async def test_the_last_runs_are_kept(jobs: JobRows) -> None:
