@@ -130,6 +130,7 @@ def request_of(means: Means, draft: Draft, talk: Talk) -> Request:
         time=_time(means, draft, talk),
         witness=talk.gains,
         session_id=errand.session,
+        is_composed=True,
     )
 
 

@@ -37,3 +37,29 @@ class ToolDeclaration(msgspec.Struct, frozen=True, gc=False):
 
 
 Addition = AnsweredTurn | UserText | ToolResult | ToolDeclaration
+NO_NAMES: frozenset[str] = frozenset()
+
+
+class GatewayParts(msgspec.Struct, frozen=True, gc=False):
+    """What of a request the gateway wrote, and may write in another way for another upstream."""
+
+    texts: frozenset[str] = NO_NAMES
+    """What it said in the user's name."""
+    tools: frozenset[str] = NO_NAMES
+    """The names of the tools it declared."""
+    calls: frozenset[str] = NO_NAMES
+    """The names of the tools it runs: a turn that calls one was put together by it."""
+    is_whole: bool = False
+    """Whether it wrote everything, as for an agent."""
+
+
+NO_PARTS = GatewayParts()
+
+
+def parts_of(
+    additions: tuple[Addition, ...], calls: frozenset[str], is_whole: bool
+) -> GatewayParts:
+    """Say what of a request is the gateway's, after all that was added to it."""
+    texts = frozenset([item.text for item in additions if isinstance(item, UserText)])
+    tools = frozenset([item.name for item in additions if isinstance(item, ToolDeclaration)])
+    return GatewayParts(texts, tools, calls, is_whole)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from gateway.core.additions import Addition, AnsweredTurn
+from gateway.core.additions import Addition, AnsweredTurn, GatewayParts
 from gateway.core.model import Asked, TurnEnd
 from gateway.core.session import Kept
 from gateway.errors import HoldgateError, UpstreamError
@@ -185,7 +185,7 @@ class Passage(Protocol):
     def lost(self) -> tuple[str, ...]:
         """What of the request has no counterpart there, and was left out."""
 
-    def request(self, body: bytes) -> bytes:
+    def request(self, body: bytes, parts: GatewayParts) -> bytes:
         """Say the same in the upstream's dialect, or raise `BadRequest`."""
 
     def feed(self, data: bytes) -> bytes:

@@ -95,6 +95,11 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     always_reports: bool = False
     """Chat: usage comes at the end of every stream, and cannot be asked for."""
 
+    @property
+    def is_particular(self) -> bool:
+        """Whether what the gateway writes in a dialect has to be written otherwise for it."""
+        return self.empty is not None or bool(self.reasoning_filler) or "strict" in self.leaves_out
+
 
 NONE = Profile()
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from gateway.core.additions import NO_PARTS, GatewayParts
 from gateway.core.model import Asked
 from gateway.dialects.base import Dialect
+from gateway.dialects.openai_chat.fitting import fit_chat
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.answers import StreamPassage, WholePassage, error_body
 from gateway.dialects.translate.requests import translate_request
@@ -16,6 +18,8 @@ from gateway.errors import Headers
 
 # Of what a client says beside the body, all that means something in any dialect.
 SHARED = (b"accept",)
+# How what the gateway wrote is written otherwise, where upstreams of a dialect differ.
+FITTERS: Mapping[str, Callable[[bytes, Profile, GatewayParts], bytes]] = {"openai-chat": fit_chat}
 # It was judged when the request came in.
 ANY_DEPTH = 1_000_000
 
@@ -43,6 +47,11 @@ class Ways:
         self._event_bytes = event_bytes
         self._answer_bytes = answer_bytes
         self._wall = wall
+        self._particular = {
+            name: speech
+            for name, speech in speeches.items()
+            if speech.dialect in FITTERS and speech.profile.is_particular
+        }
 
     def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Way | None:
         """Return the way to an upstream for one turn; None when it speaks the same dialect."""
@@ -59,6 +68,13 @@ class Ways:
         if asked.stream:
             return StreamPassage(spoken, dialect, told, self._event_bytes)
         return WholePassage(spoken, dialect, told, self._answer_bytes)
+
+    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
+        """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
+        speech = self._particular.get(upstream)
+        if speech is None:
+            return body
+        return FITTERS[speech.dialect](body, speech.profile, parts())
 
     def spoken(self, upstream: str) -> str:
         """Return the dialect an upstream speaks, if that is known."""
@@ -90,10 +106,10 @@ class Way:
         self.close = answer.close
         self.lost: tuple[str, ...] = ()
 
-    def request(self, body: bytes) -> bytes:
+    def request(self, body: bytes, parts: GatewayParts = NO_PARTS) -> bytes:
         """Say the same in the upstream's dialect, or raise `BadRequest`."""
         speech = self._speech
-        translated = translate_request(body, self._client, speech.dialect, speech.profile)
+        translated = translate_request(body, self._client, speech.dialect, speech.profile, parts)
         self.lost = translated.lost
         return translated.body
 

@@ -10,12 +10,14 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from gateway.core.additions import Addition
+from gateway.core.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
 from gateway.core.exchange import Exchange
 from gateway.core.model import Usage
 from gateway.dialects.base import Passage, Splice, Tap
 from gateway.driver.values import Client, Request, Services
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
+from gateway.tools.clock import NAME as CLOCK
+from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.upstream.base import Turn
 from gateway.upstream.blot import blotted
 
@@ -25,6 +27,9 @@ PACKED_ABOVE = 16 * 1024
 # What takes more than a millisecond or two is done beside the event loop.
 ASIDE_ABOVE = 128 * 1024
 NO_TOOLS: frozenset[str] = frozenset()
+SERVER_TOOLS = (CLOCK, SCHEDULE_TASK)
+# Of what a request gained, that which may have to be written otherwise later.
+LASTING = (ToolDeclaration, UserText)
 
 
 _compress = partial(zlib.compress, level=1)
@@ -40,6 +45,7 @@ class Course:
     """One exchange under way: its turn, its answer so far, and who is there."""
 
     __slots__ = (
+        "additions",
         "begun",
         "body",
         "body_turn",
@@ -80,6 +86,8 @@ class Course:
         # The request as it stands, and up to which turn.
         self.body = asked.body
         self.packed = False
+        # What it has gained, to be written otherwise for another upstream.
+        self.additions: tuple[Addition, ...] = ()
         self.body_turn = 1 if request.time is None else 0
         self.tap: Tap | None = None
         self.turn: Turn | None = None
@@ -112,7 +120,8 @@ class Course:
         self.told(additions)
 
     def told(self, additions: tuple[Addition, ...]) -> None:
-        """Let whoever keeps the conversation know what it gained."""
+        """Note what the conversation gained, and let know whoever keeps it."""
+        self.additions += additions
         if self.request.witness is not None:
             self.request.witness.told(additions)
 
@@ -126,6 +135,7 @@ class Course:
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.
         self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
+        self.additions = tuple(a for a in self.additions if isinstance(a, LASTING))
         self.tap = self.passage = None
         if request.onlooker is not None:
             request.onlooker.rest()
@@ -140,6 +150,15 @@ class Course:
     async def unpack(self) -> bytes:
         """Return the request that was packed."""
         return await _worked(zlib.decompress, self.body)
+
+    def gateway_parts(self) -> GatewayParts:
+        """Say what of the request the gateway wrote."""
+        tools, request = NO_TOOLS if self.time is None else self.time.tools, self.request
+        if not tools:
+            # Without tools in this request, earlier turns may still have called them.
+            declares, offered = request.dialect.declares, request.asked.tools
+            tools = frozenset([name for name in SERVER_TOOLS if not declares(offered, name)])
+        return parts_of(self.additions, tools, request.is_composed)
 
     async def take_place(self) -> None:
         """Wait for a place among the follow-ups of due reminders, which may be many at once."""

@@ -56,9 +56,9 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
     ways, where, dialect = course.services.ways, effect.route.upstream, request.dialect.name
     passage = course.passage = ways.to(where, request.dialect, body, name)
     if passage is None:
-        body = request.dialect.own(body)
+        body = ways.fit(where, request.dialect.own(body), course.gateway_parts)
     else:
-        body = passage.request(body)
+        body = passage.request(body, course.gateway_parts())
         course.lost = passage.lost
     headers = ways.headers(where, dialect, request.headers)
     upstream = course.services.upstreams[where]

@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.answers import Answers
 from gateway.beats import Beats, Line
-from gateway.core.additions import Addition, ToolResult
+from gateway.core.additions import Addition, GatewayParts, ToolResult
 from gateway.core.decide import RULES, Rule
 from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.exchange import State
@@ -164,6 +164,9 @@ class Ways(Protocol):
     def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
         """Return the way to an upstream for a turn of this id; None for the same dialect."""
 
+    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
+        """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
+
     def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
         """Return what an upstream is told beside the body, of what the client said."""
 
@@ -177,6 +180,10 @@ class SameDialect:
     def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
         """Return no way: none is needed."""
         return None
+
+    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
+        """Return the body as it is."""
+        return body
 
     def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
         """Return all of them."""
@@ -204,6 +211,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     onlooker: Onlooker | None = None
     session_id: str | None = None
     """Whose exchange it is, for whoever deletes the session."""
+    is_composed: bool = False
+    """Whether the gateway wrote all of it, as for an agent."""
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from gateway.dialects.canonical import (
     Tool,
 )
 from gateway.dialects.translate.effort import EFFORTS
-from gateway.dialects.translate.history import in_order
+from gateway.dialects.translate.history import in_order, merged
 from gateway.dialects.translate.media import ERROR_MARK
 
 # Few words, chosen for what could go wrong with them: generated ones cost more and find no more.
@@ -236,6 +236,8 @@ def _messages(said: Conversation) -> Conversation:
     told = said.choice is not None and said.choice.kind != "none"
     return msgspec.structs.replace(
         said,
+        # The user and the model take turns there.
+        messages=merged(said.messages),
         max_tokens=said.max_tokens or 8192,
         top_p=None,
         effort="",

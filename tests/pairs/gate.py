@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ class Gate:
 
 
 @asynccontextmanager
-async def gate(*upstreams: tuple[Tongue, Story]) -> AsyncIterator[Gate]:
+async def gate(*upstreams: tuple[Tongue, Story], **settings: Any) -> AsyncIterator[Gate]:
     """Run a gateway whose model `m` leads to these upstreams."""
     async with AsyncExitStack() as stack:
         stack.enter_context(harness.plain_failures())
@@ -81,7 +82,7 @@ async def gate(*upstreams: tuple[Tongue, Story]) -> AsyncIterator[Gate]:
         ]
         models = [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]
         tables = {"upstreams": sections, "models": models}
-        running = await stack.enter_async_context(harness.running(tables=tables))
+        running = await stack.enter_async_context(harness.running(tables=tables, **settings))
         running.fakes += fakes
         yield Gate(running)
 

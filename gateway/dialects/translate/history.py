@@ -1,13 +1,15 @@
 """Putting a history in order, so that every dialect can tell it.
 
-In order, no two turns of one side follow each other, every call has its result in the user's turn
-right after it, in the order of the calls and before anything else, and no result is without a call.
+In order, no two turns of the model follow each other, every call has its result in the user's
+message right after it, in the order of the calls and before anything else, and no result is without
+a call. Messages of the user stay apart: upstreams that make one text of a message's parts put
+nothing between them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from itertools import groupby
 
@@ -81,13 +83,13 @@ def in_order(messages: Iterable[Message], param: str) -> tuple[System, tuple[Mes
     """
     turns: list[_Turn] = []
     waiting: dict[str, _Turn] = {}
-    for message in map(_Ids().own, merged(messages)):
+    for message in map(_Ids().own, _joined(messages)):
         for part in message.parts:
             if isinstance(part, Result):
                 _caller(part, waiting, param).results[part.call_id] = part
         turns.append(turn := _Turn(message))
         waiting |= dict.fromkeys(turn.results, turn)
-    told = merged(message for turn in turns for message in turn.told())
+    told = _joined(message for turn in turns for message in turn.told())
     if told and told[0].role == "system":
         return texts(told[0].parts), told[1:]
     return (), told
@@ -101,6 +103,42 @@ def _caller(result: Result, waiting: dict[str, _Turn], param: str) -> _Turn:
             f"The tool result `{result.call_id}` answers no call that waits for one.", param=param
         )
     return turn
+
+
+def _joined(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Make one turn of what the model says in a row, and of results and what the user says next."""
+    told: list[tuple[str, list[Part]]] = []
+    for message in messages:
+        if told and message.parts and _goes_on(*told[-1], message):
+            told[-1][1].extend(message.parts)
+        elif message.parts:
+            told.append((message.role, list(message.parts)))
+    return tuple([Message(role, tuple(parts)) for role, parts in told])
+
+
+def _goes_on(role: str, parts: list[Part], message: Message) -> bool:
+    if message.role != role:
+        return False
+    return role != "user" or (isinstance(parts[0], Result) and isinstance(parts[-1], Result))
+
+
+def set_apart(messages: tuple[Message, ...], own: Collection[str]) -> tuple[Message, ...]:
+    """Make messages of their own of these texts, which a dialect may have as parts of one."""
+    told: list[Message] = []
+    for message in messages:
+        if message.role != "user" or not any(_is_one_of(part, own) for part in message.parts):
+            told.append(message)
+            continue
+        for is_own, run in groupby(message.parts, key=lambda part: _is_one_of(part, own)):
+            if is_own:
+                told += [Message("user", (part,)) for part in run]
+            else:
+                told.append(Message("user", tuple(run)))
+    return tuple(told)
+
+
+def _is_one_of(part: Part, own: Collection[str]) -> bool:
+    return isinstance(part, Text) and part.text in own
 
 
 def merged(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
-from gateway.dialects.canonical import Conversation
+from gateway.core.additions import NO_PARTS, GatewayParts
+from gateway.dialects.canonical import Conversation, Tool
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
 from gateway.dialects.translate.chat_request_writer import write_chat
+from gateway.dialects.translate.history import set_apart
 from gateway.dialects.translate.messages_request_reader import read_messages
 from gateway.dialects.translate.messages_request_writer import write_messages
 from gateway.dialects.translate.node import Losses
@@ -42,13 +45,35 @@ class Translated(msgspec.Struct, frozen=True, gc=False):
     """Each named once, for the log."""
 
 
+# All strict tools of a request are compiled into one grammar of limited size there, and not every
+# model takes it; a tool of ours must not make the client's request fail.
+LENIENT = frozenset({"anthropic-messages"})
+
+
 def translate_request(
-    body: bytes, from_dialect: str, to_dialect: str, profile: Profile = NONE
+    body: bytes,
+    from_dialect: str,
+    to_dialect: str,
+    profile: Profile = NONE,
+    parts: GatewayParts = NO_PARTS,
 ) -> Translated:
     """Say a request in another dialect, or raise `BadRequest` if that would change its meaning."""
     if from_dialect == to_dialect:
         return Translated(body)
     conversation = READERS[from_dialect](body)
+    if parts is not NO_PARTS:
+        lenient = to_dialect in LENIENT or "strict" in profile.leaves_out
+        conversation = _with_own(conversation, parts, lenient)
     losses = Losses(conversation.lost)
     written = WRITERS[to_dialect](conversation, profile, losses)
     return Translated(written, losses.names)
+
+
+def _with_own(conversation: Conversation, parts: GatewayParts, lenient: bool) -> Conversation:
+    """Write what the gateway added in the way that suits the upstream."""
+
+    def suit(tool: Tool) -> Tool:
+        return replace(tool, strict=None) if lenient and tool.name in parts.tools else tool
+
+    messages = set_apart(conversation.messages, parts.texts)
+    return replace(conversation, messages=messages, tools=tuple(map(suit, conversation.tools)))

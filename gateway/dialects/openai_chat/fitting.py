@@ -1,0 +1,87 @@
+"""What the gateway wrote into a Chat Completions request, as a particular upstream wants it.
+
+What the client wrote stays as it came.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.core.additions import GatewayParts
+from gateway.dialects.body import Fields, fields_of, raw, written
+from gateway.dialects.profiles import Profile
+from gateway.dialects.raws import NULL, Raws, members_of, raws_in, readable, same, text_of
+
+CALLS = b'"tool_calls"'
+STRICT = "strict"
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+
+
+class _Called(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _Turn(msgspec.Struct):
+    role: str = ""
+    content: msgspec.Raw = NULL
+    tool_calls: list[_Called] | None = None
+
+
+_turn = msgspec.json.Decoder(_Turn)
+
+
+def fit_chat(body: bytes, profile: Profile, parts: GatewayParts) -> bytes:
+    """Write the gateway's own tools and turns as a profile says; return a body that is fit."""
+    fields = fields_of(body)
+    is_changed = bool(parts.tools) and STRICT in profile.leaves_out and _fit_tools(fields, parts)
+    if CALLS in body and (profile.empty is not None or profile.reasoning_filler):
+        is_changed |= _fit_turns(fields, profile, parts)
+    return written(fields) if is_changed else body
+
+
+def _fit_tools(fields: Fields, parts: GatewayParts) -> bool:
+    before = raws_in(fields.get("tools", NULL)) or []
+    return _put(fields, "tools", [_fit_tool(tool, parts) for tool in before], before)
+
+
+def _fit_tool(tool: msgspec.Raw, parts: GatewayParts) -> msgspec.Raw:
+    members = members_of(tool)
+    function = members_of(members.get("function", NULL))
+    if STRICT not in function or text_of(function.get("name", NULL)) not in parts.tools:
+        return tool
+    del function[STRICT]
+    return raw({**members, "function": function})
+
+
+def _fit_turns(fields: Fields, profile: Profile, parts: GatewayParts) -> bool:
+    before = raws_in(fields.get("messages", NULL)) or []
+    return _put(fields, "messages", [_fit_turn(item, profile, parts) for item in before], before)
+
+
+def _fit_turn(item: msgspec.Raw, profile: Profile, parts: GatewayParts) -> msgspec.Raw:
+    turn = readable(_turn, item)
+    if turn is None or turn.role != "assistant" or not _is_own(turn, parts):
+        return item
+    members = members_of(item)
+    missing: Fields = {}
+    if profile.empty is not None and bytes(turn.content) == b"null":
+        missing["content"] = raw(profile.empty)
+    if profile.reasoning_filler and profile.reasoning not in members:
+        missing[profile.reasoning] = raw(profile.reasoning_filler)
+    return raw({**members, **missing}) if missing else item
+
+
+def _is_own(turn: _Turn, parts: GatewayParts) -> bool:
+    """Whether the gateway wrote a turn: no client knows of the calls to its tools."""
+    calls = [call.function.name for call in turn.tool_calls or () if call.function is not None]
+    return bool(calls) and (parts.is_whole or not parts.calls.isdisjoint(calls))
+
+
+def _put(fields: Fields, name: str, after: Raws, before: Raws) -> bool:
+    if same(after, before):
+        return False
+    fields[name] = raw(after)
+    return True
