@@ -144,6 +144,9 @@ class Dialect(Protocol):
     def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
 
+    def shows_content(self, frames: bytes) -> bool:
+        """Whether frames that a client is shown say anything: text, reasoning, a tool call."""
+
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer: an error in disguise, or nothing we know."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+
+from gateway.sse import data_of, split
 
 Json = dict[str, Any]
 
@@ -21,6 +24,41 @@ def read_object(data: bytes) -> Json | None:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def mend_json(data: bytes) -> bytes | None:
+    """Write JSON as clients read it that a strict reader refuses; None when it is none.
+
+    Invalid UTF-8 and halves of surrogate pairs become replacement characters, raw control
+    characters in a text are escaped, a number that is none becomes null.
+    """
+    try:
+        value = json.loads(data.decode(errors="replace"), strict=False, parse_constant=_no_number)
+        text = json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _no_number(name: str) -> None:
+    return None
+
+
+def read_event(data: bytes) -> Json | None:
+    """Parse the JSON object of an upstream's event as clients do, or return None."""
+    event = read_object(data)
+    if event is None and (mended := mend_json(data)) is not None:
+        event = read_object(mended)
+    return event
+
+
+def read_events(frames: bytes) -> Iterator[Json]:
+    """Parse the events in whole frames; what is no JSON object is left out."""
+    for frame in split(frames):
+        data = data_of(frame)
+        event = read_event(data) if data is not None else None
+        if event is not None:
+            yield event
 
 
 def as_text(value: object) -> str | None:

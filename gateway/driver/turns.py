@@ -11,7 +11,7 @@ from gateway.core.model import Stop, TurnEnd
 from gateway.dialects.base import Tap
 from gateway.driver.course import Course
 from gateway.driver.passing import TranslatedTurn
-from gateway.driver.values import Session
+from gateway.driver.values import Session, Time
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.upstream.base import Turn
 from gateway.upstream.headers import towards_client
@@ -155,7 +155,7 @@ async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
         if shown:
             await client.frames(shown)
             if time is not None and time.cargo is not None:
-                await time.delivered()
+                await _deliver(course, time, shown)
         if tap.ended:
             return
         if course.ending:
@@ -165,10 +165,20 @@ async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
 
 
 async def _show(course: Course, frames: bytes) -> None:
-    """Show frames; what they answer is delivered with the first of them."""
+    """Show frames, and deliver what they answer."""
     await course.client.frames(frames)
-    if frames and course.time is not None and course.time.cargo is not None:
-        await course.time.delivered()
+    time = course.time
+    if frames and time is not None and time.cargo is not None:
+        await _deliver(course, time, frames)
+
+
+async def _deliver(course: Course, time: Time, shown: bytes) -> None:
+    """Count what the turn carries as delivered with the first frames that say anything.
+
+    Frames that only announce an answer do not count: after a reset the client asks again.
+    """
+    if course.request.dialect.shows_content(shown):
+        await time.delivered()
 
 
 async def _ended(course: Course, tap: Tap) -> Outcome:

@@ -12,6 +12,7 @@ from gateway.core.directives import may_contain
 from gateway.core.model import Asked
 from gateway.core.session import Kept
 from gateway.dialects.anthropic_messages.additions import added, forces
+from gateway.dialects.anthropic_messages.content import shows_content
 from gateway.dialects.anthropic_messages.errors import error_body, error_frame
 from gateway.dialects.anthropic_messages.errors import said as disguised
 from gateway.dialects.anthropic_messages.rebuild import called, rebuilt
@@ -142,6 +143,10 @@ class AnthropicMessages:
         if asked.stream:
             return MessagesStream(asked, server_tools, event_bytes)
         return MessagesWhole(asked, server_tools, event_bytes)
+
+    def shows_content(self, frames: bytes) -> bool:
+        """Whether frames that a client is shown say anything."""
+        return shows_content(frames)
 
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""

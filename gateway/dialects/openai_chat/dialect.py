@@ -33,6 +33,7 @@ from gateway.dialects.body import (
     without_duplicates,
     written,
 )
+from gateway.dialects.openai_chat.content import shows_content
 from gateway.dialects.openai_chat.rebuild import called, rebuilt
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.turn import said as disguised
@@ -174,6 +175,10 @@ class OpenAIChat:
         if asked.stream:
             return ChatStream(asked, server_tools, event_bytes)
         return ChatWhole(asked, server_tools, event_bytes)
+
+    def shows_content(self, frames: bytes) -> bool:
+        """Whether frames that a client is shown say anything."""
+        return shows_content(frames)
 
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""

@@ -33,6 +33,7 @@ from gateway.dialects.body import (
     without_duplicates,
     written,
 )
+from gateway.dialects.openai_responses.content import shows_content
 from gateway.dialects.openai_responses.errors import error_body, failed_frames
 from gateway.dialects.openai_responses.errors import said as disguised
 from gateway.dialects.openai_responses.items import Answered, as_input, is_stored, text_in
@@ -201,6 +202,10 @@ class OpenAIResponses:
         if asked.stream:
             return ResponsesStream(asked, server_tools, event_bytes)
         return ResponsesWhole(asked, server_tools, event_bytes)
+
+    def shows_content(self, frames: bytes) -> bool:
+        """Whether frames that a client is shown say anything."""
+        return shows_content(frames)
 
     def refusal(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.dialects.objects import mend_json
 from gateway.errors import UpstreamBroke
 from gateway.sse import data_of, split
 
@@ -43,11 +43,10 @@ def read(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
 def _read_mended(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     """Read it as clients do: what is no character becomes a replacement character."""
     try:
-        text = json.dumps(json.loads(data.decode(errors="replace")), ensure_ascii=False)
-        return decoder.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return decoder.decode(mend_json(data) or b"")
     except msgspec.ValidationError:
         return None
-    except (ValueError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         raise UpstreamBroke("The upstream sent an event that cannot be read.") from None
 
 
