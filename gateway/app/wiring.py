@@ -112,7 +112,10 @@ def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
         url=url,
         headers=_credentials(section) + _constant_headers(section),
         timeouts=Timeouts(
-            section.connect_ms / 1000, section.first_byte_ms / 1000, section.idle_ms / 1000
+            section.connect_ms / 1000,
+            section.first_byte_ms / 1000,
+            section.idle_ms / 1000,
+            section.settle_ms / 1000,
         ),
         max_connections=section.max_connections,
         transport=section.transport,

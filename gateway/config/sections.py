@@ -103,6 +103,11 @@ class UpstreamSection:
     connect_ms: Annotated[SomeMs, "Longest time to connect."] = 10_000
     first_byte_ms: Annotated[SomeMs, "Longest wait for the first byte of an answer."] = 120_000
     idle_ms: Annotated[SomeMs, "Longest silence between two bytes of an answer."] = 120_000
+    settle_ms: Annotated[
+        Ms,
+        "With several routes: how long first frames without content wait for content or an error; "
+        "`0`: not at all.",
+    ] = 100
     max_connections: Annotated[SomeCount, "Concurrent calls to this upstream."] = 1000
 
 

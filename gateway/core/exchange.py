@@ -147,6 +147,11 @@ class Exchange:
         """The route that is asked now, or answered last."""
         return self._untried[0]
 
+    @property
+    def has_other_routes(self) -> bool:
+        """Whether the turn at hand could be, or was, asked of another route."""
+        return len(self._all_routes) > 1
+
     def begin(self) -> Effect:
         """Return the first thing to do."""
         return self.open_turn()

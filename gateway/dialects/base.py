@@ -56,6 +56,9 @@ class Tap(Protocol):
 class Splice(Protocol):
     """Makes one answer out of n turns."""
 
+    settling: bool
+    """Whether what came of the turn at hand is not shown yet, and may never be."""
+
     @property
     def content_type(self) -> bytes:
         """What the client is told the answer is."""
@@ -64,7 +67,7 @@ class Splice(Protocol):
         """Whether an upstream's answer of this type can be read."""
 
     def tap(self) -> Tap:
-        """Begin to look at one attempt at the next turn."""
+        """Begin to look at one attempt at the next turn; of one before it nothing was shown."""
 
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer: its terminal frame is in."""
@@ -187,6 +190,10 @@ class Passage(Protocol):
     @property
     def lost(self) -> tuple[str, ...]:
         """What of the request has no counterpart there, and was left out."""
+
+    @property
+    def failure(self) -> UpstreamError | None:
+        """What the upstream said went wrong after the answer had begun."""
 
     def request(self, body: bytes, parts: GatewayParts) -> bytes:
         """Say the same in the upstream's dialect, or raise `BadRequest`."""

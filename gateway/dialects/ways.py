@@ -14,7 +14,7 @@ from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.answers import StreamPassage, WholePassage, error_body
 from gateway.dialects.translate.requests import translate_request
 from gateway.dialects.translate.wanted import Wanted, wanted
-from gateway.errors import Headers
+from gateway.errors import Headers, UpstreamError
 
 # Of what a client says beside the body, all that means something in any dialect.
 SHARED = (b"accept",)
@@ -97,14 +97,20 @@ class Ways:
 class Way:
     """The way to an upstream of another dialect and back, for one turn."""
 
-    __slots__ = ("_client", "_speech", "close", "feed", "lost")
+    __slots__ = ("_answer", "_client", "_speech", "close", "feed", "lost")
 
     def __init__(self, client: str, speech: Speech, answer: StreamPassage | WholePassage) -> None:
         self._client = client
         self._speech = speech
+        self._answer = answer
         self.feed = answer.feed
         self.close = answer.close
         self.lost: tuple[str, ...] = ()
+
+    @property
+    def failure(self) -> UpstreamError | None:
+        """What the upstream said went wrong after the answer had begun."""
+        return self._answer.failure
 
     def request(self, body: bytes, parts: GatewayParts = NO_PARTS) -> bytes:
         """Say the same in the upstream's dialect, or raise `BadRequest`."""

@@ -11,6 +11,7 @@ from gateway.core.model import Stop, TurnEnd
 from gateway.dialects.base import Tap
 from gateway.driver.course import Course
 from gateway.driver.passing import TranslatedTurn
+from gateway.driver.settling import settle
 from gateway.driver.values import Session, Time
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.upstream.base import Turn
@@ -29,7 +30,8 @@ async def open_turn(course: Course, effect: OpenTurn) -> Outcome:
     upstream, services = effect.route.upstream, course.services
     try:
         await _ask(course, effect)
-    except HoldgateError as error:
+    except HoldgateError as raised:
+        error = _told(course) or raised
         course.note_failure(upstream, error)
         if error.may_fail_over:
             services.health.failed(upstream, services.now(), _retry_after(error))
@@ -42,9 +44,14 @@ async def open_turn(course: Course, effect: OpenTurn) -> Outcome:
     return OPENED
 
 
+def _told(course: Course) -> UpstreamError | None:
+    """Return an upstream's own error: translated, it may have lost its status."""
+    return None if course.passage is None else course.passage.failure
+
+
 async def _ask(course: Course, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
-    request = course.request
+    request, course.passage = course.request, None
     if effect.waits_its_turn:
         await course.take_place()
     if effect.number > course.body_turn:
@@ -68,6 +75,13 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
         raise await _refusal(course, turn)
     if not course.client.started:
         _greet(course, effect.route.upstream, turn)
+    await _read_first(course, turn)
+    if asked.stream and course.exchange.has_other_routes:
+        await settle(course, upstream.endpoint.timeouts.settle)
+
+
+async def _read_first(course: Course, turn: Turn) -> None:
+    """Read until the first frame is in, or the whole body."""
     tap = course.tap = course.splice.tap()
     course.first = b""
     async for data in turn:

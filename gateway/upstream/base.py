@@ -13,12 +13,14 @@ class Timeouts:
     """How long to wait, in seconds: to connect, for the first byte, between bytes.
 
     `connect` also bounds the wait for a free connection. `first_byte` counts from the request
-    sent to the first byte of the answer's body.
+    sent to the first byte of the answer's body. `settle` is how long first frames without content
+    are kept back where another route may have to answer.
     """
 
     connect: float = 10.0
     first_byte: float = 120.0
     idle: float = 120.0
+    settle: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

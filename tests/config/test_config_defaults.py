@@ -101,6 +101,7 @@ UPSTREAM = {
     "connect_ms": 10_000,
     "first_byte_ms": 120_000,
     "idle_ms": 120_000,
+    "settle_ms": 100,
     "max_connections": 1000,
 }
 

@@ -87,6 +87,8 @@ def test_of_any_other_they_may_have(ended: TurnEnded) -> None:
 
 def test_the_next_route_is_asked_when_one_fails() -> None:
     exchange = Exchange((A, B, C))
+    assert exchange.has_other_routes
+    assert not Exchange((A,)).has_other_routes
     failed = OpeningFailed(DOWN)
     effects = play(exchange, failed, failed, TurnOpened())
     assert effects == [OpenTurn(1, A), OpenTurn(1, B), OpenTurn(1, C), RelayTurn()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -70,14 +70,23 @@ class Gate:
 
 
 @asynccontextmanager
-async def gate(*upstreams: tuple[Tongue, Story], **settings: Any) -> AsyncIterator[Gate]:
-    """Run a gateway whose model `m` leads to these upstreams."""
+async def gate(
+    *upstreams: tuple[Tongue, Story],
+    upstream: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Gate]:
+    """Run a gateway whose model `m` leads to these upstreams; `upstream` holds keys of them all."""
     async with AsyncExitStack() as stack:
         stack.enter_context(harness.plain_failures())
         fakes = [await stack.enter_async_context(fake_upstream(story)) for _, story in upstreams]
         ids = "abc"[: len(fakes)]
         sections = [
-            {"id": name, "base_url": f"http://127.0.0.1:{fake.port}/v1", "dialect": tongue.NAME}
+            {
+                "id": name,
+                "base_url": f"http://127.0.0.1:{fake.port}/v1",
+                "dialect": tongue.NAME,
+                **(upstream or {}),
+            }
             for name, fake, (tongue, _) in zip(ids, fakes, upstreams, strict=True)
         ]
         models = [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]

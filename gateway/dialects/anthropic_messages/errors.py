@@ -5,23 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from gateway.dialects.objects import Json, read_object
+from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.sse import encode
 
-STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
 }
-TYPES = {status: kind for kind, status in STATUSES.items()} | {503: "overloaded_error"}
-UNSAID = 502
 
 
 def is_error(event: Json) -> bool:
@@ -36,8 +36,7 @@ def said(body: bytes) -> UpstreamError:
         return UpstreamBroke("The upstream's answer is not what was asked for.")
     error = answer.get("error")
     kind = error.get("type") if isinstance(error, dict) else None
-    status = STATUSES.get(kind, UNSAID) if isinstance(kind, str) else UNSAID
-    return UpstreamAnswered(status, (), body)
+    return UpstreamAnswered(status_of(kind, None), (), body)
 
 
 def error_body(error: HoldgateError) -> bytes:

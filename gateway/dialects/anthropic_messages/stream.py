@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 import msgspec
 
@@ -25,7 +26,7 @@ from gateway.dialects.anthropic_messages.turn import (
 )
 from gateway.dialects.base import Tap
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import Json, part_of, read_object
+from gateway.dialects.objects import Json, part_of, read_event, read_events
 from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.sse import Framer, data_of, split
@@ -69,7 +70,15 @@ class MessagesStream:
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    __slots__ = ("_event_bytes", "_ids", "_left_open", "_message", "_taken", "server_tools")
+    __slots__ = (
+        "_event_bytes",
+        "_ids",
+        "_left_open",
+        "_message",
+        "_taken",
+        "server_tools",
+        "settling",
+    )
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
         self.server_tools = server_tools
@@ -78,6 +87,7 @@ class MessagesStream:
         self._message: Json | None = None
         self._taken: list[Taken] = []
         self._left_open = b""
+        self.settling = False
 
     def accepts(self, content_type: bytes) -> bool:
         """Whether an upstream's answer of this type can be read."""
@@ -85,6 +95,8 @@ class MessagesStream:
 
     def tap(self) -> MessagesTap:
         """Begin to look at one attempt at the next turn."""
+        if not self._taken:
+            self._message = None
         return MessagesTap(self, len(self._taken), self._event_bytes)
 
     def take(self, tap: Tap) -> None:
@@ -122,7 +134,7 @@ class MessagesStream:
 
     def heartbeat(self) -> bytes:
         """Return a ping; before the message has begun, a bare comment line."""
-        return b": wait\n" if self._message is None else PING
+        return b": wait\n" if self._message is None or self.settling else PING
 
     def tail(self, plainly: bool) -> bytes:
         """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
@@ -230,7 +242,7 @@ class MessagesTap:
         """Take the end of the bytes; a turn without its stop reason was cut short."""
         rest = self._framer.flush()
         data = data_of(rest)
-        is_whole = data is not None and read_object(data) is not None
+        is_whole = data is not None and read_event(data) is not None
         shown = self._judge(rest) if is_whole else b""
         if not self.ended and self.stop_reason is None:
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
@@ -270,12 +282,7 @@ class MessagesTap:
         return self._recorded
 
     def _events(self) -> Iterator[Json]:
-        for batch in self._tape.batches:
-            for frame in split(batch):
-                data = data_of(frame)
-                event = read_object(data) if data is not None else None
-                if event is not None:
-                    yield event
+        return chain.from_iterable(map(read_events, self._tape.batches))
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
@@ -297,7 +304,7 @@ class MessagesTap:
         if self._looked and not self._reads_all and frame.startswith(USUAL):
             return frame
         data = data_of(frame)
-        event = read_object(data) if data is not None else None
+        event = read_event(data) if data is not None else None
         if data is None or event is None:
             return self._keep_place(frame)
         if is_error(event):

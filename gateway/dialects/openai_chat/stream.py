@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 import msgspec
 
@@ -11,7 +12,7 @@ from gateway.core.additions import AnsweredTurn
 from gateway.core.model import Asked, Stop, TurnEnd
 from gateway.dialects.base import Tap
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import Json, part_of, read_object, summed
+from gateway.dialects.objects import Json, part_of, read_event, read_events, summed
 from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
     Recorded,
@@ -59,6 +60,7 @@ class ChatStream:
         "choices",
         "envelope",
         "server_tools",
+        "settling",
         "shown_calls",
         "text_shown",
     )
@@ -67,7 +69,7 @@ class ChatStream:
         self.choices = asked.choices
         self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self.envelope: Json | None = None
-        self.text_shown = False
+        self.settling = self.text_shown = False
         self.shown_calls = 0
         self._ids = CallIds(asked.body)
         self._wants_usage = asked.wants_usage
@@ -84,6 +86,8 @@ class ChatStream:
     def tap(self) -> ChatTap:
         """Begin to look at one attempt at the next turn."""
         self._read_on()
+        if not self._taken:
+            self.envelope, self._beat = None, b""
         return ChatTap(self, len(self._taken), self._event_bytes)
 
     def take(self, tap: Tap) -> None:
@@ -123,7 +127,7 @@ class ChatStream:
 
     def heartbeat(self) -> bytes:
         """Return a chunk that says nothing; before there is an envelope, a bare comment line."""
-        if self.envelope is None:
+        if self.envelope is None or self.settling:
             return b": wait\n"
         if not self._beat:
             self._beat = self.chunk({})
@@ -233,7 +237,7 @@ class ChatTap:
         """Take the end of the bytes; a turn without its finish was cut short."""
         rest = self._framer.flush()
         data = data_of(rest) if rest else None
-        if data is not None and data != DONE and read_object(data) is None:
+        if data is not None and data.strip() != DONE and read_event(data) is None:
             raise UpstreamBroke("The upstream's answer broke off inside an event.")
         shown = self._judge(rest) if rest else b""
         if not self.ended and self.finish is None and not self._ended_otherwise():
@@ -280,12 +284,7 @@ class ChatTap:
         return Calls(self._splice.server_tools, partial(self._splice.call_id, self._turn))
 
     def _chunks(self) -> Iterator[Json]:
-        for batch in self._tape.batches:
-            for frame in split(batch):
-                data = data_of(frame)
-                chunk = read_object(data) if data is not None else None
-                if chunk is not None:
-                    yield chunk
+        return chain.from_iterable(map(read_events, self._tape.batches))
 
     def _called(self) -> bool:
         """Whether the tape may tell of calls."""
@@ -328,10 +327,10 @@ class ChatTap:
             return b""
         self._tape.record(frame)
         data = data_of(frame)
-        chunk = read_object(data) if data is not None else None
-        if data == DONE:
+        if data is not None and data.strip() == DONE:
             self.ended = True
             return self._settle_late() + self._keep_place(frame)
+        chunk = read_event(data) if data is not None else None
         if data is None or chunk is None:
             return self._keep_place(frame)
         if is_error(chunk):

@@ -11,6 +11,7 @@ from gateway.core.model import Stop, ToolCall, Usage
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import NO_ARGUMENTS, Json, number_in, read_object
 from gateway.dialects.openai_chat.calls import Call, Calls, calls_of, function_of, ident_of
+from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 
 STOPS = {
@@ -33,9 +34,8 @@ def said(body: bytes) -> UpstreamError:
     if answer is None or not is_error(answer):
         return UpstreamBroke("The upstream's answer is not what was asked for.")
     error = answer["error"]
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and 400 <= code < 600 else 502
-    return UpstreamAnswered(status, (), body)
+    told = error if isinstance(error, dict) else {}
+    return UpstreamAnswered(status_of(told.get("type"), told.get("code")), (), body)
 
 
 def is_error(answer: Json) -> bool:

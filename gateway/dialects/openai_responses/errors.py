@@ -8,19 +8,10 @@ import msgspec
 
 from gateway.dialects.body import Fields, raw
 from gateway.dialects.objects import Json, read_object
+from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.sse import encode
 
-# What upstreams say inside a stream has no status; these decide whether another may be asked.
-STATUSES = {
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "server_is_overloaded": 503,
-    "slow_down": 503,
-    "server_error": 500,
-    "invalid_prompt": 400,
-    "context_length_exceeded": 400,
-}
 NOBODYS = "resp_holdgate"
 FAILED = "response.failed"
 
@@ -46,11 +37,7 @@ def said(body: bytes) -> UpstreamError:
     error = told(answer) if answer is not None else None
     if answer is None or error is None:
         return UpstreamBroke("The upstream's answer is not what was asked for.")
-    code = error.get("code")
-    if isinstance(code, int):
-        status = code if 400 <= code < 600 else 502
-    else:
-        status = STATUSES.get(str(code), 502)
+    status = status_of(error.get("type"), error.get("code"))
     # A failed response tells more than its error, and is shown as it is where it can be.
     own = body if answer.get("type") == FAILED else msgspec.json.encode({"error": error})
     return UpstreamAnswered(status, (), own)

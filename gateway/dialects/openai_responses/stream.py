@@ -24,13 +24,14 @@ class ResponsesStream:
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    __slots__ = ("_answer", "_event_bytes", "_live", "_taken")
+    __slots__ = ("_answer", "_event_bytes", "_live", "_taken", "settling")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
         self._answer = Answer(asked.body, server_tools)
         self._event_bytes = event_bytes
         self._taken: list[ResponsesTap | Taken] = []
         self._live: ResponsesTap | None = None
+        self.settling = False
 
     @property
     def answer_id(self) -> str:
@@ -49,7 +50,9 @@ class ResponsesStream:
     def tap(self) -> ResponsesTap:
         """Begin to look at one attempt at the next turn."""
         self._live = ResponsesTap(self._answer, len(self._taken), self._event_bytes)
-        if self._taken:
+        if not self._taken:
+            self._answer.envelope = None
+        else:
             shown = self._shown_by_taken()
             ids = {item["id"] for item in shown if isinstance(item.get("id"), str)}
             self._live.join(Start(len(shown), ids), self._taken[-1].last_sequence())
@@ -78,7 +81,7 @@ class ResponsesStream:
         long to be remembered.
         """
         shown, envelope = self._shown(), self._answer.envelope
-        if envelope is None or shown is None:
+        if envelope is None or shown is None or self.settling:
             return WAIT
         changes = {"status": raw("in_progress"), "output": raw(shown)}
         return lifecycle(IN_PROGRESS, {**envelope, **changes}, max(self._sequence(), 0))

@@ -84,6 +84,7 @@ class StreamPassage:
         "_to",
         "_writer",
         "ended",
+        "failure",
         "tokens",
     )
 
@@ -99,6 +100,8 @@ class StreamPassage:
         self._begun = False
         self.ended = False
         """Whether the end of the answer is in, or its failure."""
+        self.failure: UpstreamAnswered | None = None
+        """What the upstream said went wrong, with the status it would have had as an answer."""
         self.tokens: Tokens | None = None
         """What the turn used, once that is known, even if the client did not ask for it."""
 
@@ -143,12 +146,15 @@ class StreamPassage:
             self.ended, self.tokens = True, event.tokens
         elif isinstance(event, Failed):
             self.ended = True
+            self.failure = UpstreamAnswered(event.status, (), ERRORS[self._to](event))
             if not self._begun:
-                raise UpstreamAnswered(event.status, (), ERRORS[self._to](event))
+                raise self.failure
 
 
 class WholePassage:
     """Translates one answer that is one body."""
+
+    failure = None
 
     __slots__ = ("_customs", "_limit", "_pieces", "_reader", "_size", "_to", "_writer", "tokens")
 

@@ -8,31 +8,8 @@ import msgspec
 
 from gateway.dialects.canonical import Failed
 from gateway.dialects.objects import read_object
+from gateway.dialects.statuses import UNSAID, status_of
 from gateway.errors import UpstreamError
-
-# What errors are called tells what status they have, or would have had outside of a stream.
-STATUSES = {
-    "invalid_request_error": 400,
-    "invalid_prompt": 400,
-    "context_length_exceeded": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "api_error": 500,
-    "server_error": 500,
-    "server_is_overloaded": 503,
-    "slow_down": 503,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
-UNSAID = 502
 
 # Types of Messages, by status.
 TYPES = {
@@ -65,7 +42,7 @@ def read_failure(answer: Any, status: int = 0) -> Failed:
     message = error.get("message") or error.get("detail")
     kind, code = error.get("type"), error.get("code")
     kind = kind if isinstance(kind, str) and kind != "error" else ""
-    status = status or _status_of(kind, code)
+    status = status or status_of(kind, code)
     message = message if isinstance(message, str) and message else _unsaid(status)
     return Failed(message, kind, code if isinstance(code, str) else "", status)
 
@@ -115,13 +92,6 @@ def _error_in(answer: Any) -> dict[str, Any]:
     if not told:
         return {} if response else answer
     return told if isinstance(told, dict) else {"message": told}
-
-
-def _status_of(kind: str, code: object) -> int:
-    if isinstance(code, int) and 400 <= code < 600:
-        return code
-    named = STATUSES.get(code) if isinstance(code, str) else None
-    return named or STATUSES.get(kind, UNSAID)
 
 
 def _type_of(failure: Failed) -> str:

@@ -1,0 +1,34 @@
+"""The status of errors that upstreams tell without one, by what they call them."""
+
+from __future__ import annotations
+
+STATUSES = {
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+UNSAID = 502
+
+
+def status_of(kind: object, code: object) -> int:
+    """Return the status of an error: a code that is one, or that of its code or its type."""
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    named = STATUSES.get(code) if isinstance(code, str) else None
+    return named or (STATUSES.get(kind, UNSAID) if isinstance(kind, str) else UNSAID)
