@@ -63,6 +63,9 @@ class Alone:
         """Have nothing to go on with."""
         return True
 
+    def rest(self) -> None:
+        """Keep nothing anyway."""
+
     async def repeat(self) -> str | None:
         """Return no text to go on with."""
         return None

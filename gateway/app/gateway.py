@@ -117,6 +117,7 @@ class Gateway:
         tasks.start_soon(self.alarms.run)
         tasks.start_soon(self.holds.run)
         tasks.start_soon(parts.reminders.run, config.clock.tick_ms)
+        tasks.start_soon(parts.handover.run)
         if isinstance(self.clock, NtpClock):
             tasks.start_soon(self.clock.run)
         for runs in (parts.deliveries, parts.herald, parts.webhooks, parts.locks, parts.snapshots):

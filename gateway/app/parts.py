@@ -18,7 +18,7 @@ from gateway.clock.base import Clock
 from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.core.jobs import Job
-from gateway.delivery import Deliveries, Feed, Herald, Inbox, Webhooks
+from gateway.delivery import Deliveries, Feed, Handover, Herald, Inbox, Webhooks
 from gateway.driver import Driver
 from gateway.holds import Holds
 from gateway.metrics import Metrics
@@ -36,6 +36,7 @@ from gateway.scheduler import (
 from gateway.scheduler import Parts as RunParts
 from gateway.sessions import Sessions, States
 from gateway.stores import Documents
+from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
 from gateway.timepiece import ServerTool, Timepieces
 from gateway.tools.bd import Tracker
@@ -77,11 +78,14 @@ class Parts:
         self.states = States(store, note)
         self.answers = Answers(store, note)
         self.reminders = Reminders(store, clock, wiring.reminder_rules(config), note)
-        self.sessions = self._sessions()
         self.deliveries = Deliveries(rows.deliveries, note)
+        self.agenda = Agenda()
+        self.snapshots = self._snapshots()
+        self.sessions = self._sessions()
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
         self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
         self.herald = Herald(self.feed, self.reminders, base.alarms, clock, self.webhooks.owners)
+        self.handover = Handover(self.reminders, base.alarms)
         self.inbox = Inbox(
             self.deliveries,
             self.reminders,
@@ -90,9 +94,7 @@ class Parts:
             clock,
             config.limits.inbox_polls_per_owner,
         )
-        self.agenda = Agenda()
         self.timepieces = self._timepieces()
-        self.snapshots = Snapshots(rows.conversations, clock, self.agenda.has_jobs, note)
         self.conversations = Conversations(rows.conversations, clock.now_ms)
         self.locks = Locks(rows.locks, base.holds, note)
         self.agents = self._agents()
@@ -103,16 +105,40 @@ class Parts:
         config = self.base.config
         tracker = Tracker(time.monotonic, os.environ.get("PATH"))
         reminders = self.reminders if config.clock.enabled else None
-        return Sessions(self.states, wiring.session_settings(config), tracker, reminders)
+        settings = wiring.session_settings(config)
+        return Sessions(self.states, settings, tracker, reminders, self.snapshots)
+
+    def _snapshots(self) -> Snapshots:
+        base, rows, has_jobs = self.base, self.rows.conversations, self.agenda.has_jobs
+        # Without a scheduler nobody loads it.
+        self.agenda.is_loaded = not base.config.cron.enabled
+        return Snapshots(rows, base.clock, has_jobs, base.note, is_idle=self._is_idle)
+
+    def _is_idle(self, owner: str, session: str) -> bool:
+        return self.agenda.is_loaded and self.deliveries.idle(owner, session)
 
     def _timepieces(self) -> Timepieces:
         base = self.base
         settings = wiring.time_settings(base.config)
         pieces = Timepieces(
-            base.clock, base.zone, self.reminders, base.holds, settings, self.deliveries
+            base.clock,
+            base.zone,
+            self.reminders,
+            base.holds,
+            settings,
+            self.deliveries,
+            self._unnamed_reminders() if settings.hold_without_session else None,
         )
         pieces.jobs = self.agenda
         return pieces
+
+    def _unnamed_reminders(self) -> Reminders:
+        """Return where reminders live that are only held for: with their answers, in memory."""
+        base, rules = self.base, wiring.hold_only_rules(self.base.config)
+        store = Memory(base.clock.now_ms, lambda key, reason: None)
+        unnamed = Reminders(store, base.clock, rules, base.note)
+        unnamed.counts = self.reminders.counts
+        return unnamed
 
     def _agents(self) -> Agents:
         base = self.base

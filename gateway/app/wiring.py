@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
 from gateway.agents import Agent
 from gateway.beats import Beats
@@ -39,6 +40,8 @@ from gateway.web.front import Admission
 
 DEMO = "demo"
 MESSAGES = "anthropic-messages"
+# How long what nobody was held for any more stays in memory, at most.
+HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
 
 
@@ -178,7 +181,14 @@ def time_settings(config: Config) -> TimeSettings:
         section.hold_non_streaming,
         tuple(map(_declaration, section.standard_tools)),
         section.hold_for_jobs,
+        section.hold_without_session,
     )
+
+
+def hold_only_rules(config: Config) -> ReminderRules:
+    """Return the rules of reminders that are only held for: they come at their time, or never."""
+    rules = reminder_rules(config)
+    return msgspec.structs.replace(rules, due_window_ms=0, retention_ms=HOLD_ONLY_KEPT_MS)
 
 
 def session_settings(config: Config) -> Settings:

@@ -182,6 +182,9 @@ class ClockSection:
         Documents, "Tool declarations added when a reminder is due: tables, or JSON texts."
     ] = ()
     hold_for_jobs: Annotated[bool, "Whether results of jobs end a hold as well."] = False
+    hold_without_session: Annotated[
+        bool, "Whether requests without a session id may set reminders that this answer waits for."
+    ] = False
     ntp: NtpSection = field(default_factory=NtpSection)
 
 

@@ -59,6 +59,25 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     """False when no follow-up can be joined on: the tape overran, or the end was already shown."""
 
 
+class Requester(msgspec.Struct, frozen=True, gc=False):
+    """What kind of request asks: whether it offers tools, and a digest of its system text."""
+
+    tools: bool = False
+    system: str = ""
+
+    @property
+    def setter(self) -> str:
+        """What is kept of it with what it sets: the digest, if it offers tools."""
+        return self.system if self.tools else ""
+
+    def outranks(self, other: Requester) -> bool:
+        """Whether the other one, which offers no tools, is a side call of this one's session."""
+        return self.tools and not other.tools and self.system != other.system
+
+
+UNKNOWN = Requester()
+
+
 class Asked(msgspec.Struct, frozen=True, gc=False):
     """A client's request for a model's answer: what the gateway needs to know of it."""
 
@@ -72,7 +91,9 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     tools: bytes = b""
     """The tools the client offers, as JSON; empty when it offers none."""
     takes_tools: bool = True
-    """Whether a tool of ours may be added: one answer is wanted, and no tool is forced."""
+    """Whether a tool of ours may be added: one answer of free text is wanted, no tool is forced."""
+    structured: bool = False
+    """Whether the answer has to have a form, such as a JSON schema's: then nothing may be added."""
     last_role: str = "user"
     """Who speaks in the last message: `user`, `tool`, `assistant`, or a name of the dialect's."""
     directives: bool = False

@@ -45,6 +45,17 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     guard: str = ""
     """The chain of the exchange that may not deliver it, since it asked for it just now."""
     session: str = ""
+    setter: str = ""
+    """The digest of the system text under which it was set, if tools were offered there."""
+    main: str = ""
+    """The main session, to which it passes if the sub-agent that set it does not take it."""
+    passed: bool = False
+    """Whether it is on its way there."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is still to be delivered, here."""
+        return self.delivered_ms is None and not self.passed
 
 
 class Tasks(msgspec.Struct, frozen=True, gc=False):
@@ -73,10 +84,12 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Who schedules: a session, and the chain of the exchange if there is one."""
+    """Who schedules: a session, the chain of the exchange if there is one, what kind of request."""
 
     session: str = ""
     chain: str = ""
+    setter: str = ""
+    main: str = ""
 
 
 def read_item(
@@ -198,14 +211,14 @@ def schedule(
 ) -> tuple[Tasks, tuple[Task, ...]]:
     """Add all that is wanted, or raise `Unfit`; what is there already is not added again."""
     items = {task.id: task for task in tasks.items}
-    pending = {_wish(task): task for task in tasks.items if task.delivered_ms is None}
+    pending = {_wish(task): task for task in tasks.items if task.is_pending}
     scheduled: list[Task] = []
     for one in wanted:
         guard = origin.chain if one.due_ms <= now_ms + rules.due_window_ms else ""
         if (known := pending.get(one)) is None:
-            task = _new_task(new_id(), one, origin.session, now_ms, guard)
+            task = _new_task(new_id(), one, origin, now_ms, guard)
         else:
-            task = _guarded(known, guard, now_ms)
+            task = _renewed(known, guard, origin.setter, now_ms)
         items[task.id] = pending[one] = task
         scheduled.append(task)
     return _with(tasks, _fitting(tuple(items.values()), rules.most)), tuple(scheduled)
@@ -215,7 +228,7 @@ def _wish(task: Task) -> Wanted:
     return Wanted(task.due_ms, task.text, task.tool, task.arguments)
 
 
-def _new_task(id_: str, wanted: Wanted, session: str, now_ms: int, guard: str) -> Task:
+def _new_task(id_: str, wanted: Wanted, origin: Origin, now_ms: int, guard: str) -> Task:
     return Task(
         id=id_,
         due_ms=wanted.due_ms,
@@ -225,15 +238,18 @@ def _new_task(id_: str, wanted: Wanted, session: str, now_ms: int, guard: str) -
         tool=wanted.tool,
         arguments=wanted.arguments,
         guard=guard,
-        session=session,
+        session=origin.session,
+        setter=origin.setter,
+        main=origin.main,
     )
 
 
-def _guarded(task: Task, guard: str, now_ms: int) -> Task:
+def _renewed(task: Task, guard: str, setter: str, now_ms: int) -> Task:
     """Keep one that is asked for again, now also by this exchange, out of the exchange."""
-    if guard in ("", task.guard):
+    guard, setter = guard or task.guard, setter or task.setter
+    if (guard, setter) == (task.guard, task.setter):
         return task
-    return replace(task, guard=guard, updated_ms=now_ms)
+    return replace(task, guard=guard, setter=setter, updated_ms=now_ms)
 
 
 def _fitting(items: tuple[Task, ...], most: int) -> tuple[Task, ...]:
@@ -302,7 +318,7 @@ def _waiting(
     return [
         task
         for task in tasks.items
-        if task.delivered_ms is None
+        if task.is_pending
         and task.id not in taken
         and not (task.guard and task.guard == chain)
         and not is_expired(task.due_ms, now_ms, rules)
@@ -358,6 +374,12 @@ def _written(task: Task) -> dict[str, object]:
     written["deliveryCount"] = task.deliveries
     if task.guard:
         written["notBeforeRequestId"] = task.guard
+    if task.setter:
+        written["setter"] = task.setter
+    if task.main:
+        written["mainSessionId"] = task.main
+    if task.passed:
+        written["passed"] = True
     return written
 
 
@@ -379,6 +401,9 @@ class _Row(msgspec.Struct, rename="camel"):
     delivered_at_ms: Instant | None = None
     delivery_count: Count = 0
     not_before_request_id: str | None = None
+    setter: str | None = None
+    main_session_id: str | None = None
+    passed: bool = False
 
 
 def decoded(document: Mapping[str, Any]) -> Tasks:
@@ -402,4 +427,7 @@ def _read_row(row: _Row, session: str) -> Task:
         guard=row.not_before_request_id or "",
         # The document says whose it is; a task that was copied from another is its own.
         session=session,
+        setter=row.setter or "",
+        main=row.main_session_id or "",
+        passed=row.passed,
     )

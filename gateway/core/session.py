@@ -86,6 +86,8 @@ class SessionState:
     """Messages with directives that came without any history, the newest last."""
     kept: tuple[Kept, ...] = ()
     """Turns to be put together again, the oldest first."""
+    setter: str = ""
+    """The digest of the system text under which directives acted last, if tools were offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,13 @@ def needs_session(found: Found) -> bool:
     )
 
 
+def sign(state: SessionState, setter: str, told: Told) -> SessionState:
+    """Keep what kind of request the state comes from; one that changed nothing adds tools only."""
+    if state.setter == setter or not (setter or DONE in told.effects):
+        return state
+    return replace(state, setter=setter)
+
+
 def use_one(state: SessionState, meant: StopMessage, now_ms: int) -> tuple[SessionState, bool]:
     """Count one more use of a stop message; tell whether it is still there and one was left."""
     stop = _armed(state, meant)
@@ -312,6 +321,8 @@ def encoded(state: SessionState) -> dict[str, object]:
         document["directiveMessages"] = msgspec.to_builtins(state.sent)
     if state.kept:
         document["pendingTools"] = [_written_kept(kept) for kept in state.kept]
+    if state.setter:
+        document["setter"] = state.setter
     return document
 
 
@@ -323,6 +334,7 @@ def decoded(document: Mapping[str, Any]) -> SessionState:
         seen=_read_seen(document),
         sent=msgspec.convert(document.get("directiveMessages", []), tuple[SentMessage, ...]),
         kept=tuple(map(_read_kept, _array(document.get("pendingTools", [])))),
+        setter=_text(document.get("setter", "")),
     )
 
 

@@ -10,6 +10,7 @@ from gateway.delivery.feed import (
     Feed,
     Subscription,
 )
+from gateway.delivery.handover import Handover
 from gateway.delivery.herald import Herald
 from gateway.delivery.inbox import Inbox, Page, Seen, read_cursor
 from gateway.delivery.webhooks import Hook, Tries, Webhooks
@@ -23,6 +24,7 @@ __all__ = [
     "Deliveries",
     "DeliveryCounts",
     "Feed",
+    "Handover",
     "Herald",
     "Hook",
     "Inbox",

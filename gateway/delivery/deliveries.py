@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import anyio
 
+from gateway.core.model import UNKNOWN, Requester
 from gateway.delivery.news import News
 from gateway.delivery.words import told
 from gateway.stores.base import StoreUnavailable
@@ -42,6 +43,7 @@ class Parcel:
     owner: str
     session: str
     items: tuple[Item, ...]
+    requester: Requester = UNKNOWN
 
     @property
     def text(self) -> str:
@@ -113,6 +115,10 @@ class Deliveries:
         """Tell at no cost whether nothing waits."""
         return (owner, session) not in self._waiting
 
+    def waiting_sessions(self, owner: str) -> list[str]:
+        """Return the sessions of an owner for which something may wait."""
+        return [session for of, session in self._waiting if of == owner]
+
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called when something comes to wait, or does so no longer."""
         return self._watchers.watch((owner, session), callback)
@@ -128,14 +134,19 @@ class Deliveries:
         finally:
             self._turns.give(where)
 
-    async def reserve(self, owner: str, session: str, chain: str) -> Parcel | None:
-        """Claim what waits for a turn of this chain; without a working store nothing does."""
+    async def reserve(
+        self, owner: str, session: str, chain: str, requester: Requester = UNKNOWN
+    ) -> Parcel | None:
+        """Claim what waits for a turn of this chain; without a working store nothing does.
+
+        What a side call of the session has claimed and not delivered yet is taken over.
+        """
         where = (owner, session)
         if where not in self._waiting:
             return None
         await self._turns.take(where)
         try:
-            return self._claim(where, chain, await self._read(where))
+            return self._claim(where, chain, requester, await self._read(where))
         except StoreUnavailable as error:
             self._log("deliveries_not_read", where, why=error.message)
             return None
@@ -218,12 +229,15 @@ class Deliveries:
         owed = self._owed.get(where, ())
         return tuple(item for item in items if item.id not in owed)
 
-    def _claim(self, where: Where, chain: str, items: tuple[Item, ...]) -> Parcel | None:
-        taken = self._reserved.get(where, {})
+    def _claim(
+        self, where: Where, chain: str, requester: Requester, items: tuple[Item, ...]
+    ) -> Parcel | None:
+        held = self._reserved.get(where, {})
+        taken = {one for one, by in held.items() if not requester.outranks(by.requester)}
         chosen = _carried(tuple(item for item in items if item.id not in taken))
         if not chosen:
             return None
-        parcel = Parcel(f"{chain}:delivery", *where, chosen)
+        parcel = Parcel(f"{chain}:delivery", *where, chosen, requester)
         self._reserved.setdefault(where, {}).update({item.id: parcel for item in chosen})
         self.counts.reserved += len(chosen)
         ids = ",".join(item.id for item in chosen)

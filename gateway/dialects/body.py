@@ -29,7 +29,12 @@ class _Asked(msgspec.Struct, gc=False):
     stream: bool | None = None
 
 
+class _Form(msgspec.Struct, gc=False):
+    type: str | None = None
+
+
 _asked = msgspec.json.Decoder(_Asked)
+_form = msgspec.json.Decoder(_Form)
 _decode_fields = msgspec.json.Decoder(Fields).decode
 _STRINGS = re.compile(rb'"[^"]*"')
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -87,6 +92,17 @@ def array(value: msgspec.Raw, name: str) -> bytes:
     if found[:1] != b"[":
         raise BadRequest(f"`{name}` must be an array.", param=name)
     return found
+
+
+def is_structured(form: msgspec.Raw) -> bool:
+    """Whether the form that a request wants its answer in is any other than text."""
+    if bytes(form) in NOTHING:
+        return False
+    try:
+        return _form.decode(form).type != "text"
+    except msgspec.DecodeError:
+        # It is the upstream's to say what is wrong with it.
+        return True
 
 
 def misfit(problem: str) -> BadRequest:

@@ -1,14 +1,17 @@
 """Which session a request belongs to: said by headers or a few members of the body, never by text.
 
 The order: a session header first, then metadata, then what Claude Code puts into
-`metadata.user_id`, then a conversation.
+`metadata.user_id`, then a conversation. A sub-agent's request names the main session, and in other
+headers the sub-agent: it belongs to a session of its own, whose id begins with the main one's.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -19,6 +22,9 @@ Members = Mapping[str, bytes]
 
 LONGEST = 256
 CONVERSATION = "conversation:"
+SUB_AGENT = "/agent:"
+# Half of a SHA-256: as good as never the same for two texts.
+DIGITS = 32
 # Longer than any that is looked for, dashes included: those need not be remembered.
 LONGEST_NAME = 64
 
@@ -30,28 +36,94 @@ CONVERSATION_HEADERS = (
     "anthropicconversationid",
     "openaiconversationid",
 )
-_interesting = frozenset(SESSION_HEADERS + CONVERSATION_HEADERS)
+CLAUDE_CODE_AGENT, CODEX_AGENT = "xclaudecodeagentid", "xopenaisubagent"
+THREAD, THREADS_SESSION = "threadid", "sessionid"
+_interesting = frozenset(
+    (*SESSION_HEADERS, *CONVERSATION_HEADERS, CLAUDE_CODE_AGENT, CODEX_AGENT, THREAD)
+)
 _old_claude_code = re.compile(
     r"session_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$", re.IGNORECASE
 )
 
 
-def session_of(headers: Iterable[tuple[bytes, bytes]], members: Members) -> str | None:
-    """Return the session's id, or None when the request names none."""
+class Identity(msgspec.Struct, frozen=True, gc=False):
+    """The session that a request belongs to, and for a sub-agent's request the main session."""
+
+    session: str | None = None
+    main: str = ""
+
+
+NOBODY = Identity()
+
+
+def identify(headers: Iterable[tuple[bytes, bytes]], members: Members) -> Identity:
+    """Return which session the request names; an id that cannot be one is a `BadRequest`."""
     named: dict[str, str] = {}
     for name, value in headers:
         plain = _plain(name) if len(name) <= LONGEST_NAME else ""
         if plain and (text := value.decode("utf-8", "replace").strip()):
             named.setdefault(plain, text)
     if not named and not members:
-        return None
+        return NOBODY
     found = (
         _first(named, SESSION_HEADERS) or _from_metadata(members) or _conversation(named, members)
     )
-    # A character takes four bytes at most.
-    if len(found) > LONGEST // 4 and len(found.encode("utf-8", "replace")) > LONGEST:
-        raise BadRequest(f"The session id is longer than {LONGEST} bytes.")
-    return found or None
+    if not found:
+        return NOBODY
+    check_session_id(found)
+    agent = _sub_agent(named)
+    if not agent:
+        return Identity(found)
+    if "\0" in agent:
+        raise BadRequest("The sub-agent's id has the character U+0000 in it; leave it out.")
+    return Identity(sub_agent_session(found, agent), found)
+
+
+def check_session_id(text: str) -> None:
+    """Raise `BadRequest` if a text cannot be the id of a session."""
+    if reason := refuse_session_id(text):
+        raise BadRequest(f"The session id {reason}.")
+
+
+def refuse_session_id(text: str) -> str:
+    """Say why a text cannot be the id of a session; nothing if it can."""
+    if text.isascii():
+        size = len(text)
+    else:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            return "has half a surrogate pair in it, which is no character; leave it out"
+    if size > LONGEST:
+        return f"is longer than {LONGEST} bytes"
+    return "has the character U+0000 in it; leave it out" if "\0" in text else ""
+
+
+def sub_agent_session(main: str, agent: str) -> str:
+    """Return the session of a sub-agent; what would be too long is hashed."""
+    whole = sub_agent_prefix(main) + agent
+    if len(whole.encode()) <= LONGEST:
+        return whole
+    return sub_agent_prefix(main) + _hash(agent)
+
+
+def sub_agent_prefix(main: str) -> str:
+    """Return how the sessions of a session's sub-agents all begin."""
+    fits = len(main.encode()) + len(SUB_AGENT) + DIGITS <= LONGEST
+    return (main if fits else _hash(main)) + SUB_AGENT
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def _sub_agent(named: dict[str, str]) -> str:
+    """Return by which id a request's sub-agent goes; nothing for the main conversation."""
+    if agent := named.get(CLAUDE_CODE_AGENT):
+        return agent
+    thread, codex = named.get(THREAD, ""), named.get(CODEX_AGENT, "")
+    is_other = thread and thread != named.get(THREADS_SESSION, thread)
+    return (thread or codex) if codex or is_other else ""
 
 
 @lru_cache(maxsize=256)
@@ -108,6 +180,14 @@ def _value(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        return _with_halves(data)
+
+
+def _with_halves(data: bytes) -> Any:
+    """Read what has half a surrogate pair in it, so that an id with one is refused, not missed."""
+    try:
+        return json.loads(data)
+    except ValueError:
         return None
 
 

@@ -55,6 +55,10 @@ class Driver:
         """Whether an exchange of this session is under way."""
         return any(drive.is_of(owner, session) for drive in self.live)
 
+    def live_sessions(self, owner: str) -> set[str]:
+        """Return the sessions of an owner in which an exchange is under way."""
+        return {drive.session for drive in self.live if drive.is_of(owner, drive.session)}
+
     async def idle_session(self, owner: str, session: str) -> None:
         """Return when no exchange of this session is under way."""
         while self.is_answering(owner, session):

@@ -63,6 +63,11 @@ class Drive:
         """The machine that decides."""
         return self._course.exchange
 
+    @property
+    def session(self) -> str:
+        """The session it belongs to; empty if the request names none."""
+        return self._course.request.session_id or ""
+
     def is_of(self, owner: str, session: str) -> bool:
         """Whether it is an exchange of this session."""
         request = self._course.request

@@ -15,7 +15,7 @@ ONE_TOOL, SEVERAL_TOOLS = "{}_followup", "tool_followup"
 async def run_tools(course: Course, effect: RunTools) -> Outcome:
     """Run server tools, in order; beside client tools, keep what they returned."""
     assert course.time is not None
-    results = tuple([await course.time.run(call) for call in effect.calls])
+    results = tuple([await course.time.run(call, effect.keep) for call in effect.calls])
     if effect.keep:
         await _keep(course, results)
         return ToolsKept()
@@ -39,5 +39,7 @@ async def hold(course: Course, effect: Hold) -> Outcome:
         # White space before a JSON value is none of its own: it keeps the connection in use.
         course.client.ready(course.headers, lambda: b" ")
         course.services.beats.add(course.client)
+    if course.request.session is not None:
+        course.request.session.rest()
     await course.pack()
     return await course.time.hold()

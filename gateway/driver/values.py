@@ -61,6 +61,9 @@ class Session(Protocol):
     def is_quiet(self) -> bool:
         """Tell without waiting that there is nothing to go on with."""
 
+    def rest(self) -> None:
+        """Let go of the request: it is not kept through a long wait."""
+
     async def repeat(self) -> str | None:
         """Return the text to go on with, if there is one."""
 
@@ -119,8 +122,8 @@ class Time(Protocol):
     def let_go(self) -> None:
         """Give back all that was not delivered."""
 
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Run a server tool."""
+    async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
+        """Run a server tool; after the last the answer is over."""
 
     def is_quiet(self) -> bool:
         """Tell without waiting that there is nothing an answer could be held for."""

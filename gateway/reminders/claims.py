@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.core.model import UNKNOWN, Requester
 from gateway.core.reminders import Rules, Task, Tasks, deliver
 from gateway.stores.base import Key
 
@@ -22,6 +23,7 @@ class Reservation(msgspec.Struct, frozen=True, eq=False, gc=False):
     id: str
     key: Key
     tasks: tuple[Task, ...]
+    requester: Requester = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +47,15 @@ class Claims:
     def __repr__(self) -> str:
         return f"<Claims {len(self._held)} sessions reserved, {len(self._owed)} owed>"
 
-    def reserved(self, key: Key) -> Container[str]:
-        """Return the ids of a session's tasks that a turn carries now."""
-        return self._held.get(key, ())
+    def reserved(self, key: Key, requester: Requester = UNKNOWN) -> Container[str]:
+        """Return the ids of a session's tasks that a turn carries now, and this one may not."""
+        held = self._held.get(key)
+        if held is None or not requester.tools:
+            return held or ()
+        return {one for one, by in held.items() if not requester.outranks(by.requester)}
 
     def reserve(self, reservation: Reservation) -> None:
-        """Hold tasks that nobody holds for one turn."""
+        """Hold tasks for one turn, also those that a turn of lower rank held."""
         held = self._held.setdefault(reservation.key, {})
         for task in reservation.tasks:
             held[task.id] = reservation

@@ -11,6 +11,8 @@ from uuid import uuid4
 
 import anyio
 
+from gateway.core.handover import drop_passed, inherit, mark_passed, next_handover
+from gateway.core.model import UNKNOWN, Requester
 from gateway.core.reminders import (
     Origin,
     Rules,
@@ -71,6 +73,8 @@ class Reminders:
         self.counts = Counts()
         self.on_schedule: Callable[[str, str], None] = _unheard
         """Told of the owner and the session whenever something was scheduled."""
+        self.on_delegated: Callable[[str, str], None] = _unheard
+        """Told of the owner and the session whenever a sub-agent scheduled something."""
         self._patience = patience
         self._claims = Claims()
         self._recent = Recent()
@@ -91,13 +95,22 @@ class Reminders:
         return tasks
 
     async def schedule(
-        self, owner: str, session: str, wanted: tuple[Wanted, ...], chain: str = ""
+        self,
+        owner: str,
+        session: str,
+        wanted: tuple[Wanted, ...],
+        chain: str = "",
+        setter: str = "",
+        main: str = "",
     ) -> tuple[Task, ...]:
-        """Add all that is wanted, durably; raises `Unfit`, or if the store is down."""
+        """Add all that is wanted, durably; raises `Unfit`, or if the store is down.
+
+        What a sub-agent wants and does not take later passes to the `main` session.
+        """
         key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
 
         def change(tasks: Tasks) -> tuple[Tasks, tuple[tuple[Task, ...], int]]:
-            origin = Origin(session, chain)
+            origin = Origin(session, chain, setter, main)
             after, scheduled = schedule(tasks, wanted, origin, now_ms, self.rules, _new_id)
             known = {task.id for task in tasks.items}
             return after, (scheduled, len({task.id for task in scheduled} - known))
@@ -106,7 +119,28 @@ class Reminders:
         self.counts.scheduled += new
         self._log("reminders_scheduled", key, scheduled)
         self.on_schedule(owner, session)
+        if main:
+            self.on_delegated(owner, session)
         return scheduled
+
+    async def hand_over(self, owner: str, session: str) -> int | None:
+        """Pass on what a sub-agent scheduled and nobody took in time, durably.
+
+        Return when to look again; None if nothing is left to pass on.
+        """
+        key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
+        passed = await self._change(
+            key, lambda tasks: mark_passed(tasks, now_ms, self._claims.reserved(key))
+        )
+        if passed:
+            main = Key(KIND, owner, passed[0].main)
+            there = await self._change(
+                main, lambda tasks: inherit(tasks, passed, main.session, now_ms, self.rules)
+            )
+            await self._change(key, lambda tasks: (drop_passed(tasks, there), None))
+            self._log("reminders_passed_on", key, passed, main=main.session, tasks=_ids(passed))
+            self.on_schedule(owner, main.session)
+        return next_handover(await self._read(key))
 
     async def cancel(self, owner: str, session: str, task_id: str) -> bool:
         """Take one out, durably; False if there is no such one."""
@@ -130,7 +164,7 @@ class Reminders:
         key = Key(KIND, owner, session)
         if self.store.absent(key):
             return ()
-        return tuple(task for task in (await self._read(key)).items if task.delivered_ms is None)
+        return tuple(task for task in (await self._read(key)).items if task.is_pending)
 
     async def acknowledge(self, owner: str, session: str, ids: Container[str]) -> tuple[Task, ...]:
         """Take it that somebody has got these by another way, durably; return those who waited.
@@ -142,7 +176,7 @@ class Reminders:
             return ()
 
         def change(tasks: Tasks) -> tuple[Tasks, tuple[Task, ...]]:
-            found = tuple(t for t in tasks.items if t.id in ids and t.delivered_ms is None)
+            found = tuple(t for t in tasks.items if t.id in ids and t.is_pending)
             return deliver(tasks, frozenset(task.id for task in found), now_ms), found
 
         found = await self._change(key, change)
@@ -169,22 +203,28 @@ class Reminders:
             return False
 
     async def reserve(
-        self, owner: str, session: str, chain: str, by: Callable[[], None] | None = None
+        self,
+        owner: str,
+        session: str,
+        chain: str,
+        requester: Requester = UNKNOWN,
+        by: Callable[[], None] | None = None,
     ) -> Reservation | None:
         """Claim what is due for a turn of this chain; without a working store nothing is.
 
-        Who watches the session and claims by itself need not be called back.
+        What a side call of the session has claimed and not delivered yet is taken over. Who
+        watches the session and claims by itself need not be called back.
         """
         key = Key(KIND, owner, session)
         tasks = await self._read_or_nothing(key)
         if not tasks.items:
             return None
         # From here to the claim nobody else comes in between.
-        taken = self._claims.reserved(key)
+        taken = self._claims.reserved(key, requester)
         ready = due(tasks, chain, self.clock.now_ms(), self.rules, taken)
         if not ready:
             return None
-        reservation = Reservation(f"{chain}:clock", key, ready)
+        reservation = Reservation(f"{chain}:clock", key, ready, requester)
         self._claims.reserve(reservation)
         self.counts.reserved += len(ready)
         self._log_reservation("reminders_reserved", reservation, ready)

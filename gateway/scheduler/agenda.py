@@ -20,6 +20,8 @@ class Agenda:
         self._jobs: dict[Place, dict[str, Job]] = {}
         self._places: dict[str, Place] = {}
         self._watchers = Watchers()
+        self.is_loaded = False
+        """Whether it has all jobs there are."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -29,6 +31,7 @@ class Agenda:
 
     def load(self, jobs: Iterable[Job]) -> None:
         """Take these for all there are."""
+        self.is_loaded = True
         jobs = list(jobs)
         for job_id in self._places.keys() - {job.job_id for job in jobs}:
             self.drop(job_id)

@@ -11,7 +11,7 @@ from gateway.core.job_reading import Members, read_draft, read_patch
 from gateway.core.job_rules import JobRules
 from gateway.core.jobs import Draft, Job, Run
 from gateway.core.reminders import Unfit
-from gateway.dialects.identity import LONGEST
+from gateway.dialects.identity import refuse_session_id
 from gateway.errors import ModelNotFound, NotFound, TooMany
 from gateway.routing import Models
 from gateway.scheduler.agenda import Agenda
@@ -171,8 +171,8 @@ class Jobs:
             raise Unfit(
                 "session_id is missing; name the session that it is for, or an agent in agent_id."
             )
-        if len(session.encode()) > LONGEST:
-            raise Unfit(f"session_id is longer than {LONGEST} bytes; name a session there is.")
+        if reason := refuse_session_id(session):
+            raise Unfit(f"session_id {reason}; name a session there is.")
         if agent and agent not in self._agents:
             known = ", ".join(self._agents) or "none"
             raise Unfit(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")

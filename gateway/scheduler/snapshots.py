@@ -13,6 +13,8 @@ import anyio
 
 from gateway.clock.base import Clock
 from gateway.core.model import Asked, TurnEnd
+from gateway.dialects import DIALECTS
+from gateway.dialects.requester import requester_of
 from gateway.errors import Headers
 from gateway.stores.base import StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
@@ -29,12 +31,14 @@ UNTOLD = 100
 # How long the last ones may take when the gateway leaves.
 FAREWELL = 5.0
 AGAIN_AFTER = 5.0
+# It was read with the operator's limit before it was kept.
+DEPTH = 1_000_000
 
 
 class Snapshots:
     """Remembers what relay sessions asked last; the eldest are forgotten when there are too many.
 
-    `has_jobs` tells of which sessions it is to be kept.
+    `has_jobs` tells of which sessions it is to be kept, `is_idle` for which no result waits.
     """
 
     def __init__(
@@ -44,12 +48,14 @@ class Snapshots:
         has_jobs: Callable[[str, str], bool],
         note: Note,
         room: int = ROOM,
+        is_idle: Callable[[str, str], bool] = lambda owner, session: True,
     ) -> None:
         self.rows = rows
         self._clock = clock
         self._has_jobs = has_jobs
         self._log = note
         self._room = room
+        self._is_idle = is_idle
         self.again_after = AGAIN_AFTER
         self._size = 0
         self._seen: OrderedDict[Place, Onlooker] = OrderedDict()
@@ -63,7 +69,13 @@ class Snapshots:
         return f"<Snapshots {len(self)} of {self._size} bytes>"
 
     def onlooker(
-        self, owner: str, session: str, dialect: str, asked: Asked, headers: Headers
+        self,
+        owner: str,
+        session: str,
+        dialect: str,
+        asked: Asked,
+        headers: Headers,
+        is_side_call: Callable[[], bool] | None = None,
     ) -> Onlooker | None:
         """Return who is to hear how a request is answered; None if it is too large to keep.
 
@@ -71,7 +83,7 @@ class Snapshots:
         """
         if len(asked.body) > LARGEST:
             return None
-        return Onlooker(self, (owner, session), dialect, asked, headers)
+        return Onlooker(self, (owner, session), dialect, asked, headers, is_side_call)
 
     def hear(self, seen: Onlooker, text: Callable[[], str], size: int) -> None:
         """Remember a request one more turn of which ended, in place of an earlier one."""
@@ -97,6 +109,21 @@ class Snapshots:
         seen = self._seen.get((owner, session))
         known = seen.snapshot() if seen is not None else None
         return known if known is not None else await self.rows.snapshot(owner, session)
+
+    def needs_none(self, owner: str, session: str) -> bool:
+        """Tell at no cost that a session has no jobs, and no results wait for it."""
+        return self._is_idle(owner, session) and not self._has_jobs(owner, session)
+
+    async def find_setter(self, owner: str, session: str) -> str:
+        """Return under which system text a session last offered tools: its digest, or nothing."""
+        seen = self._seen.get((owner, session))
+        asked = seen.asked() if seen is not None else None
+        if asked is not None and seen is not None:
+            return _setter(seen.dialect, asked)
+        snapshot = await self.rows.snapshot(owner, session)
+        if snapshot is None or snapshot.dialect not in DIALECTS:
+            return ""
+        return _setter(snapshot.dialect, DIALECTS[snapshot.dialect].read(snapshot.body, DEPTH))
 
     async def keep(self, owner: str, session: str) -> None:
         """Keep what is known of a session that has a job now; if that cannot be yet, later."""
@@ -160,23 +187,31 @@ class Onlooker:
 
     __slots__ = (
         "_asked",
-        "_dialect",
         "_headers",
+        "_is_side_call",
         "_said",
         "_snapshots",
         "_texts",
         "at_ms",
+        "dialect",
         "place",
         "size",
     )
 
     def __init__(
-        self, snapshots: Snapshots, place: Place, dialect: str, asked: Asked, headers: Headers
+        self,
+        snapshots: Snapshots,
+        place: Place,
+        dialect: str,
+        asked: Asked,
+        headers: Headers,
+        is_side_call: Callable[[], bool] | None,
     ) -> None:
         self._snapshots = snapshots
-        self._dialect = dialect
+        self.dialect = dialect
         self._asked: Asked | None = asked
         self._headers = headers
+        self._is_side_call = is_side_call
         self._texts: list[Callable[[], str]] = []
         self._said: tuple[str, ...] = ()
         self.place = place
@@ -184,7 +219,9 @@ class Onlooker:
         self.size = len(asked.body)
 
     def said(self, text: Callable[[], str], end: TurnEnd) -> None:
-        """Hear that a turn ended, after the ones before it did."""
+        """Hear that a turn ended, after the ones before it did; a side call's is not kept."""
+        if self._is_side_call is not None and self._is_side_call():
+            return
         if self._asked is not None:
             size = (end.usage.output if end.usage is not None else UNTOLD) * AS_EVENTS
             self._snapshots.hear(self, text, size)
@@ -196,6 +233,10 @@ class Onlooker:
 
     # What the snapshots do with it.
 
+    def asked(self) -> Asked | None:
+        """Return the request; None if it is remembered no more."""
+        return self._asked
+
     def add(self, text: Callable[[], str], size: int) -> None:
         """Take how to have what one more turn said."""
         self._texts.append(text)
@@ -203,7 +244,7 @@ class Onlooker:
 
     def let_go(self) -> None:
         """Forget it all: it is remembered no more."""
-        self._asked = None
+        self._asked = self._is_side_call = None
         self._headers, self._said = (), ()
         self._texts.clear()
 
@@ -214,4 +255,8 @@ class Onlooker:
         if asked is None or len(asked.body) + len(answer.encode()) > LARGEST:
             return None
         features = tuple((name.decode(), value.decode("latin-1")) for name, value in self._headers)
-        return Snapshot(self._dialect, asked.model, asked.body, answer, self.at_ms, features)
+        return Snapshot(self.dialect, asked.model, asked.body, answer, self.at_ms, features)
+
+
+def _setter(dialect: str, asked: Asked) -> str:
+    return requester_of(DIALECTS[dialect], asked).setter if asked.tools else ""

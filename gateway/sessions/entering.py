@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 
 import anyio
 import msgspec
@@ -36,20 +34,23 @@ from gateway.core.session import (
     directed,
     living,
     needs_session,
+    sign,
 )
+from gateway.dialects.requester import requester_of
 from gateway.reminders import Reminders
 from gateway.sessions.files import loaded
 from gateway.sessions.sentinels import Sentinels
 from gateway.sessions.session import Session, Surroundings
+from gateway.sessions.side_calls import SideCalls, SnapshotSetters
 from gateway.sessions.states import States
 from gateway.sessions.values import CALL, KIND, NEW, Kind, Settings, Visit
 from gateway.stores.base import Key, StoreUnavailable
 from gateway.tools.bd import Tracker
 
 MOST_LOOKED_UP = 64
-REMEMBERED_SESSIONS = 10_000
 NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
 SIDE_REQUEST = "side requests of an agent do not act"
+SUB_AGENT = "directives do not act in a sub-agent's request"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -67,14 +68,19 @@ class Sessions:
     """Opens the session of each request."""
 
     def __init__(
-        self, states: States, settings: Settings, tracker: Tracker, reminders: Reminders | None
+        self,
+        states: States,
+        settings: Settings,
+        tracker: Tracker,
+        reminders: Reminders | None,
+        snapshots: SnapshotSetters | None = None,
     ) -> None:
         self.states = states
         self._settings = settings
         self._reminders = reminders
-        self.around = Surroundings(states, settings, tracker)
+        self._side_calls = SideCalls(reminders, snapshots)
+        self.around = Surroundings(states, settings, tracker, self._side_calls)
         self._sentinels = Sentinels(settings.sentinels)
-        self._tooled: OrderedDict[Key, bytes] = OrderedDict()
 
     def glance(self, visit: Visit) -> Entry | None:
         """Say without waiting what is in force where nothing is kept, as in nearly all sessions.
@@ -82,9 +88,14 @@ class Sessions:
         None: it takes more than a glance.
         """
         key = visit.key
-        if key is None or visit.asked.directives or not self.states.store.absent(key):
+        if key is None or visit.main or visit.asked.directives:
             return None
-        if self._is_auxiliary(visit):
+        if not self.states.store.absent(key):
+            return None
+        is_side_call = self._side_calls.judge_at_once(visit)
+        if is_side_call is None:
+            return None
+        if is_side_call:
             return Entry(visit.asked, Kind.AUXILIARY)
         kind = self._kind(visit)
         return Entry(visit.asked, kind, Session(self.around, visit, NEW, kind))
@@ -96,11 +107,12 @@ class Sessions:
         visit = self._whole(visit, await self._kept(visit, await self.states.read(visit.key)))
         message, found, visit = self._read(visit, upstreams)
         forced = forced_route(item.directive for item in found)
-        if self._is_auxiliary(visit):
-            state = await self.states.read(visit.key)
-            told = Told((SIDE_REQUEST,) * len(found))
-            kind = Kind.AUXILIARY
-            return Entry(visit.asked, kind, None, state.routing, None, told.header())
+        state = await self.states.read(visit.key)
+        is_side_call = await self._side_calls.judge(visit, state)
+        if is_side_call or visit.main:
+            told = Told((SUB_AGENT if visit.main else SIDE_REQUEST,) * len(found))
+            entry = await self._entry(visit, state, is_side_call)
+            return msgspec.structs.replace(entry, told=told.header())
         state, told = await self._act(visit, await self._with_files(found), message)
         self._log(visit, told)
         kind = self._kind(visit)
@@ -111,12 +123,20 @@ class Sessions:
         """Say what is in force for a request that asks for no change of it, as nearly all do."""
         key = visit.key
         state = NEW if key is None else await self.states.read(key)
-        if key is not None and self._is_auxiliary(visit):
-            return Entry(visit.asked, Kind.AUXILIARY, None, state.routing)
-        if state.kept or key is None:
+        is_side_call = await self._side_calls.judge(visit, state)
+        if not is_side_call and (state.kept or key is None):
             visit = self._whole(visit, await self._kept(visit, state))
+        return await self._entry(visit, state, is_side_call)
+
+    async def _entry(self, visit: Visit, state: SessionState, is_side_call: bool) -> Entry:
+        """Say what is in force; a sub-agent is bound to the upstreams of its main session."""
+        routing = state.routing
+        if visit.main:
+            routing = (await self.states.read(Key(KIND, visit.owner, visit.main))).routing
+        if is_side_call:
+            return Entry(visit.asked, Kind.AUXILIARY, None, routing)
         kind = self._kind(visit)
-        return Entry(visit.asked, kind, Session(self.around, visit, state, kind), state.routing)
+        return Entry(visit.asked, kind, Session(self.around, visit, state, kind), routing)
 
     async def _kept(self, visit: Visit, state: SessionState) -> tuple[Kept, ...]:
         """Return what is kept of turns that this request may carry."""
@@ -137,7 +157,9 @@ class Sessions:
         return msgspec.structs.replace(visit, asked=asked)
 
     def _kind(self, visit: Visit) -> Kind:
-        return Kind.COMPACTION if self._sentinels.begin(visit) else Kind.PLAIN
+        if self._sentinels.begin(visit):
+            return Kind.COMPACTION
+        return Kind.STRUCTURED if visit.asked.structured else Kind.PLAIN
 
     def _read(
         self, visit: Visit, upstreams: Collection[str]
@@ -163,7 +185,9 @@ class Sessions:
         if not found:
             return await self.states.read(visit.key), Told()
         reminded = await self._remind(visit, found, message, now)
-        return await self._act_durably(visit.key, found, Context(message, now, reminded))
+        context = Context(message, now, reminded)
+        setter = requester_of(visit.dialect, visit.asked).setter
+        return await self._act_durably(visit.key, found, context, setter)
 
     async def _remind(
         self, visit: Visit, found: tuple[Found, ...], message: NewestMessage, now: int
@@ -189,7 +213,8 @@ class Sessions:
             elif isinstance(directive, SetReminder):
                 now_ms, rules = reminders.clock.now_ms(), reminders.rules
                 wanted = read_item(directive.time, directive.message, "", "", now_ms, rules)
-                await reminders.schedule(owner, name, (wanted,), visit.chain)
+                setter = requester_of(visit.dialect, visit.asked).setter
+                await reminders.schedule(owner, name, (wanted,), visit.chain, setter)
         except Unfit as unfit:
             return f"clock: {_plain(str(unfit))}"
         except StoreUnavailable as error:
@@ -197,11 +222,12 @@ class Sessions:
         return DONE
 
     async def _act_durably(
-        self, key: Key, found: tuple[Found, ...], context: Context
+        self, key: Key, found: tuple[Found, ...], context: Context, setter: str
     ) -> tuple[SessionState, Told]:
         def change(state: SessionState) -> tuple[SessionState, tuple[SessionState, Told]]:
-            after = directed(state, found, self._settings.rules, context)
-            return after[0], after
+            after, told = directed(state, found, self._settings.rules, context)
+            after = sign(after, setter, told)
+            return after, (after, told)
 
         try:
             return await self.states.change(key, change)
@@ -228,24 +254,6 @@ class Sessions:
             return item
         text = await anyio.to_thread.run_sync(loaded, item.directive, self._settings)
         return replace(item, directive=text)
-
-    def _is_auxiliary(self, visit: Visit) -> bool:
-        """Tell a coding agent's side call (a title, a summary) from its conversation.
-
-        Once a session has sent tools, a request without any, under another system text, is one.
-        """
-        key = visit.key
-        if key is None or (not visit.asked.tools and key not in self._tooled):
-            return False
-        system = "\0".join(visit.dialect.system_texts(visit.asked.body))
-        digest = sha256(system.encode(errors="surrogatepass")).digest()
-        if not visit.asked.tools:
-            return self._tooled[key] != digest
-        self._tooled[key] = digest
-        self._tooled.move_to_end(key)
-        if len(self._tooled) > REMEMBERED_SESSIONS:
-            self._tooled.popitem(last=False)
-        return False
 
 
 def _without_directives(upstreams: Collection[str], text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from gateway.core.additions import ToolResult
 from gateway.core.directive_memory import NewestMessage
+from gateway.core.model import Requester
 from gateway.core.session import (
     Kept,
     SessionState,
@@ -18,21 +19,25 @@ from gateway.core.session import (
     use_one,
 )
 from gateway.core.work import none_left
+from gateway.dialects.requester import digest_system
+from gateway.sessions.side_calls import SideCalls
 from gateway.sessions.states import Change, States
 from gateway.sessions.values import CALL, KIND, Kind, Settings, Visit
 from gateway.stores.base import Key, StoreUnavailable
 from gateway.tools.bd import Tracker
 
 R = TypeVar("R")
+SILENT = (Kind.COMPACTION, Kind.STRUCTURED)
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """What every session knows: where states are kept, the settings, the work that is left."""
+    """What every session knows: where states are kept, settings, work left, side calls."""
 
     states: States
     settings: Settings
     tracker: Tracker
+    side_calls: SideCalls
 
 
 class Session:
@@ -59,13 +64,42 @@ class Session:
         # Of a message that came alone it matters how its exchange ends.
         self._message = message if message is not None and is_sent(state, message) else None
         self.awaits_end = self._message is not None
+        self._tools = bool(visit.asked.tools)
+        # A request without tools may turn out to be a side call while it is being answered.
+        self._doubtful = None if self._tools or visit.key is None else visit
+        self._system = ""
+        if self._tools and visit.key is not None:
+            self._system = around.side_calls.last_system(visit.key) or ""
 
     def is_quiet(self) -> bool:
         """Tell without waiting that there is no stop message, as nearly no session has one."""
         return self._read.stop is None and self._read_at == self._states.changes
 
+    def is_auxiliary(self) -> bool:
+        """Judge again whether the request is a side call: one with tools may have come since."""
+        if self._tools or self._key is None:
+            return False
+        last = self._around.side_calls.last_system(self._key)
+        if last is None:
+            return False
+        self.rest()
+        return last != self._system
+
+    def requester(self) -> Requester:
+        """Return what kind of request this is."""
+        self.rest()
+        return Requester(self._tools, self._system)
+
+    def rest(self) -> None:
+        """Let go of the request: it is not kept through a long wait."""
+        visit, self._doubtful = self._doubtful, None
+        if visit is not None:
+            self._system = digest_system(visit.dialect, visit.asked.body)
+
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""
+        if self._kind in SILENT or self.is_auxiliary():
+            return None
         # Without an id what is in force lives and dies with the exchange.
         if self._read_at != self._states.changes and self._key is not None:
             self._read_at = self._states.changes
@@ -74,7 +108,7 @@ class Session:
         if stop is None or not stop.armed or not self._around.settings.rules.enabled:
             return None
         self._offered = stop
-        return None if self._kind is Kind.COMPACTION else stop.text
+        return stop.text
 
     async def claim(self, said: str) -> bool:
         """Count one use of what was offered, durably; False when none is left, or no work is."""

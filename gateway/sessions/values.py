@@ -39,6 +39,8 @@ class Kind(StrEnum):
     """A coding agent's side call: it is relayed, and nothing else."""
     COMPACTION = "compaction"
     """The conversation is being summed up: nothing is to be added to that."""
+    STRUCTURED = "structured"
+    """The answer has to have a form: the model is told the time, and nothing else happens."""
 
 
 class Visit(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +55,8 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     key: Key | None = None
     """Where the session's state is kept, if the request names a session."""
     attempt: Attempt = NO_ATTEMPT
+    main: str = ""
+    """The main session, if this is a request of one of its sub-agents."""
 
     def __post_init__(self) -> None:
         if self.key is None and self.name is not None:

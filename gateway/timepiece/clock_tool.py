@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gateway.clock.base import Clock
 from gateway.clock.zone import Zone
-from gateway.core.reminders import Task, Unfit, read_item
+from gateway.core.reminders import Task, Unfit, Wanted, read_item
 from gateway.reminders import Reminders
 from gateway.stores.base import StoreUnavailable
+from gateway.timepiece.values import Errand
 from gateway.tools.clock import (
+    HOLD_ONLY,
     NEEDS_SESSION,
     Call,
     Cancel,
@@ -29,6 +32,32 @@ from gateway.tools.clock import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ReminderScope:
+    """Where reminders of an exchange are kept, and what is kept of who set them."""
+
+    owner: str
+    session: str | None
+    chain: str = ""
+    setter: str = ""
+    main: str = ""
+    refusal: str = NEEDS_SESSION
+    """What is said where there is no session."""
+    hold_only_ms: int | None = None
+    """For how long at most the answer is kept open, if reminders live and die with it."""
+
+
+def scope_of(errand: Errand) -> ReminderScope:
+    """Return where the reminders of a request go that names a session."""
+    setter = "" if errand.asker is None else errand.asker.requester().setter
+    return ReminderScope(errand.owner, errand.session, errand.chain, setter, errand.main)
+
+
+def hold_only(owner: str, session: str | None, most_ms: int) -> ReminderScope:
+    """Return where those of a request go that names none, if they may be set at all."""
+    return ReminderScope(owner, session, hold_only_ms=None if session is None else most_ms)
+
+
 class ClockTool:
     """Tells the time, and keeps the reminders of one session."""
 
@@ -37,13 +66,13 @@ class ClockTool:
         clock: Clock,
         zone: Zone,
         reminders: Reminders,
-        where: tuple[str, str | None, str],
+        scope: ReminderScope,
         will_hold: Callable[[Task], bool],
     ) -> None:
         self._clock = clock
         self._zone = zone
         self._reminders = reminders
-        self._owner, self._session, self._chain = where
+        self._scope = scope
         self._will_hold = will_hold
 
     async def run(self, arguments: str) -> str:
@@ -61,11 +90,12 @@ class ClockTool:
             return failed(action, f"{error.message} Nothing was changed; try again later.")
 
     async def _answer(self, asked: Call) -> str:
-        clock, zone, owner, session = self._clock, self._zone, self._owner, self._session
+        clock, zone, scope = self._clock, self._zone, self._scope
+        owner, session = scope.owner, scope.session
         if isinstance(asked, Get):
             return got(clock.now_ms(), zone.tz, zone.name, clock.ntp)
         if session is None:
-            raise Refused(asked.action, NEEDS_SESSION.format(action=asked.action))
+            raise Refused(asked.action, scope.refusal.format(action=asked.action))
         match asked:
             case Schedule():
                 return await self._schedule(session, asked)
@@ -83,5 +113,16 @@ class ClockTool:
             read_item(item.due_at, item.task, item.tool, item.arguments, now_ms, reminders.rules)
             for item in asked.items
         )
-        tasks = await reminders.schedule(self._owner, session, wanted, self._chain)
-        return scheduled(tasks, self._will_hold)
+        scope = self._scope
+        if scope.hold_only_ms is not None:
+            await self._make_room(wanted, now_ms, scope.hold_only_ms)
+        tasks = await reminders.schedule(
+            scope.owner, session, wanted, scope.chain, scope.setter, scope.main
+        )
+        return scheduled(tasks, self._will_hold, scope.hold_only_ms is not None)
+
+    async def _make_room(self, wanted: tuple[Wanted, ...], now_ms: int, most_ms: int) -> None:
+        """Refuse what this answer is not kept open for; forget what was left by answers before."""
+        if not all(now_ms < one.due_ms <= now_ms + most_ms for one in wanted):
+            raise Unfit(HOLD_ONLY.format(seconds=max(0, most_ms) / 1000))
+        await self._reminders.sweep()

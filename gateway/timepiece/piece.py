@@ -13,14 +13,14 @@ from gateway.clock.zone import Zone
 from gateway.core.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.core.clock_words import reminder_text, time_tag
 from gateway.core.events import HoldEnded, ReminderDue, Wait
-from gateway.core.model import ToolCall
+from gateway.core.model import UNKNOWN, ToolCall
 from gateway.core.reminders import Task
 from gateway.holds import DUE, GONE, LEFT, LIMIT, Hold, Holds
 from gateway.reminders import Reminders
 from gateway.timepiece.cargo import Cargo
-from gateway.timepiece.clock_tool import ClockTool
+from gateway.timepiece.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.timepiece.values import Deliveries, Errand, Jobs, ServerTool, TimeSettings, Unsubscribe
-from gateway.tools.clock import DECLARATION, NAME, failed
+from gateway.tools.clock import DECLARATION, NAME, SIDE_CALL, failed
 
 TOOL_SECONDS = 20.0
 # How far the clock may fall behind the time that passes before a hold counts as too long.
@@ -42,6 +42,7 @@ class Timepieces:
         holds: Holds,
         settings: TimeSettings,
         deliveries: Deliveries | None = None,
+        unnamed: Reminders | None = None,
     ) -> None:
         self.clock = clock
         self.zone = zone
@@ -49,6 +50,8 @@ class Timepieces:
         self.holds = holds
         self.settings = settings
         self.deliveries = deliveries
+        # Where reminders of requests without a session are kept, if they may set any.
+        self.unnamed = unnamed
         self.jobs: Jobs | None = None
 
     def arrive(self, owner: str, session: str | None) -> None:
@@ -78,6 +81,8 @@ class Timepiece:
         "_offers",
         "_parts",
         "_quiet_at",
+        "_reminders",
+        "_session",
         "cargo",
         "owed",
         "tools",
@@ -86,6 +91,10 @@ class Timepiece:
     def __init__(self, parts: Timepieces, errand: Errand) -> None:
         self._parts = parts
         self._errand = errand
+        self._reminders, self._session = parts.reminders, errand.session
+        if errand.session is None and parts.unnamed is not None and errand.may_hold:
+            # What is set there lives and dies with this exchange.
+            self._reminders, self._session = parts.unnamed, f"exchange:{errand.chain}"
         self.cargo: Cargo | None = None
         # What earlier turns carried of an answer that is handed over in one piece, at its end.
         self.owed: list[Cargo] = []
@@ -148,7 +157,7 @@ class Timepiece:
 
     def is_quiet(self) -> bool:
         """Tell without waiting that nothing was there at the last look, and nothing came since."""
-        if self._quiet_at != self._parts.reminders.counts.scheduled:
+        if self._quiet_at != self._reminders.counts.scheduled:
             return False
         return not self._waits_for_results()
 
@@ -158,26 +167,26 @@ class Timepiece:
         Unless a reminder is scheduled, the end of a turn need not look again.
         """
         errand, parts = self._errand, self._parts
-        owner, session = errand.owner, errand.session
+        owner, session = errand.owner, self._session
         if session is None or not errand.collects:
             return True
-        if errand.clock and not parts.reminders.surely_idle(owner, session):
+        if errand.clock and not self._reminders.surely_idle(owner, session):
             return False
-        self._quiet_at = parts.reminders.counts.scheduled
+        self._quiet_at = self._reminders.counts.scheduled
         return parts.deliveries is None or parts.deliveries.idle(owner, session)
 
     async def _due(self) -> list[Addition]:
         errand, parts = self._errand, self._parts
-        if errand.session is None or not errand.collects:
+        if self._session is None or not errand.collects:
             return []
-        before = parts.reminders.counts.scheduled
-        quiet = not errand.clock or await parts.reminders.idle(errand.owner, errand.session)
+        before = self._reminders.counts.scheduled
+        quiet = not errand.clock or await self._reminders.idle(errand.owner, self._session)
         if quiet:
             # Nearly all sessions; unless one is scheduled, the end of a turn need not look again.
             self._quiet_at = before
-            if parts.deliveries is None or parts.deliveries.idle(errand.owner, errand.session):
+            if parts.deliveries is None or parts.deliveries.idle(errand.owner, self._session):
                 return []
-        found = await self._load(errand.session, not quiet, with_results=True)
+        found = await self._load(self._session, not quiet, with_results=True)
         return [] if found is None else self._told(found)
 
     async def _load(
@@ -188,15 +197,18 @@ class Timepiece:
         by: Callable[[], None] | None = None,
     ) -> Cargo | None:
         """Claim what is there for the session, for this exchange to carry."""
-        errand, parts = self._errand, self._parts
+        errand, parts, asker = self._errand, self._parts, self._errand.asker
+        if self._is_auxiliary():
+            return None
         reservation = parcel = None
+        who = (errand.owner, session, errand.chain, asker.requester() if asker else UNKNOWN)
         if with_reminders:
-            reservation = await parts.reminders.reserve(errand.owner, session, errand.chain, by)
+            reservation = await self._reminders.reserve(*who, by)
         if with_results and parts.deliveries is not None:
-            parcel = await parts.deliveries.reserve(errand.owner, session, errand.chain)
+            parcel = await parts.deliveries.reserve(*who)
         if reservation is None and parcel is None:
             return None
-        self.cargo = Cargo(parts.reminders, parts.deliveries, reservation, parcel)
+        self.cargo = Cargo(self._reminders, parts.deliveries, reservation, parcel)
         return self.cargo
 
     def _told(self, cargo: Cargo) -> list[Addition]:
@@ -221,6 +233,8 @@ class Timepiece:
 
     async def delivered(self) -> None:
         """Take it that the client has seen the turn that carries something."""
+        if self._is_auxiliary():
+            self.lost()
         cargo, self.cargo = self.cargo, None
         if cargo is not None:
             await cargo.commit()
@@ -233,6 +247,8 @@ class Timepiece:
 
     async def handed_over(self) -> None:
         """Take it that the client has got the whole answer."""
+        if self._is_auxiliary():
+            self.let_go()
         answered, self.owed = self.owed, []
         for cargo in answered:
             await cargo.commit()
@@ -252,46 +268,60 @@ class Timepiece:
             cargo.release()
         self.owed = []
 
+    def _is_auxiliary(self) -> bool:
+        """Judge again whether this is a side call, which takes nothing and sets nothing."""
+        asker = self._errand.asker
+        return asker is not None and asker.is_auxiliary()
+
     # The tools.
 
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Run a tool of ours, and say what came of it."""
+    async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
+        """Run a tool of ours, and say what came of it; after the last the answer is over."""
         narrator, begun = self._errand.narrator, time.monotonic()
         if narrator is not None:
             await narrator.started(call)
         text = failed("", f"The {call.name} tool did not answer in time; try again.")
         with anyio.move_on_after(TOOL_SECONDS):
-            text = await self._run(call)
+            text = await self._run(call, is_last)
         if narrator is not None:
             await narrator.returned(call, text, round((time.monotonic() - begun) * 1000))
         return ToolResult(call.id, text)
 
-    async def _run(self, call: ToolCall) -> str:
+    async def _run(self, call: ToolCall, is_last: bool) -> str:
         if (extra := self._extras.get(call.name)) is not None:
+            if self._is_auxiliary():
+                return failed("", SIDE_CALL.format(action=call.name))
             return await extra.run(call.arguments)
-        parts, errand = self._parts, self._errand
-        where = (errand.owner, errand.session, errand.chain)
-        tool = ClockTool(parts.clock, parts.zone, parts.reminders, where, self._will_hold)
+        parts, scope = self._parts, self._scope(is_last)
+        tool = ClockTool(parts.clock, parts.zone, self._reminders, scope, self._will_hold)
         return await tool.run(call.arguments)
+
+    def _scope(self, is_last: bool) -> ReminderScope:
+        if self._is_auxiliary():
+            return ReminderScope(self._errand.owner, None, refusal=SIDE_CALL)
+        if self._errand.session is not None:
+            return scope_of(self._errand)
+        most_ms = self._most_ms() if self._may_hold() and not is_last else 0
+        return hold_only(self._errand.owner, self._session, most_ms)
 
     def _will_hold(self, task: Task) -> bool:
         """Tell whether this answer would be kept open for a task."""
         if task.guard == self._errand.chain or task.delivered_ms is not None:
             return False
-        ready_in = task.due_ms - self._parts.reminders.rules.due_window_ms - self.now_ms()
+        ready_in = task.due_ms - self._reminders.rules.due_window_ms - self.now_ms()
         return self._may_hold() and ready_in <= self._most_ms()
 
     # The hold.
 
     def _may_hold(self) -> bool:
         errand, parts = self._errand, self._parts
-        if errand.session is None or not (errand.may_hold and errand.clock):
+        if self._session is None or not (errand.may_hold and errand.clock):
             return False
         if parts.settings.hold_max_ms <= 0:
             return False
         if not errand.asked.stream and not parts.settings.hold_non_streaming:
             return False
-        return parts.holds.has_room(errand.owner, errand.session)
+        return parts.holds.has_room(errand.owner, self._session)
 
     def _most_ms(self) -> int:
         settings = self._parts.settings
@@ -300,11 +330,11 @@ class Timepiece:
     def _waits_for_results(self) -> bool:
         """Tell whether results of jobs are here, or may be worth waiting for."""
         errand, parts = self._errand, self._parts
-        if errand.session is None or parts.deliveries is None:
+        if self._session is None or parts.deliveries is None:
             return False
-        if not parts.deliveries.idle(errand.owner, errand.session):
+        if not parts.deliveries.idle(errand.owner, self._session):
             return True
-        return parts.settings.hold_for_jobs and self._expected(errand.session) is not None
+        return parts.settings.hold_for_jobs and self._expected(self._session) is not None
 
     def _expected(self, session: str) -> int | None:
         """Return when a run begins that the answer is held for; the past: it is under way."""
@@ -315,8 +345,8 @@ class Timepiece:
 
     async def wait(self) -> Wait | None:
         """Say what the answer could be held for; None when there is nothing."""
-        session = self._errand.session
-        if self.is_quiet() or session is None or not self._may_hold():
+        session = self._session
+        if self.is_quiet() or session is None or not self._may_hold() or self._is_auxiliary():
             return None
         ready_ms = await self._next_ready(session)
         if ready_ms is None:
@@ -325,7 +355,7 @@ class Timepiece:
 
     async def _next_ready(self, session: str) -> int | None:
         errand = self._errand
-        ready_ms = await self._parts.reminders.next_ready(errand.owner, session, errand.chain)
+        ready_ms = await self._reminders.next_ready(errand.owner, session, errand.chain)
         expected = self._expected(session)
         if expected is None or ready_ms is None:
             return ready_ms if expected is None else expected
@@ -335,12 +365,12 @@ class Timepiece:
         """Keep the answer open until a reminder is ready, or there is a reason not to."""
         self._forget_texts()
         errand, parts = self._errand, self._parts
-        assert errand.session is not None
-        hold = parts.holds.begin(errand.owner, errand.session)
-        stops = self._watch(hold, errand.session)
+        assert self._session is not None
+        hold = parts.holds.begin(errand.owner, self._session)
+        stops = self._watch(hold, self._session)
         outcome = LEFT
         try:
-            found = await self._held(hold, errand.session)
+            found = await self._held(hold, self._session)
             outcome = DUE if isinstance(found, ReminderDue) else found.reason
             return found
         finally:
@@ -350,7 +380,7 @@ class Timepiece:
 
     def _watch(self, hold: Hold, session: str) -> list[Unsubscribe]:
         owner, parts = self._errand.owner, self._parts
-        stops = [parts.reminders.watch(owner, session, hold.rouse)]
+        stops = [self._reminders.watch(owner, session, hold.rouse)]
         if parts.settings.hold_for_jobs and parts.deliveries is not None:
             stops.append(parts.deliveries.watch(owner, session, hold.rouse))
             if parts.jobs is not None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.core.additions import ToolDeclaration
-from gateway.core.model import Asked, ToolCall
+from gateway.core.model import Asked, Requester, ToolCall
 from gateway.dialects.base import Dialect
 
 Unsubscribe = Callable[[], None]
@@ -36,6 +36,16 @@ class Narrator(Protocol):
         """Tell what a tool returned, and how long it took."""
 
 
+class Asker(Protocol):
+    """The session of a request, as far as it knows what kind of request that is."""
+
+    def is_auxiliary(self) -> bool:
+        """Judge again whether the request is a side call of an agent."""
+
+    def requester(self) -> Requester:
+        """Return what kind of request it is."""
+
+
 class Parcel(Protocol):
     """What one turn brings of that which waited for its session."""
 
@@ -50,7 +60,9 @@ class Deliveries(Protocol):
     def idle(self, owner: str, session: str) -> bool:
         """Tell at no cost whether nothing waits."""
 
-    async def reserve(self, owner: str, session: str, chain: str) -> Parcel | None:
+    async def reserve(
+        self, owner: str, session: str, chain: str, requester: Requester
+    ) -> Parcel | None:
         """Claim what waits for a turn of this chain."""
 
     async def commit(self, parcel: Any) -> None:
@@ -83,6 +95,7 @@ class TimeSettings:
     hold_non_streaming: bool = True
     standard_tools: tuple[ToolDeclaration, ...] = ()
     hold_for_jobs: bool = False
+    hold_without_session: bool = False
 
 
 class Errand(msgspec.Struct, frozen=True, gc=False):
@@ -102,3 +115,6 @@ class Errand(msgspec.Struct, frozen=True, gc=False):
     narrator: Narrator | None = None
     collects: bool = True
     """Whether it may take what waits for the session: a run of a job leaves that to the client."""
+    main: str = ""
+    """The main session, if this is a request of one of its sub-agents."""
+    asker: Asker | None = None

@@ -26,6 +26,15 @@ NEEDS_SESSION = (
     "for instance the header x-session-id."
 )
 
+HOLD_ONLY = (
+    "This request names no session, so only what is due later in this answer can be set: within "
+    "{seconds:g} seconds from now. For later times have the client send a session id, for instance "
+    "the header x-session-id."
+)
+SIDE_CALL = (
+    "{action} does nothing in a side request of an agent; call it in the conversation itself."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -273,14 +282,15 @@ def got(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
     )
 
 
-def scheduled(tasks: Iterable[Task], holds: Callable[[Task], bool]) -> str:
+def scheduled(tasks: Iterable[Task], holds: Callable[[Task], bool], hold_only: bool = False) -> str:
     """Render reminders that were set, and whether each is waited for in this answer."""
+    held = "hold_only" if hold_only else "hold"
     told = [
         {
             "taskId": task.id,
             "dueAt": iso(task.due_ms),
             "task": task.text,
-            "delivery": "hold" if holds(task) else "next_request",
+            "delivery": held if hold_only or holds(task) else "next_request",
         }
         for task in tasks
     ]

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.agents import Agents, ChatErrand, Locks, Outcome
 from gateway.dialects import DIALECTS
 from gateway.dialects.body import Fields, misfit, read_as
-from gateway.dialects.identity import LONGEST
+from gateway.dialects.identity import refuse_session_id
 from gateway.dialects.objects import read_object
 from gateway.driver import error_headers
 from gateway.errors import (
@@ -278,6 +278,6 @@ def _said(message: str | None) -> str:
 
 
 def _short(name: str, given: str | None) -> str:
-    if given and len(given.encode("utf-8", "replace")) > LONGEST:
-        raise BadRequest(f"`{name}` is longer than {LONGEST} bytes.", param=name)
+    if given and (reason := refuse_session_id(given)):
+        raise BadRequest(f"`{name}` {reason}.", param=name)
     return given or ""

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.delivery import Feed, Herald, Inbox, Page, Seen, Subscription, read_cursor
 from gateway.delivery.words import shown_event
 from gateway.dialects.body import Fields, read_as
-from gateway.dialects.identity import LONGEST
+from gateway.dialects.identity import check_session_id
 from gateway.errors import BadRequest, NotFound
 from gateway.stores.base import LATEST, StoreUnavailable
 from gateway.stores.rows import Event
@@ -124,8 +124,7 @@ class DeliveryArea:
         name: str = request.path_params["name"]
         if not name:
             raise NotFound("Name a session: /api/sessions/{id}/inbox.")
-        if len(name.encode("utf-8", "replace")) > LONGEST:
-            raise BadRequest(f"The session id is longer than {LONGEST} bytes.")
+        check_session_id(name)
         return owner, name
 
 

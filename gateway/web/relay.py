@@ -18,7 +18,7 @@ from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.model import Asked, Route
 from gateway.delivery import Deliveries
 from gateway.dialects.base import Chained, Dialect
-from gateway.dialects.identity import session_of
+from gateway.dialects.identity import identify
 from gateway.driver import Driver, Request, error_headers
 from gateway.driver.values import Onlooker
 from gateway.errors import (
@@ -60,7 +60,13 @@ class Snapshots(Protocol):
     """Remembers what sessions asked last."""
 
     def onlooker(
-        self, owner: str, session: str, dialect: str, asked: Asked, headers: Headers
+        self,
+        owner: str,
+        session: str,
+        dialect: str,
+        asked: Asked,
+        headers: Headers,
+        is_side_call: Callable[[], bool] | None,
     ) -> Onlooker | None:
         """Return who is to hear how a request is answered."""
 
@@ -145,10 +151,11 @@ class Relay:
             if real != previous:
                 going_on = self._chain.going_on_from(asked.body, real)
                 asked = msgspec.structs.replace(asked, body=going_on)
-        name = session_of(listed, asked.identity)
+        who = identify(listed, asked.identity)
+        name = who.session
         key = None if name is None else Key(KIND, owner, name)
         attempt = _attempt(note) if asked.directives else NO_ATTEMPT
-        visit = Visit(owner, name, asked, self.dialect, note.chain, key, attempt)
+        visit = Visit(owner, name, asked, self.dialect, note.chain, key, attempt, who.main)
         entry = self._sessions.glance(visit)
         if entry is None:
             entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
@@ -177,10 +184,14 @@ class Relay:
     def _onlooker(self, visit: Visit, entry: Entry, headers: Headers) -> Onlooker | None:
         """Return who remembers what the session asked, for jobs that go on from it."""
         snapshots = self._giving.snapshots
-        if snapshots is None or visit.name is None or entry.kind is not Kind.PLAIN:
+        if snapshots is None or visit.name is None or entry.session is None:
             return None
+        # What a sub-agent asked is nothing to go on from when it is no more.
+        if visit.main or entry.kind is Kind.COMPACTION:
+            return None
+        is_side_call = None if entry.asked.tools else entry.session.is_auxiliary
         name = self.dialect.name
-        return snapshots.onlooker(visit.owner, visit.name, name, entry.asked, headers)
+        return snapshots.onlooker(visit.owner, visit.name, name, entry.asked, headers, is_side_call)
 
     def _time(
         self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes], has_clock: bool, to: Route
@@ -189,12 +200,15 @@ class Relay:
         giving = self._giving
         if entry.kind is Kind.AUXILIARY:
             return None
-        if visit.name is not None:
-            giving.timepieces.arrive(visit.owner, visit.name)
-        if entry.kind is not Kind.PLAIN or headers.get(b"x-holdgate-clock") == b"off":
-            return None
         owner, name = visit.owner, visit.name
-        extras = giving.tools(owner, name)
+        # Who wants an answer of a certain form cannot take over what the session is held for.
+        is_free = entry.kind is not Kind.STRUCTURED
+        if name is not None and is_free:
+            giving.timepieces.arrive(owner, name)
+        if entry.kind is Kind.COMPACTION or headers.get(b"x-holdgate-clock") == b"off":
+            return None
+        # Jobs outlive a sub-agent, so they are the main session's.
+        extras = giving.tools(owner, visit.main or name) if is_free else ()
         if not (has_clock or extras) and (name is None or giving.deliveries.idle(owner, name)):
             return None
         errand = Errand(
@@ -203,11 +217,14 @@ class Relay:
             chain=visit.chain,
             asked=entry.asked,
             dialect=self.dialect,
-            may_hold=headers.get(b"x-holdgate-hold") != b"off",
+            may_hold=is_free and headers.get(b"x-holdgate-hold") != b"off",
             tags_results=entry.asked.last_role != TOOL
             or self._driver.services.ways.spoken(to.upstream) not in SHY,
             clock=has_clock,
             extras=extras,
+            collects=is_free,
+            main=visit.main,
+            asker=entry.session,
         )
         return giving.timepieces.give(errand)
 

@@ -15,7 +15,7 @@ from gateway.clock.zone import Zone
 from gateway.core.clock_words import iso
 from gateway.core.reminders import Unfit, Wanted, read_item
 from gateway.dialects.body import Fields, misfit, read_as
-from gateway.dialects.identity import LONGEST
+from gateway.dialects.identity import check_session_id
 from gateway.errors import BadRequest, NotFound
 from gateway.reminders import Ended, Reminders
 from gateway.tools.clock import got, shown
@@ -116,8 +116,7 @@ class RemindersArea:
         name: str = request.path_params["name"]
         if not name:
             raise NotFound("Name a session: /api/sessions/{id}/reminders.")
-        if len(name.encode("utf-8", "replace")) > LONGEST:
-            raise BadRequest(f"The session id is longer than {LONGEST} bytes.")
+        check_session_id(name)
         return owner, name
 
     async def _body(self, request: WebRequest) -> Fields:

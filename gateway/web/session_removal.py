@@ -8,12 +8,16 @@ import anyio
 
 from gateway.agents import Conversations, Lease, Locks
 from gateway.delivery import Deliveries
+from gateway.dialects.identity import sub_agent_prefix
 from gateway.driver import Driver
 from gateway.errors import SessionDeleted, Unavailable
 from gateway.holds import Holds
+from gateway.reminders import KIND as CLOCK
 from gateway.reminders import Reminders
 from gateway.scheduler.jobs import Jobs
+from gateway.sessions import KIND as STATE
 from gateway.sessions import States
+from gateway.stores.base import Listed
 
 REASON = "chat"
 DELETED = "The session was deleted."
@@ -22,6 +26,7 @@ HOLD_SECONDS = 0.3
 # How long all that goes on may take to end.
 PATIENCE = 10.0
 LOOK_SECONDS = 0.02
+PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,18 @@ class SessionRemoval:
     def is_answering(self, owner: str, session: str) -> bool:
         """Whether something goes on in a session, of which nothing may be kept yet."""
         return self.driver.is_answering(owner, session)
+
+    async def find_sub_agents(self, owner: str, session: str) -> list[str]:
+        """Return the sessions of a session's sub-agents: those kept, and those that ask now."""
+        prefix, store = sub_agent_prefix(session), self.states.store
+        found = {*self.deliveries.waiting_sessions(owner), *self.driver.live_sessions(owner)}
+        found.update(job.session_id for job in await self.jobs.listing(owner))
+        for kind in (STATE, CLOCK):
+            after: Listed | None = None
+            while page := await store.listing(kind, owner, after, PAGE):
+                found.update(one.session for one in page)
+                after = page[-1]
+        return sorted(one for one in found if one.startswith(prefix))
 
     async def remove(self, owner: str, session: str) -> None:
         """Delete a session with its conversation, reminders, jobs and what waits for it."""

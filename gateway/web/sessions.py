@@ -20,6 +20,7 @@ from gateway.core.jobs import Job
 from gateway.core.reminders import Task
 from gateway.core.session import SessionState, StopMessage
 from gateway.delivery import Deliveries
+from gateway.dialects.identity import check_session_id
 from gateway.errors import BadRequest, NotFound
 from gateway.reminders import Reminders
 from gateway.scheduler.jobs import Jobs
@@ -95,7 +96,7 @@ class SessionsArea:
 
     async def show(self, request: WebRequest) -> Response:
         """Show a session: what was said, what is to come, what is in force."""
-        owner, name = self._owner(request), request.path_params["name"]
+        owner, name = self._session(request)
         kept = await self._kept(owner, name)
         if not kept:
             raise _unknown(name)
@@ -117,12 +118,15 @@ class SessionsArea:
         )
 
     async def forget(self, request: WebRequest) -> Response:
-        """Forget a session; what goes on in it is ended."""
-        owner, name = self._owner(request), request.path_params["name"]
-        kept = await self._kept(owner, name)
+        """Forget a session and those of its sub-agents; what goes on in them is ended."""
+        owner, name = self._session(request)
+        others = await self.removal.find_sub_agents(owner, name)
+        kept = others or await self._kept(owner, name)
         if not kept and not self.removal.is_answering(owner, name):
             raise _unknown(name)
-        await self.removal.remove(owner, name)
+        # The sub-agents first: what they scheduled could pass to the session again.
+        for session in (*others, name):
+            await self.removal.remove(owner, session)
         return _answer({"sessionId": name, "deleted": True})
 
     async def _kept(self, owner: str, name: str) -> Kept:
@@ -134,6 +138,11 @@ class SessionsArea:
             talks=await self.conversations.rows.of_session(owner, name),
             deliveries=len(await self.deliveries.pending(owner, name)),
         )
+
+    def _session(self, request: WebRequest) -> tuple[str, str]:
+        owner, name = self._owner(request), request.path_params["name"]
+        check_session_id(name)
+        return owner, name
 
     def _owner(self, request: WebRequest) -> str:
         return self.keys.owner(incoming_of(request.scope).headers).name

@@ -34,6 +34,7 @@ timezone = ""
 time_tag = "always"
 standard_tools = []
 hold_for_jobs = false
+hold_without_session = false
 [clock.ntp]
 enabled = true
 servers = ["time.google.com", "time.cloudflare.com", "pool.ntp.org"]

@@ -336,3 +336,11 @@ TASKS = st.builds(
 @given(st.lists(TASKS, max_size=4).map(lambda items: Tasks(tuple(items))))
 def test_there_and_back(tasks: Tasks) -> None:
     assert decoded(written(tasks)) == tasks
+
+
+def test_asked_for_again_by_another_kind_of_request_it_keeps_the_tools() -> None:
+    """A title request may ask first, and the conversation for the same."""
+    first, (tea,) = schedule(Tasks(), (TEA,), Origin("s"), NOW, RULES, lambda: "1")
+    again, (same,) = schedule(first, (TEA,), Origin("s", "", "digest"), NOW, RULES, lambda: "2")
+    assert (tea.setter, same.setter, same.id) == ("", "digest", "1")
+    assert schedule(again, (TEA,), Origin("s"), NOW, RULES, lambda: "3")[0] is again

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.core.additions import ToolDeclaration, ToolResult, UserText
 from gateway.dialects import DIALECTS
-from gateway.dialects.identity import session_of
+from gateway.dialects.identity import identify
 from gateway.dialects.profiles import PROFILES
 from gateway.dialects.translate.requests import READERS, translate_request
 from gateway.dialects.translate.wanted import wanted
@@ -97,7 +97,7 @@ def test_a_changed_request_is_refused_or_stays_as_it_is(name: str, data: st.Data
     dialect, body = DIALECTS[name], data.draw(changed(name))
     try:
         asked = dialect.read(body, DEPTH)
-        session_of((), asked.identity)
+        identify((), asked.identity)
     except BadRequest:
         return
     assert asked.body == body

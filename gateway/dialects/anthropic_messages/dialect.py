@@ -31,6 +31,7 @@ from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
     array,
+    is_structured,
     named,
     read_as,
     renamed,
@@ -41,6 +42,10 @@ from gateway.dialects.seals import may_be_sealed
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 
 
+class _OutputConfig(msgspec.Struct, gc=False):
+    format: msgspec.Raw = ABSENT
+
+
 class _Request(msgspec.Struct, gc=False):
     """The members the gateway looks at; what is long stays a raw slice."""
 
@@ -49,10 +54,13 @@ class _Request(msgspec.Struct, gc=False):
     stream: bool | None = None
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
+    output_config: msgspec.Raw = ABSENT
+    output_format: msgspec.Raw = ABSENT
     metadata: msgspec.Raw = ABSENT
 
 
 _request = msgspec.json.Decoder(_Request)
+_output_config = msgspec.json.Decoder(_OutputConfig)
 _tools = msgspec.json.Decoder(list[Any])
 
 READ = ("model", "messages", "stream", "tools", "tool_choice")
@@ -74,6 +82,7 @@ class AnthropicMessages:
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         stream = request.stream
+        structured = _is_structured(request)
         return Asked(
             model=named(request.model),
             body=body,
@@ -81,7 +90,10 @@ class AnthropicMessages:
             stream_implied=prefers_stream and stream is None,
             wants_usage=True,
             tools=array(request.tools, "tools"),
-            takes_tools=request.tool_choice is ABSENT or not forces(request.tool_choice),
+            takes_tools=not (
+                structured or (request.tool_choice is not ABSENT and forces(request.tool_choice))
+            ),
+            structured=structured,
             last_role=last_role(request.messages),
             directives=may_contain(body),
             identity=_identity(request),
@@ -159,6 +171,14 @@ class AnthropicMessages:
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""
         return error_frame(error)
+
+
+def _is_structured(request: _Request) -> bool:
+    """Whether the answer has to have a form, as said by either of the two members for it."""
+    if request.output_config is request.output_format:
+        return False
+    told = readable(_output_config, request.output_config)
+    return is_structured(request.output_format) or (told is not None and is_structured(told.format))
 
 
 def _identity(request: _Request) -> Mapping[str, bytes]:

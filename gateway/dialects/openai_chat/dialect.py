@@ -27,6 +27,7 @@ from gateway.dialects.body import (
     appended,
     array,
     fields_of,
+    is_structured,
     named,
     read_as,
     renamed,
@@ -64,6 +65,7 @@ class _Request(msgspec.Struct, gc=False):
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
     functions: msgspec.Raw = ABSENT
+    response_format: msgspec.Raw = ABSENT
     metadata: msgspec.Raw = ABSENT
     client_metadata: msgspec.Raw = ABSENT
     conversation: msgspec.Raw = ABSENT
@@ -91,6 +93,8 @@ class OpenAIChat:
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         said = request.stream
+        form = request.response_format
+        structured = form is not ABSENT and is_structured(form)
         return Asked(
             model=named(request.model),
             body=body,
@@ -99,7 +103,8 @@ class OpenAIChat:
             choices=1 if request.n is None else _choices(request.n),
             wants_usage=bool(request.stream_options and request.stream_options.include_usage),
             tools=array(request.tools, "tools"),
-            takes_tools=_takes_tools(request),
+            takes_tools=_takes_tools(request) and not structured,
+            structured=structured,
             last_role=last_role(request.messages),
             directives=may_contain(body),
             identity=_identity(request),

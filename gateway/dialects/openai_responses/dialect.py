@@ -26,6 +26,7 @@ from gateway.dialects.body import (
     appended,
     array,
     fields_of,
+    is_structured,
     named,
     raw,
     read_as,
@@ -50,8 +51,13 @@ from gateway.dialects.openai_responses.words import (
     system_texts,
     user_message,
 )
+from gateway.dialects.raws import readable
 from gateway.dialects.seals import may_be_sealed
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
+
+
+class _Text(msgspec.Struct, gc=False):
+    format: msgspec.Raw = ABSENT
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -63,12 +69,14 @@ class _Request(msgspec.Struct, gc=False):
     background: bool | None = None
     tools: msgspec.Raw = ABSENT
     tool_choice: msgspec.Raw = ABSENT
+    text: msgspec.Raw = ABSENT
     metadata: msgspec.Raw = ABSENT
     client_metadata: msgspec.Raw = ABSENT
     conversation: msgspec.Raw = ABSENT
 
 
 _request = msgspec.json.Decoder(_Request)
+_text = msgspec.json.Decoder(_Text)
 _tools = msgspec.json.Decoder(list[Any])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
@@ -104,6 +112,7 @@ class OpenAIResponses:
         if bytes(memoryview(request.input)[:1]) not in INPUTS:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
         said = request.stream
+        structured = request.text is not ABSENT and _is_structured(request.text)
         return Asked(
             model=named(request.model),
             body=body,
@@ -111,7 +120,8 @@ class OpenAIResponses:
             stream_implied=prefers_stream and said is None,
             tools=array(request.tools, "tools"),
             # What is answered in the background comes back to nobody who could run a tool.
-            takes_tools=not request.background and not _restricts(request.tool_choice),
+            takes_tools=not (request.background or structured or _restricts(request.tool_choice)),
+            structured=structured,
             last_role=last_role(request.input),
             directives=may_contain(body),
             identity=_identity(request),
@@ -220,6 +230,11 @@ class OpenAIResponses:
         if isinstance(splice, ResponsesStream):
             return splice.error_frame(error)
         return failed_frames(error, None, (), 0)
+
+
+def _is_structured(text: msgspec.Raw) -> bool:
+    told = readable(_text, text)
+    return told is not None and is_structured(told.format)
 
 
 def _identity(request: _Request) -> Mapping[str, bytes]:

@@ -1,0 +1,21 @@
+"""What kind of request asks, as it is kept with what the request sets or takes."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from gateway.core.model import Asked, Requester
+from gateway.dialects.base import Dialect
+
+DIGITS = 32
+
+
+def digest_system(dialect: Dialect, body: bytes) -> str:
+    """Return a digest of the texts that instruct the model."""
+    system = "\0".join(dialect.system_texts(body))
+    return sha256(system.encode(errors="surrogatepass")).hexdigest()[:DIGITS]
+
+
+def requester_of(dialect: Dialect, asked: Asked) -> Requester:
+    """Return what kind of request this is."""
+    return Requester(bool(asked.tools), digest_system(dialect, asked.body))
