@@ -24,6 +24,22 @@ def test_an_upstream_that_serves_any_name() -> None:
     assert models.find("n").routes == (Route("y", "n"),)
 
 
+@pytest.mark.parametrize(
+    "offers, name",
+    [
+        ({"a": ("m",)}, "m"),
+        ({"a": ("m",), "b": ("n",)}, ""),
+        ({"a": ("m", "*")}, ""),
+        ({"a": ("*",)}, ""),
+        ({}, ""),
+    ],
+)
+def test_one_model_is_the_default_under_whichever_names(
+    offers: dict[str, tuple[str, ...]], name: str
+) -> None:
+    assert every_model(offers).default_name == name
+
+
 def test_an_unknown_name_is_told_the_nearest() -> None:
     models = Models([PublicModel("gpt-5", (A,))])
     with pytest.raises(ModelNotFound, match="Did you mean 'gpt-5'"):

@@ -77,35 +77,44 @@ def _operations(parts: Parts) -> Operations:
 
 
 def _counting(parts: Parts) -> Counting:
-    limits = parts.base.config.limits
+    base = parts.base
     return Counting(
         DIALECTS[MESSAGES],
-        parts.base.models,
-        parts.base.keys,
-        parts.base.counters,
-        parts.base.driver.services.ways,
-        limits.body_bytes,
-        limits.json_depth,
+        base.models,
+        base.keys,
+        base.counters,
+        base.driver,
+        parts.sessions,
+        _giving(parts),
+        _relay_limits(parts),
     )
 
 
-def _relay(parts: Parts, dialect: str) -> Relay:
-    base, limits = parts.base, parts.base.config.limits
-    giving = Giving(
+def _giving(parts: Parts) -> Giving:
+    return Giving(
         parts.timepieces,
         parts.deliveries,
-        base.config.clock.enabled,
+        parts.base.config.clock.enabled,
         parts.tools_for_client,
         parts.snapshots if parts.scheduler is not None else None,
     )
+
+
+def _relay_limits(parts: Parts) -> RelayLimits:
+    limits = parts.base.config.limits
+    return RelayLimits(limits.body_bytes, limits.json_depth)
+
+
+def _relay(parts: Parts, dialect: str) -> Relay:
+    base = parts.base
     return Relay(
         DIALECTS[dialect],
         base.driver,
         parts.base.models,
         parts.base.keys,
         parts.sessions,
-        giving,
+        _giving(parts),
         parts.answers,
-        RelayLimits(limits.body_bytes, limits.json_depth),
+        _relay_limits(parts),
         base.draining,
     )

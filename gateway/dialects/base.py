@@ -99,10 +99,13 @@ class Dialect(Protocol):
     def path(self) -> str:
         """What is appended to an upstream's base URL."""
 
-    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+    def read(
+        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
+    ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field.
 
-        `prefers_stream` decides where the body is silent: the client accepts an event stream.
+        Where the body is silent, `prefers_stream` decides, since the client accepts an event
+        stream, and `default_model` is asked, if there is one.
         """
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:

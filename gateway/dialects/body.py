@@ -65,11 +65,13 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
     return found
 
 
-def named(model: str | None) -> str:
-    """Return the model that a request names, or refuse it."""
-    if not model:
+def name_model(body: bytes, model: str | None, default: str) -> tuple[str, bytes]:
+    """Return the model of a request, and the body that names it; without one, refuse it."""
+    if model:
+        return model, body
+    if not default:
         raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return model
+    return default, written({**fields_of(body), "model": raw(default)})
 
 
 def renamed(body: bytes, model: str, stream: bool) -> bytes:

@@ -69,7 +69,8 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
         course.lost = passage.lost
     headers = ways.headers(where, dialect, request.headers)
     upstream = course.services.upstreams[where]
-    turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())))
+    query = request.query if passage is None else b""
+    turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())), query)
     course.turn = turn = turn if passage is None else TranslatedTurn(turn, passage)
     if not course.splice.accepts(_content_type(turn.headers)):
         raise await _refusal(course, turn)

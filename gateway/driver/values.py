@@ -206,6 +206,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     dialect: Dialect
     routes: tuple[Route, ...]
     headers: Headers = ()
+    query: bytes = b""
+    """What the client says in the URL, for an upstream of its own dialect."""
     notes: bool = False
     session: Session | None = None
     time: Time | None = None

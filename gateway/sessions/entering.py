@@ -119,6 +119,17 @@ class Sessions:
         session = Session(self.around, visit, state, kind, message)
         return Entry(visit.asked, kind, session, state.routing, forced, told.header())
 
+    async def preview(self, visit: Visit, upstreams: Collection[str]) -> Entry:
+        """Say what would be sent of a request, and of which kind it is; nothing acts or is kept."""
+        state = NEW if visit.key is None else await self.states.read(visit.key)
+        # Only a request without tools can be one, and only one with tools is remembered.
+        is_side_call = not visit.asked.tools and await self._side_calls.judge(visit, state)
+        if not is_side_call:
+            visit = self._whole(visit, await self._kept(visit, state))
+        if visit.asked.directives:
+            _, _, visit = self._read(visit, upstreams)
+        return Entry(visit.asked, Kind.AUXILIARY if is_side_call else self._kind(visit))
+
     async def _pass_by(self, visit: Visit) -> Entry:
         """Say what is in force for a request that asks for no change of it, as nearly all do."""
         key = visit.key

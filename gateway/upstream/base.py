@@ -66,10 +66,11 @@ class Upstream(Protocol):
 
     endpoint: Endpoint
 
-    async def open(self, body: bytes, headers: Headers) -> Turn:
+    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`.
 
         Header names are in lower case; what the endpoint says of itself wins over `headers`.
+        `query` is put at the end of the endpoint's URL.
         """
 
     @property

@@ -90,9 +90,9 @@ class FastUpstream:
     def __repr__(self) -> str:
         return f"<FastUpstream {self.endpoint.id} busy {self.busy}>"
 
-    async def open(self, body: bytes, headers: Headers) -> Turn:
+    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
-        head = self._head.encode(headers, len(body))
+        head = self._head.encode(headers, len(body), query)
         try:
             connection = await self._pool.exchange(head, body, self._limits)
         except httpx.TransportError as error:

@@ -18,7 +18,7 @@ _DEFAULTS = ((b"content-type", b"application/json"), (b"accept-encoding", b"iden
 class RequestHead:
     """What every request to one endpoint begins with."""
 
-    __slots__ = ("_agent", "_agent_line", "_fixed", "_own", "_start", "url")
+    __slots__ = ("_agent", "_agent_line", "_fixed", "_lines", "_own", "_start", "url")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.url = httpx.URL(endpoint.url)
@@ -29,9 +29,20 @@ class RequestHead:
         self._own = frozenset(names | _FRAMING)
         self._agent = () if _AGENT[0] in names else (_AGENT,)
         self._agent_line = _lines(self._agent)
-        self._start = b"POST %b HTTP/1.1\r\n%b" % (self.url.raw_path, _lines(self._fixed))
+        self._lines = _lines(self._fixed)
+        self._start = self._begin(self.url)
 
-    def encode(self, headers: Headers, length: int) -> bytes:
+    def _begin(self, url: httpx.URL) -> bytes:
+        return b"POST %b HTTP/1.1\r\n%b" % (url.raw_path, self._lines)
+
+    def url_with(self, query: bytes) -> httpx.URL:
+        """Return the URL, with more parameters at its end."""
+        if not query:
+            return self.url
+        path = self.url.raw_path
+        return self.url.copy_with(raw_path=path + (b"&" if b"?" in path else b"?") + query)
+
+    def encode(self, headers: Headers, length: int, query: bytes = b"") -> bytes:
         """Return the bytes that go before a body of this length."""
         own, agent = self._own, self._agent_line
         lines = []
@@ -42,7 +53,8 @@ class RequestHead:
                     agent = b""
         added = b"".join(lines)
         _check(added, len(lines))
-        return b"%b%b%bcontent-length: %d\r\n\r\n" % (self._start, added, agent, length)
+        start = self._begin(self.url_with(query)) if query else self._start
+        return b"%b%b%bcontent-length: %d\r\n\r\n" % (start, added, agent, length)
 
     def pairs(self, headers: Headers, length: int) -> list[tuple[bytes, bytes]]:
         """Return the same headers as pairs, for a library that frames them itself."""

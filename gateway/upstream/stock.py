@@ -47,12 +47,12 @@ class StockUpstream:
     def __repr__(self) -> str:
         return f"<StockUpstream {self.endpoint.id} busy {self.busy}>"
 
-    async def open(self, body: bytes, headers: Headers) -> Turn:
+    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
         limits = _timeout(self.endpoint.timeouts)
         request = httpx.Request(
             "POST",
-            self._head.url,
+            self._head.url_with(query),
             headers=self._head.pairs(headers, len(body)),
             content=body,
             extensions={"timeout": limits},

@@ -1,4 +1,7 @@
-"""How many tokens a Messages request has: asked of an upstream that knows, else estimated."""
+"""How many tokens a Messages request has: asked of an upstream that knows, else estimated.
+
+What is counted is what would be sent: the clock and other tools of the gateway, and the time.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,27 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.core.model import Route as ModelRoute
 from gateway.dialects.base import Dialect
-from gateway.driver import error_headers
-from gateway.driver.values import Ways
+from gateway.dialects.identity import identify
+from gateway.driver import Driver, error_headers
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
-from gateway.routing import Models
+from gateway.routing import Models, PublicModel
+from gateway.sessions import Entry, Kind, Sessions, Visit
+from gateway.timepiece import Errand
 from gateway.upstream.base import Upstream
-from gateway.upstream.headers import towards_upstream
+from gateway.upstream.headers import query_towards_upstream, towards_upstream
 from gateway.web.auth import Keys
-from gateway.web.incoming import ClientLeft, incoming_of, read_body
+from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
+from gateway.web.relay import SHY, Giving, RelayLimits
 
 PATH = "/v1/messages/count_tokens"
 ANSWER_BYTES = 64 * 1024
 BYTES_A_TOKEN = 4
 # What a picture takes is not told by its bytes.
 PICTURE_TOKENS = 1_500
+# Nothing is added to these.
+BARE = (Kind.AUXILIARY, Kind.COMPACTION)
 _body = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -38,9 +47,10 @@ class Counting:
     keys: Keys
     counters: Mapping[str, Upstream]
     """The upstreams that can count, by their ids."""
-    ways: Ways
-    body_bytes: int
-    json_depth: int
+    driver: Driver
+    sessions: Sessions
+    giving: Giving
+    limits: RelayLimits
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -50,30 +60,58 @@ class Counting:
         """Count the tokens of a request."""
         note = incoming_of(request.scope)
         try:
-            self.keys.owner(note.headers)
+            owner = self.keys.owner(note.headers)
             try:
-                body = await read_body(note.headers, request.receive, self.body_bytes)
+                body = await read_body(note.headers, request.receive, self.limits.body_bytes)
             except ClientLeft:
                 raise BadRequest("The body did not come whole.") from None
-            return await self._counted(body, towards_upstream(note.listed))
+            return await self._count(note, owner.name, body)
         except HoldgateError as error:
             headers = {name.decode(): value.decode() for name, value in error_headers(error)}
             return Response(self.dialect.error_body(error), error.status, headers)
 
-    async def _counted(self, body: bytes, headers: Headers) -> Response:
-        asked = self.dialect.read(body, self.json_depth)
-        for route in self.models.find(asked.model).routes:
-            counter = self.counters.get(route.upstream)
-            if counter is not None:
-                own = self.dialect.own(asked.body)
-                named = self.dialect.rewrite(own, route.model, asked.stream)
-                told = self.ways.headers(route.upstream, self.dialect.name, headers)
-                return await _asked(counter, named, told)
-        return JSONResponse({"input_tokens": estimate(_body.decode(body))})
+    async def _count(self, note: Incoming, owner: str, body: bytes) -> Response:
+        default = self.models.default_name
+        asked = self.dialect.read(body, self.limits.json_depth, default_model=default)
+        model = self.models.find(asked.model)
+        who = identify(note.listed, asked.identity)
+        visit = Visit(owner, who.session, asked, self.dialect, note.chain, main=who.main)
+        entry = await self.sessions.preview(visit, self.driver.services.upstreams.keys())
+        to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
+        sent = self._add(visit, entry, note, model, to)
+        counter = self.counters.get(to.upstream)
+        if counter is None:
+            return JSONResponse({"input_tokens": estimate(_body.decode(sent))})
+        named = self.dialect.rewrite(self.dialect.own(sent), to.model, asked.stream)
+        ways, dialect = self.driver.services.ways, self.dialect.name
+        headers = ways.headers(to.upstream, dialect, towards_upstream(note.listed))
+        return await _asked(counter, named, headers, query_towards_upstream(dialect, note.query))
+
+    def _add(
+        self, visit: Visit, entry: Entry, note: Incoming, model: PublicModel, to: ModelRoute
+    ) -> bytes:
+        """Add what a real request would get, but for what is due: that is not claimed."""
+        giving, asked = self.giving, entry.asked
+        if entry.kind in BARE or note.headers.get(b"x-holdgate-clock") == b"off":
+            return asked.body
+        is_free = entry.kind is not Kind.STRUCTURED
+        errand = Errand(
+            owner=visit.owner,
+            session=visit.name,
+            chain=visit.chain,
+            asked=asked,
+            dialect=self.dialect,
+            tags_results=self.driver.services.ways.spoken(to.upstream) not in SHY,
+            clock=giving.clock and model.clock,
+            extras=giving.tools(visit.owner, visit.main or visit.name) if is_free else (),
+            collects=False,
+        )
+        additions = giving.timepieces.give(errand).first_at_once()
+        return self.dialect.add(asked.body, additions) if additions else asked.body
 
 
-async def _asked(counter: Upstream, body: bytes, headers: Headers) -> Response:
-    turn = await counter.open(body, headers)
+async def _asked(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:
+    turn = await counter.open(body, headers, query)
     answer = b""
     try:
         async for data in turn:

@@ -24,9 +24,11 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 VERSION = b"anthropic-version"
 # An address in brackets or a name, then a port; nothing else may stand beside them.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/?#@\s\\]*))(?::[0-9]{0,5})?")
+MESSAGES = "/v1/messages"
+CORS_ORIGIN = b"access-control-allow-origin"
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
 CORS_EXPOSED = (
-    b"x-request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
+    b"x-request-id, request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
     b"x-holdgate-event-id"
 )
 
@@ -91,10 +93,15 @@ class Front:
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         chain = new_chain()
-        note = Incoming(chain, request_id(headers, chain), headers, scope["headers"])
-        note.answer_headers = ((b"x-request-id", note.request_id.encode()),)
+        named, query = request_id(headers, chain), scope["query_string"]
+        note = Incoming(chain, named, headers, scope["headers"], query)
+        path, name = scope["path"], note.request_id.encode()
+        note.answer_headers = ((b"x-request-id", name),)
+        if VERSION in headers or path.startswith(MESSAGES):
+            # Where their clients look for it.
+            note.answer_headers += ((b"request-id", name),)
         scope[KEY] = note
-        relay = self._models.get(scope["path"])
+        relay = self._models.get(path)
         try:
             self._admit(note)
         except HoldgateError as error:
@@ -172,7 +179,7 @@ def _is_loopback(name: str) -> bool:
 
 def _cors(origin: bytes) -> Headers:
     return (
-        (b"access-control-allow-origin", origin),
+        (CORS_ORIGIN, origin),
         (b"access-control-expose-headers", CORS_EXPOSED),
         (b"vary", b"origin"),
     )
@@ -181,7 +188,7 @@ def _cors(origin: bytes) -> Headers:
 def _preflight(note: Incoming, is_model: bool) -> Headers:
     asked = note.headers.get(b"access-control-request-headers", b"")
     allowed: Headers = ((b"access-control-allow-headers", asked),) if asked else ()
-    if len(note.answer_headers) == 1:
+    if not any(name == CORS_ORIGIN for name, _ in note.answer_headers):
         # Of the others only the router knows the methods, and it is not asked.
         return ((b"allow", b"POST"),) if is_model else ()
     return (

@@ -41,6 +41,8 @@ class Incoming:
     headers: dict[bytes, bytes]
     listed: Sequence[tuple[bytes, bytes]]
     """The headers as they came: one may come twice."""
+    query: bytes = b""
+    """The parameters of the URL."""
     answer_headers: Headers = ()
     """What every answer to it carries: its id, and who may read it across origins."""
 

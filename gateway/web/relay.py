@@ -33,7 +33,7 @@ from gateway.routing import Models, PublicModel
 from gateway.sessions import KIND, Entry, Kind, Sessions, Visit
 from gateway.stores.base import Key
 from gateway.timepiece import Errand, ServerTool, Timepiece, Timepieces
-from gateway.upstream.headers import towards_upstream
+from gateway.upstream.headers import query_towards_upstream, towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.cycle import CYCLE
 from gateway.web.incoming import KEY, ClientLeft, Incoming, plain_body, read_body
@@ -145,7 +145,9 @@ class Relay:
     async def _read(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
         headers, listed = note.headers, note.listed
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
-        asked = self.dialect.read(body, self._limits.json_depth, prefers_stream)
+        asked = self.dialect.read(
+            body, self._limits.json_depth, prefers_stream, self._models.default_name
+        )
         if self._chain is not None and (previous := self._chain.previous_id(asked.body)):
             real = await self._answers.upstream_id(owner, previous)
             if real != previous:
@@ -173,6 +175,7 @@ class Relay:
             dialect=self.dialect,
             routes=routes,
             headers=passed,
+            query=query_towards_upstream(self.dialect.name, note.query) if note.query else b"",
             notes=headers.get(b"x-holdgate-notes") == b"1",
             session=entry.session,
             answers=self._answers if self._chain is not None else None,

@@ -1,4 +1,4 @@
-"""How deep a body is nested: brackets in strings do not count, and no shape is misjudged."""
+"""How deep a body is nested, and which model it names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.dialects import DIALECTS, Dialect
 from gateway.dialects.body import PASSES, too_deep
+from gateway.errors import BadRequest
 
 TEXTS = st.text('[]{}"\\,a', max_size=4)
 VALUES = st.recursive(
@@ -38,3 +40,17 @@ def test_any_depth_is_told_from_the_next(begin: str, end: str, levels: int) -> N
     depth = levels * len(end)
     assert not too_deep(body, depth)
     assert too_deep(body, depth - 1)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("named", [{}, {"model": None}, {"model": ""}])
+def test_who_names_no_model_asks_the_default_or_is_refused(
+    dialect: Dialect, named: dict[str, Any]
+) -> None:
+    body = msgspec.json.encode({**named, "messages": [], "input": "hi", "x": 1.0})
+    asked = dialect.read(body, 128, default_model="m")
+    assert asked.model == "m"
+    assert msgspec.json.decode(asked.body) == {**msgspec.json.decode(body), "model": "m"}
+    with pytest.raises(BadRequest) as refused:
+        dialect.read(body, 128)
+    assert refused.value.param == "model"

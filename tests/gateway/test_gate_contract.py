@@ -270,7 +270,8 @@ BAD: list[tuple[bytes, str | None]] = [
 
 @pytest.mark.parametrize("body, field", BAD, ids=[body[:40].decode("latin-1") for body, _ in BAD])
 async def test_a_body_that_cannot_be_read_names_the_field(body: bytes, field: str | None) -> None:
-    async with running(ONE) as gate:
+    models = [{"name": name, "routes": [f"a/{name}"]} for name in ("m", "n")]
+    async with running(ONE, tables={"models": models}) as gate:
         answer = await gate.ask(body)
         assert answer.status == 400
         assert answer.error["param"] == field

@@ -73,9 +73,13 @@ class Gate:
 async def gate(
     *upstreams: tuple[Tongue, Story],
     upstream: Mapping[str, Any] | None = None,
+    models: list[dict[str, Any]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Gate]:
-    """Run a gateway whose model `m` leads to these upstreams; `upstream` holds keys of them all."""
+    """Run a gateway whose model `m`, unless others are given, leads to these upstreams.
+
+    `upstream` holds keys of all upstreams.
+    """
     async with AsyncExitStack() as stack:
         stack.enter_context(harness.plain_failures())
         fakes = [await stack.enter_async_context(fake_upstream(story)) for _, story in upstreams]
@@ -89,7 +93,7 @@ async def gate(
             }
             for name, fake, (tongue, _) in zip(ids, fakes, upstreams, strict=True)
         ]
-        models = [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]
+        models = models or [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]
         tables = {"upstreams": sections, "models": models}
         running = await stack.enter_async_context(harness.running(tables=tables, **settings))
         running.fakes += fakes

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.upstream.headers import towards_client, towards_upstream
+from gateway.upstream.headers import query_towards_upstream, towards_client, towards_upstream
 
 UP = [
     b"accept",
     b"anthropic-beta",
+    b"anthropic-feature-of-tomorrow",
     b"anthropic-version",
     b"openai-beta",
     b"openai-sentinel",
 ]
 NOT_UP = [
+    b"anthropic-admin-api-key",
+    b"anthropic-auth-token",
+    b"anthropic-conversation_id",
+    b"anthropic-dangerous-direct-browser-access",
+    b"anthropic-organization-id",
+    b"anthropic-session-id",
+    b"anthropic-workspace-id",
     b"api-key",
     b"authorization",
     b"connection",
@@ -25,6 +33,7 @@ NOT_UP = [
     b"host",
     b"idempotency-key",
     b"keep-alive",
+    b"openai-conversation-id",
     b"openai-organization",
     b"openai-project",
     b"origin",
@@ -106,3 +115,18 @@ def test_what_connection_names_passes_neither_way(connection: bytes) -> None:
 def test_an_ordinary_connection_header_takes_nothing_away() -> None:
     headers = ((b"accept", b"*/*"), (b"connection", b"keep-alive"), (b"openai-beta", b"x"))
     assert towards_upstream(headers) == ((b"accept", b"*/*"), (b"openai-beta", b"x"))
+
+
+@pytest.mark.parametrize(
+    "dialect, query, passed",
+    [
+        ("anthropic-messages", b"beta=true", b"beta=true"),
+        ("anthropic-messages", b"x=1&beta=true&beta=true&api_key=canary", b"beta=true"),
+        ("anthropic-messages", b"beta=canary", b""),
+        ("anthropic-messages", b"", b""),
+        ("openai-chat", b"beta=true", b""),
+        ("openai-responses", b"beta=true", b""),
+    ],
+)
+def test_of_the_url_only_what_is_listed_goes_up(dialect: str, query: bytes, passed: bytes) -> None:
+    assert query_towards_upstream(dialect, query) == passed

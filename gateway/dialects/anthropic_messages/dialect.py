@@ -32,7 +32,7 @@ from gateway.dialects.body import (
     ABSENT,
     array,
     is_structured,
-    named,
+    name_model,
     read_as,
     renamed,
     without_duplicates,
@@ -75,16 +75,19 @@ class AnthropicMessages:
     name = "anthropic-messages"
     path = "/messages"
 
-    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+    def read(
+        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
+    ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
         body = without_duplicates(body, READ)
+        model, body = name_model(body, request.model, default_model)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         stream = request.stream
         structured = _is_structured(request)
         return Asked(
-            model=named(request.model),
+            model=model,
             body=body,
             stream=prefers_stream if stream is None else stream,
             stream_implied=prefers_stream and stream is None,

@@ -28,7 +28,7 @@ from gateway.dialects.body import (
     array,
     fields_of,
     is_structured,
-    named,
+    name_model,
     read_as,
     renamed,
     without_duplicates,
@@ -86,17 +86,20 @@ class OpenAIChat:
     name = "openai-chat"
     path = "/chat/completions"
 
-    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+    def read(
+        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
+    ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
         body = without_duplicates(body, READ)
+        model, body = name_model(body, request.model, default_model)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         said = request.stream
         form = request.response_format
         structured = form is not ABSENT and is_structured(form)
         return Asked(
-            model=named(request.model),
+            model=model,
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,

@@ -27,7 +27,7 @@ from gateway.dialects.body import (
     array,
     fields_of,
     is_structured,
-    named,
+    name_model,
     raw,
     read_as,
     renamed,
@@ -105,16 +105,19 @@ class OpenAIResponses:
     name = "openai-responses"
     path = "/responses"
 
-    def read(self, body: bytes, depth: int, prefers_stream: bool = False) -> Asked:
+    def read(
+        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
+    ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
         body = without_duplicates(body, READ)
+        model, body = name_model(body, request.model, default_model)
         if bytes(memoryview(request.input)[:1]) not in INPUTS:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
         said = request.stream
         structured = request.text is not ABSENT and _is_structured(request.text)
         return Asked(
-            model=named(request.model),
+            model=model,
             body=body,
             stream=prefers_stream if said is None else said,
             stream_implied=prefers_stream and said is None,

@@ -18,7 +18,9 @@ from gateway.web.openapi.words import (
     truth,
 )
 
-MODEL = text("A public name, see GET /v1/models.", minLength=1)
+MODEL = text(
+    "A public name, see GET /v1/models; may be left out where there is only one.", minLength=1
+)
 UPSTREAM: Errors = {
     404: "No model is called so.",
     429: "A limit, most often the upstream's.",
@@ -61,7 +63,6 @@ def _request(**members: Json) -> Json:
     return {
         "type": "object",
         "properties": {"model": MODEL, "stream": truth(), **members},
-        "required": ["model"],
     }
 
 
