@@ -77,7 +77,9 @@ class Parts:
         self.rows = rows
         self.states = States(store, note)
         self.answers = Answers(store, note)
-        self.reminders = Reminders(store, clock, wiring.reminder_rules(config), note)
+        tick_ms = config.clock.tick_ms
+        rules = wiring.reminder_rules(config)
+        self.reminders = Reminders(store, clock, rules, note, tick_ms=tick_ms)
         self.deliveries = Deliveries(rows.deliveries, note)
         self.agenda = Agenda()
         self.snapshots = self._snapshots()

@@ -227,6 +227,7 @@ def run_settings(config: Config) -> RunSettings:
         section.run_timeout_ms,
         section.lease_ttl_ms,
         section.keep_runs,
+        config.clock.tick_ms,
     )
 
 

@@ -46,6 +46,9 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Return the corrected time; it may step when the correction changes."""
 
+    def steady_ms(self) -> int:
+        """Return a time that never steps, and means nothing but by its differences."""
+
     async def sleep_until(self, at_ms: int) -> None:
         """Return at this time, or after a minute at most: call it until the time has come."""
 

@@ -14,6 +14,7 @@ class ManualClock:
     def __init__(self, start_ms: int, ntp: NtpState = DISABLED) -> None:
         self.ntp = ntp
         self._now_ms = start_ms
+        self._steady_ms = 0
         self._moved = anyio.Event()
 
     def __repr__(self) -> str:
@@ -28,12 +29,24 @@ class ManualClock:
         """Return the time it was set to."""
         return self._now_ms
 
+    def steady_ms(self) -> int:
+        """Return how much time has passed."""
+        return self._steady_ms
+
     def advance(self, ms: int) -> None:
         """Let time pass, or step back if negative."""
         self.set(self._now_ms + ms)
 
     def set(self, now_ms: int) -> None:
-        """Show this time from now on."""
+        """Let time pass until it is that late; if that is past, step back to it."""
+        self._steady_ms += max(0, now_ms - self._now_ms)
+        self._show(now_ms)
+
+    def step(self, ms: int) -> None:
+        """Show another time, though no time has passed."""
+        self._show(self._now_ms + ms)
+
+    def _show(self, now_ms: int) -> None:
         self._now_ms = now_ms
         moved, self._moved = self._moved, anyio.Event()
         moved.set()

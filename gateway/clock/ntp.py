@@ -83,6 +83,10 @@ class NtpClock:
         """Return the corrected time."""
         return int(self._wall() * 1000) + self.offset_ms
 
+    def steady_ms(self) -> int:
+        """Return the host's steady time."""
+        return int(self._host.steady() * 1000)
+
     async def sleep_until(self, at_ms: int) -> None:
         """Return at this time, or after a slice; a correction meanwhile is taken into account."""
         await sleep_a_slice(self._host, lambda: at_ms - self.now_ms(), self._pause)

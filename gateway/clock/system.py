@@ -28,6 +28,10 @@ class SystemClock:
         """Return the host's time."""
         return int(self._wall() * 1000)
 
+    def steady_ms(self) -> int:
+        """Return the host's steady time."""
+        return int(self._host.steady() * 1000)
+
     async def sleep_until(self, at_ms: int) -> None:
         """Return at this time, or after a slice."""
         await sleep_a_slice(self._host, lambda: at_ms - self.now_ms(), anyio.sleep)

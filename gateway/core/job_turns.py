@@ -80,6 +80,25 @@ def give_back(job: Job, run: Run) -> Job:
     return replace(job, due_ms=run.due_ms, next_run_ms=run.due_ms)
 
 
+def reckon_again(job: Job, now_ms: int, rules: JobRules) -> Job:
+    """Reckon anew when a job is due, after the clock was set back.
+
+    Its times may have been reckoned from a clock that was ahead. A time that has a row already does
+    not get another one: the store sees to that.
+    """
+    if not job.enabled or job.next_run_ms is None:
+        return job
+    if job.retry_ms is not None:
+        retry_ms = min(job.retry_ms, now_ms + RETRY_MS[job.retries - 1])
+        return replace(job, retry_ms=retry_ms, next_run_ms=retry_ms)
+    if job.due_ms is None or isinstance(job.schedule, At):
+        return job
+    due_ms = next_due(job.schedule, now_ms, rules.cron_lookahead_days)
+    due_ms = job.due_ms if due_ms is None else min(job.due_ms, due_ms)
+    next_ms = min(job.next_run_ms, now_ms + _back_off_ms(job.consecutive_failures))
+    return replace(job, due_ms=due_ms, next_run_ms=max(due_ms, next_ms))
+
+
 def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> Claim:
     """Begin a run that somebody asks for now; the times of the job's schedule stay as they are."""
     run = _begun(job, new_id(), "manual", now_ms, now_ms)
@@ -125,8 +144,7 @@ def after_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
         return job
     if failures >= rules.max_consecutive_failures:
         return disabled(job, now_ms, TOO_OFTEN.format(failures=failures))
-    pause_ms = BACK_OFF_MS[min(failures, len(BACK_OFF_MS)) - 1]
-    return replace(job, next_run_ms=max(job.next_run_ms, now_ms + pause_ms))
+    return replace(job, next_run_ms=max(job.next_run_ms, now_ms + _back_off_ms(failures)))
 
 
 def after_skipped(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
@@ -145,6 +163,10 @@ AFTER: Mapping[Status, After] = {
     "skipped": after_skipped,
     "interrupted": after_interrupted,
 }
+
+
+def _back_off_ms(failures: int) -> int:
+    return BACK_OFF_MS[min(failures, len(BACK_OFF_MS)) - 1] if failures else 0
 
 
 def _due_after(job: Job, after_ms: int, rules: JobRules) -> Job:

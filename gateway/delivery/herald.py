@@ -6,10 +6,12 @@ its owner a webhook. Each has one alarm, for the reminder that is next; all othe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from math import ceil
 from typing import NoReturn
 
 import anyio
@@ -29,7 +31,9 @@ Where = tuple[str, str]
 DAY_MS = 24 * 60 * 60 * 1000
 KEPT_MS = 7 * DAY_MS
 REFRESH_SECONDS = 3600.0
-RETRY_MS = 30_000
+RETRY_SECONDS = 30.0
+# Said in place of a time: to look again after a while, whatever the clock shows by then.
+AGAIN = -1
 # Sessions that are looked at together: they share what makes their events durable.
 AT_ONCE = 16
 LISTED_AT_ONCE = 500
@@ -114,7 +118,7 @@ class Herald:
                 pause = REFRESH_SECONDS
             except StoreUnavailable as error:
                 self._feed.note("events_not_tidied", why=error.message)
-                pause = RETRY_MS / 1000
+                pause = RETRY_SECONDS
             await anyio.sleep(pause)
 
     # Whom it attends to.
@@ -164,7 +168,7 @@ class Herald:
         except StoreUnavailable as error:
             owner, session = where
             self._feed.note("reminders_not_read", owner=owner, session=session, why=error.message)
-            next_ms = self._clock.now_ms() + RETRY_MS
+            next_ms = AGAIN
         else:
             # Since the read nobody came in between: what is scheduled next is taken up anew.
             if not self._is_wanted(where, tasks):
@@ -172,9 +176,21 @@ class Herald:
                 return
             next_ms = await self._announce(where, charge, tasks)
         charge.cancel()
+        if next_ms == AGAIN:
+            # Not by the clock alone: one that was ahead, and comes back, would keep it waiting.
+            later = asyncio.get_running_loop().call_later
+            timer = later(RETRY_SECONDS, self._hear, where)
+            next_ms = self._clock.now_ms() + ceil(RETRY_SECONDS * 1000)
+        else:
+            timer = None
         if next_ms is not None:
             number = self._alarms.set(next_ms, partial(self._hear, where))
-            charge.cancel = partial(self._alarms.cancel, number)
+            charge.cancel = partial(self._cancel, number, timer)
+
+    def _cancel(self, number: int, timer: asyncio.TimerHandle | None) -> None:
+        self._alarms.cancel(number)
+        if timer is not None:
+            timer.cancel()
 
     def _is_wanted(self, where: Where, tasks: tuple[Task, ...]) -> bool:
         return where in self._wanted or (bool(tasks) and where[0] in self._owners)
@@ -190,6 +206,6 @@ class Herald:
             if ready_ms > now_ms:
                 return ready_ms
             if not await self._feed.publish(*where, REMINDER_DUE, task.id, shown_task(task)):
-                return now_ms + RETRY_MS
+                return AGAIN
             charge.announced.add(task.id)
         return None

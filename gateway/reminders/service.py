@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import anyio
 
+from gateway.clock.steps import ClockSteps
 from gateway.core.handover import drop_passed, inherit, mark_passed, next_handover
 from gateway.core.model import UNKNOWN, Requester
 from gateway.core.reminders import (
@@ -46,6 +47,7 @@ DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
 LONGEST_SHOWN = 200
 # A change waits for the disk, and for its turn among others; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
+TICK_MS = 60_000
 
 
 class Clock(Protocol):
@@ -53,6 +55,9 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return the corrected time in UTC milliseconds."""
+
+    def steady_ms(self) -> int:
+        """Return a time that never steps."""
 
 
 class Reminders:
@@ -65,6 +70,7 @@ class Reminders:
         rules: Rules,
         note: Note,
         patience: float = PATIENCE_SECONDS,
+        tick_ms: int = TICK_MS,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -75,6 +81,7 @@ class Reminders:
         """Told of the owner and the session whenever something was scheduled."""
         self.on_delegated: Callable[[str, str], None] = _unheard
         """Told of the owner and the session whenever a sub-agent scheduled something."""
+        self._steps = ClockSteps(clock, tick_ms)
         self._patience = patience
         self._claims = Claims()
         self._recent = Recent()
@@ -292,7 +299,8 @@ class Reminders:
         return expired + await self._remove_expired()
 
     async def _remove_expired(self) -> int:
-        before_ms = self.clock.now_ms() - self.rules.retention_ms
+        # A clock that is ahead for a while loses nothing.
+        before_ms = self._steps.past_ms() - self.rules.retention_ms
         expired = 0
         async with aclosing(overdue(self.store, KIND, before_ms)) as found:
             async for keys in found:
@@ -335,7 +343,7 @@ class Reminders:
         if not tasks.items:
             return tasks
         applied = self._claims.applied(key, tasks)
-        return expire(applied, self.clock.now_ms(), self.rules)[0]
+        return expire(applied, self._steps.past_ms(), self.rules)[0]
 
     async def _read_or_nothing(self, key: Key) -> Tasks:
         try:
@@ -358,11 +366,11 @@ class Reminders:
         """
 
         def whole(tasks: Tasks) -> tuple[Tasks, tuple[R, tuple[Task, ...], Debts]]:
-            now_ms, claims = self.clock.now_ms(), self._claims
+            past_ms, claims = self._steps.past_ms(), self._claims
             applied = claims.applied(key, tasks)
-            living, lost = expire(applied, now_ms, self.rules, claims.reserved(key))
+            living, lost = expire(applied, past_ms, self.rules, claims.reserved(key))
             changed, answer = change(living)
-            return changed, (answer, lost, claims.payable(key, tasks, now_ms, self.rules))
+            return changed, (answer, lost, claims.payable(key, tasks, past_ms, self.rules))
 
         with anyio.move_on_after(self._patience, shield=True):
             answer, lost, paid = await amend(self.store, key, whole, SHAPE)

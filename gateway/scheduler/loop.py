@@ -9,7 +9,8 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.core.job_turns import after, claim_due, claim_manual, finished
+from gateway.clock.steps import ClockSteps
+from gateway.core.job_turns import after, claim_due, claim_manual, finished, reckon_again
 from gateway.core.jobs import Job, Run
 from gateway.scheduler.agent_runs import AgentRuns
 from gateway.scheduler.debts import Debts
@@ -28,6 +29,10 @@ TOLD_AGAIN_MS = 60 * 60 * 1000
 LOOK_FOR_LAPSED = 60.0
 # A gateway that has just started is waited for that long.
 PATIENCE = 5.0
+# A clock that fell back by more than this was stepped.
+STEP_MS = 1000
+# How long to wait before looking again whether a clock that was stepped ahead stays there.
+DOUBT_SECONDS = 0.5
 # A job that is due but cannot be claimed is not asked for without pause.
 SOON = 0.01
 
@@ -52,6 +57,10 @@ class Scheduler:
         self._begun = anyio.Event()
         self._nap: anyio.CancelScope | None = None
         self._woken = False
+        self._steps = ClockSteps(parts.clock, parts.settings.tick_ms)
+        self._lead_ms = self._lead()
+        self._doubts = False
+        """Whether something is due that would be missed, if only the clock were right."""
 
     def __repr__(self) -> str:
         return f"<Scheduler {self.runs!r}>"
@@ -126,6 +135,9 @@ class Scheduler:
         await self.runs.idle()
 
     async def _sleep(self, at_ms: int) -> None:
+        if self._doubts:
+            await self._rest()
+            return
         if at_ms <= self.parts.clock.now_ms():
             await anyio.sleep(SOON)
         if self._woken:
@@ -136,6 +148,15 @@ class Scheduler:
         finally:
             self._nap = None
 
+    async def _rest(self) -> None:
+        """Wait a moment: the clock may come back."""
+        if not self._woken:
+            try:
+                with anyio.move_on_after(DOUBT_SECONDS) as self._nap:
+                    await anyio.sleep_forever()
+            finally:
+                self._nap = None
+
     async def _wait_for_store(self, error: StoreUnavailable) -> None:
         self.parts.note("jobs_not_read", why=error.message)
         await anyio.sleep(self.parts.settings.store_retry_ms / 1000)
@@ -144,7 +165,9 @@ class Scheduler:
 
     async def _look(self, tasks: TaskGroup) -> int:
         """Begin all that is due and has a slot; return when to look again."""
+        self._doubts = False
         try:
+            await self._heed_step_back()
             while not self.runs.is_leaving and self.slots.take_now():
                 if not await self._claim(tasks):
                     return await self.parts.rows.next_run_ms() or NEVER
@@ -158,8 +181,13 @@ class Scheduler:
         """Claim what is due first, for a slot that is taken; tell whether there was anything."""
         parts, now_ms, begun = self.parts, self.parts.clock.now_ms(), False
 
-        def claim(job: Job) -> Claimed:
+        is_ahead = self._steps.is_ahead
+
+        def claim(job: Job) -> Claimed | None:
             claimed, runs = claim_due(job, now_ms, parts.rules, _new_id)
+            if is_ahead and any(run.status == "missed" for run in runs):
+                self._doubts = True
+                return None
             missed = tuple(missed_item(job, run) for run in runs if run.status == "missed")
             return Claimed(claimed, runs, missed)
 
@@ -172,6 +200,30 @@ class Scheduler:
         if claimed is not None:
             await self._tell_missed(claimed)
         return claimed is not None
+
+    def _lead(self) -> int:
+        return self.parts.clock.now_ms() - self.parts.clock.steady_ms()
+
+    async def _heed_step_back(self) -> None:
+        """Reckon anew when jobs are due, if the clock was set back since the last look."""
+        lead_ms = self._lead()
+        if lead_ms < self._lead_ms - STEP_MS:
+            self.parts.note("clock_set_back", ms=self._lead_ms - lead_ms)
+            await self._reckon_again(await self.parts.rows.listing(None))
+        self._lead_ms = lead_ms
+
+    async def _reckon_again(self, jobs: Iterable[Job]) -> None:
+        parts, now_ms = self.parts, self.parts.clock.now_ms()
+
+        def change(job: Job) -> tuple[Job, Job]:
+            again = reckon_again(job, now_ms, parts.rules)
+            return again, again
+
+        for job in jobs:
+            if reckon_again(job, now_ms, parts.rules) != job:
+                kept = await parts.rows.change(job.job_id, None, change)
+                if kept is not None:
+                    parts.agenda.put(kept)
 
     def _begin(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
         """Have a run done that was claimed; tell whether there is one."""
@@ -208,6 +260,8 @@ class Scheduler:
         while True:
             try:
                 await self._end_lapsed(LATEST if self._alone else system_ms())
+                # The clock may have been set back while nobody looked.
+                await self._reckon_again(await rows.listing(None))
                 jobs = await rows.listing(None)
                 self.parts.agenda.load(jobs)
                 await self._tell_again(jobs)
@@ -238,7 +292,10 @@ class Scheduler:
     async def _end_lapsed(self, before_ms: int) -> None:
         parts, now_ms = self.parts, self.parts.clock.now_ms()
 
-        def change(job: Job, run: Run) -> tuple[Job, Run]:
+        def change(job: Job, run: Run) -> tuple[Job, Run] | None:
+            if run.run_id in self.runs.live:
+                # Its lease looks over because the clock was stepped ahead: it is renewed.
+                return None
             over = finished(run, now_ms, STOPPED.status, error=STOPPED.error)
             changed = after(job, over, now_ms, parts.rules)
             return changed or job, over

@@ -38,6 +38,8 @@ class RunSettings:
     run_timeout_ms: int = 300_000
     lease_ttl_ms: int = 300_000
     keep_runs: int = 100
+    tick_ms: int = 60_000
+    """How long a clock that was stepped ahead has to stay there before times count as missed."""
     store_retry_ms: int = 5000
     """How long to wait for a store that is down."""
 

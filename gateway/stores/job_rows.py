@@ -103,7 +103,7 @@ class SqliteJobs:
     async def lapsed(
         self,
         before_ms: int,
-        change: Callable[[Job, Run], tuple[Job, Run]],
+        change: Callable[[Job, Run], tuple[Job, Run] | None],
         notice: Notice = no_notice,
     ) -> list[Run]:
         """Record what became of each running run whose lease ended before a time."""

@@ -170,11 +170,12 @@ class JobRows(Protocol):
     async def lapsed(
         self,
         before_ms: int,
-        change: Callable[[Job, Run], tuple[Job, Run]],
+        change: Callable[[Job, Run], tuple[Job, Run] | None],
         notice: Notice = no_notice,
     ) -> list[Run]:
         """Record as the function says each running run whose lease ended before a time.
 
+        One of which it says nothing is left as it is.
         Embedded stores call it once at start with the end of all time: the former process is gone.
         """
 

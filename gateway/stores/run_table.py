@@ -174,7 +174,7 @@ def give_back(
 
 def lapsed(
     before_ms: int,
-    change: Callable[[Job, Run], tuple[Job, Run]],
+    change: Callable[[Job, Run], tuple[Job, Run] | None],
     notice: Notice,
     connection: sqlite3.Connection,
 ) -> list[Run]:
@@ -182,7 +182,10 @@ def lapsed(
     ended: list[Run] = []
     for row in connection.execute(LAPSED, (min(before_ms, LATEST),)).fetchall():
         before = read_job(*row[:3])
-        job, run = change(before, read_run(*row[3:]))
+        changed = change(before, read_run(*row[3:]))
+        if changed is None:
+            continue
+        job, run = changed
         _end(run, connection)
         told = notice(before, job, run)
         if told is not None:

@@ -27,6 +27,7 @@ from gateway.core.job_turns import (
     claim_manual,
     finished,
     give_back,
+    reckon_again,
 )
 from gateway.core.jobs import Job, Run, Status
 from gateway.core.reminders import Unfit
@@ -439,6 +440,38 @@ def test_who_is_disabled_is_not_tried_again() -> None:
 def test_who_is_enabled_already_keeps_its_retry() -> None:
     waiting = tried(once(), "error", NOW)
     assert enabled(waiting, NOW + 1, RULES).next_run_ms == NOW + 30 * SECOND
+
+
+# After the clock was set back
+
+
+def test_times_reckoned_from_a_clock_that_was_ahead_are_reckoned_again() -> None:
+    job, _ = claimed(every(SECOND), NOW + HOUR)
+    job = kept(ended(job, now_ms=NOW + HOUR + 1))
+    again = reckon_again(job, NOW + 10, RULES)
+    assert again.due_ms == again.next_run_ms == NOW + SECOND
+
+
+def test_a_back_off_that_a_clock_ahead_began_is_not_longer_than_it_should_be() -> None:
+    job, _ = running(every(SECOND), NOW + HOUR)
+    job = kept(ended(job, "error", NOW + HOUR))
+    assert reckon_again(job, NOW, RULES).next_run_ms == NOW + 30 * SECOND
+
+
+def test_a_retry_that_a_clock_ahead_planned() -> None:
+    job = tried(once(), "error", NOW + HOUR // 2)
+    assert reckon_again(job, NOW, RULES).next_run_ms == NOW + 30 * SECOND
+    assert reckon_again(job, NOW + HOUR, RULES) == job
+
+
+def test_what_needs_no_reckoning() -> None:
+    later = replace(job(At(NOW + HOUR)), due_ms=NOW + HOUR, next_run_ms=NOW + HOUR)
+    for one in (every(), later, running(once())[0], disabled(every(), NOW)):
+        assert reckon_again(one, NOW - 1, RULES) == one
+    odd = replace(every(), due_ms=None)
+    assert reckon_again(odd, NOW - 1, RULES) == odd
+    unknown = job(Cron("0 9 * * *", "No/Where"))
+    assert reckon_again(unknown, NOW - 1, RULES) == unknown
 
 
 # Given back

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock, SystemClock
-from tests.gateway.harness import until
+from gateway.core.clock_words import iso
+from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, hanging
 from tests.jobs.models import cued
 from tests.jobs.words import (
@@ -32,6 +33,8 @@ from tests.jobs.words import (
     run_now,
     runs_of,
     said,
+    seen,
+    statuses,
 )
 from tests.sessions.talk import kept, model
 
@@ -225,3 +228,83 @@ async def test_a_clock_that_steps_back_gives_no_time_twice() -> None:
         assert len(gate.requests) == 1
         clock.advance(MINUTE)
         await ran(gate, job_id, "ok", "ok")
+
+
+async def test_a_clock_that_is_ahead_for_seconds_misses_nothing() -> None:
+    clock = ManualClock(NOW)
+    async with house(model("done"), clock=clock) as gate:
+        often = await add(gate, schedule=every(SECOND))
+        once = await add(gate, session_id="t", schedule=at(NOW + 5 * MINUTE))
+        clock.advance(SECOND)
+        await ran(gate, often, "ok")
+        clock.step(2 * HOUR)
+        clock.advance(5 * SECOND)
+        await anyio.sleep(0.1)
+        assert await statuses(gate, often) == ["ok"]
+        clock.step(-2 * HOUR)
+        # Five seconds went by, in which nobody could say what time it was.
+        await ran(gate, often, "ok", "missed", "ok")
+        clock.advance(SECOND)
+        await ran(gate, often, "ok", "missed", "ok", "ok")
+        assert ms_of((await job_of(gate, once))["next_run_at"]) == NOW + 5 * MINUTE
+        clock.set(NOW + 5 * MINUTE)
+        await ran(gate, once, "ok")
+
+
+async def test_a_clock_that_was_ahead_for_long_leaves_no_job_silent() -> None:
+    """After a tick a step is believed; when the clock comes back, so is that."""
+    clock = ManualClock(NOW)
+    async with house(model("done"), clock=clock) as gate:
+        often = await add(gate, schedule=every(SECOND))
+        clock.advance(SECOND)
+        await ran(gate, often, "ok")
+        clock.step(30 * MINUTE)
+        await seen(lambda: waits(gate), lambda found: found)
+        clock.advance(2 * MINUTE)
+        await ran(gate, often, "ok", "missed", "ok")
+        clock.step(-30 * MINUTE)
+        await looks_again(gate, often)
+        clock.advance(SECOND)
+        runs = await seen(lambda: runs_of(gate, often), lambda runs: len(runs) > 3)
+        assert ms_of(runs[3]["due_at"]) <= NOW + 2 * MINUTE + 2 * SECOND
+        times = [run["due_at"] for run in runs if run["status"] != "missed"]
+        assert len(times) == len(set(times))
+
+
+async def looks_again(gate: Running, job_id: str) -> None:
+    """Have the scheduler look at the clock, as it does once a minute, and reckon anew."""
+    gate.gateway.parts.jobs.timer.wake()
+    soon = gate.gateway.parts.base.clock.now_ms() + SECOND
+    await seen(lambda: job_of(gate, job_id), lambda job: ms_of(job["next_run_at"]) <= soon)
+
+
+async def waits(gate: Running) -> bool:
+    """Tell whether something is due that waits until the clock is believed."""
+    scheduler = gate.gateway.parts.scheduler
+    assert scheduler is not None
+    return scheduler._doubts
+
+
+async def test_a_clock_that_was_set_back_while_the_gateway_was_off(tmp_path: Path) -> None:
+    settings = kept(tmp_path)
+    async with house(model("done"), clock=ManualClock(NOW + DAY), settings=settings) as gate:
+        often = await add(gate, schedule={"kind": "every", "every_ms": SECOND, "at": iso(NOW)})
+    clock = ManualClock(NOW + HOUR)
+    async with house(model("done"), clock=clock, settings=settings) as gate:
+        await looks_again(gate, often)
+        clock.advance(SECOND)
+        await ran(gate, often, "ok")
+
+
+async def test_a_run_is_not_taken_for_dead_when_the_clock_is_ahead() -> None:
+    clock, cue = ManualClock(NOW), Cue()
+    async with house(cued(cue, "done"), clock=clock) as gate:
+        scheduler = gate.gateway.parts.scheduler
+        assert scheduler is not None
+        job_id = await add(gate, schedule=every(HOUR))
+        await run_now(gate, job_id)
+        await asked(gate, 1)
+        await scheduler._end_lapsed(2**62)
+        assert await statuses(gate, job_id) == ["running"]
+        cue.give()
+        await ran(gate, job_id, "ok")

@@ -17,7 +17,7 @@ from gateway.stores import Draft
 from gateway.stores.base import seal
 from gateway.stores.overdue import AT_ONCE, MOST_LEFT, overdue
 
-from .conftest import LATER, LATEST, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
+from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
 
 MANY = 500
 DAY = 24 * 60 * 60 * 1000
@@ -46,6 +46,35 @@ async def test_what_expired_is_removed_and_told(desk: Desk) -> None:
     )
     assert desk.reminders.counts == Counts(scheduled=5, reserved=1, committed=1, expired=2)
     assert await desk.reminders.sweep() == 0
+
+
+async def test_a_clock_that_is_ahead_for_a_while_expires_nothing(desk: Desk) -> None:
+    """Whether it is swept then, listed, or changed."""
+    (task_id,) = await desk.add(Wanted(NOW + 5 * MINUTE, "drink tea"))
+    assert await desk.reminders.sweep() == 0
+    desk.clock.step(60 * MINUTE)
+    for _ in range(3):
+        assert await desk.reminders.sweep() == 0
+        assert [task.id for task in await desk.reminders.undelivered(OWNER, SESSION)] == [task_id]
+        # To the clock it has expired, so nobody delivers it now.
+        assert await desk.reminders.reserve(OWNER, SESSION, "chain") is None
+        desk.clock.advance(10_000)
+    await desk.add(Wanted(desk.clock.now_ms() + MINUTE, "another"))
+    desk.clock.step(-60 * MINUTE)
+    assert await desk.reminders.sweep() == 0
+    desk.clock.advance(5 * MINUTE)
+    reservation = await desk.reminders.reserve(OWNER, SESSION, "chain")
+    assert reservation is not None
+    assert [task.id for task in reservation.tasks] == [task_id]
+
+
+async def test_a_clock_that_stays_ahead_expires_at_the_second_look(desk: Desk) -> None:
+    (task_id,) = await desk.add(TEA)
+    desk.clock.step(LATEST)
+    assert await desk.reminders.sweep() == 0
+    desk.clock.advance(MINUTE)
+    assert await desk.reminders.sweep() == 1
+    assert desk.outcomes() == {task_id: ["expired"]}
 
 
 async def test_more_than_one_handful(desk: Desk) -> None:
