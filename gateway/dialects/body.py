@@ -69,7 +69,7 @@ def name_model(body: bytes, model: str | None, default: str) -> tuple[str, bytes
     """Return the model of a request, and the body that names it; without one, refuse it."""
     if model:
         return model, body
-    if not default:
+    if model == "" or not default:
         raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
     return default, written({**fields_of(body), "model": raw(default)})
 

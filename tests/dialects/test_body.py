@@ -43,7 +43,7 @@ def test_any_depth_is_told_from_the_next(begin: str, end: str, levels: int) -> N
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-@pytest.mark.parametrize("named", [{}, {"model": None}, {"model": ""}])
+@pytest.mark.parametrize("named", [{}, {"model": None}])
 def test_who_names_no_model_asks_the_default_or_is_refused(
     dialect: Dialect, named: dict[str, Any]
 ) -> None:
@@ -53,4 +53,12 @@ def test_who_names_no_model_asks_the_default_or_is_refused(
     assert msgspec.json.decode(asked.body) == {**msgspec.json.decode(body), "model": "m"}
     with pytest.raises(BadRequest) as refused:
         dialect.read(body, 128)
+    assert refused.value.param == "model"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_an_empty_name_is_no_models(dialect: Dialect) -> None:
+    body = msgspec.json.encode({"model": "", "messages": [], "input": "hi"})
+    with pytest.raises(BadRequest) as refused:
+        dialect.read(body, 128, default_model="m")
     assert refused.value.param == "model"

@@ -18,9 +18,11 @@ from gateway.web.openapi.words import (
     truth,
 )
 
-MODEL = text(
-    "A public name, see GET /v1/models; may be left out where there is only one.", minLength=1
-)
+MODEL = {
+    **text("A public name, see GET /v1/models; may be left out where there is only one."),
+    "type": ["string", "null"],
+    "minLength": 1,
+}
 UPSTREAM: Errors = {
     404: "No model is called so.",
     429: "A limit, most often the upstream's.",
