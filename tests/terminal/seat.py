@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import sys
+import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,6 +59,16 @@ class Seat:
         with anyio.fail_after(PATIENCE):
             return await self.process.wait()
 
+    async def sees_end(self) -> None:
+        """Look until the process has closed the terminal."""
+        with anyio.fail_after(PATIENCE):
+            while True:
+                await anyio.wait_readable(self._keyboard)
+                try:
+                    self.written += os.read(self._keyboard, 65536).decode()
+                except OSError:
+                    return
+
     async def sees(self, text: str) -> None:
         """Look until a line of the screen ends with this."""
         while not any(line.endswith(text) for line in self.lines):
@@ -96,10 +107,13 @@ def drawn(written: str) -> list[str]:
 
 
 @asynccontextmanager
-async def seated(*arguments: str) -> AsyncIterator[Seat]:
+async def seated(*arguments: str, columns: int = 80, **more: str) -> AsyncIterator[Seat]:
     """Start the command line on a terminal of its own."""
     keyboard, screen = pty.openpty()
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    termios.tcsetwinsize(screen, (24, columns))
+    unset = {"COLUMNS", "LINES"}
+    here = {name: value for name, value in os.environ.items() if name not in unset}
+    environ = {**here, "PYTHONPATH": str(ROOT), "TZ": "UTC", "TERM": "xterm", **more}
     command = [sys.executable, "-c", START, *arguments]
     try:
         process = await anyio.open_process(

@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from gateway.__main__ import main
+from gateway.terminal.tables import width
 from tests.test_command_line import holdgate, serving
+
+from .seat import seated
 
 SAYS = 'demo: say="Nothing is new."'
 AGENTS = [{"id": "helper", "model": "demo"}]
@@ -160,6 +163,62 @@ def test_all_else_that_a_job_has(ask: Ask) -> None:
     assert again.startswith(f"{job} changed: ")
 
 
+def test_a_job_is_changed_and_the_rest_stays(ask: Ask) -> None:
+    job = added(ask, "--text", "hourly", "--session", "s", "--name", "news", "--isolated")
+    told = ask("update", job, "--every", "2h", "--message", "What now?")
+    assert told.startswith(f"{job} changed: news, every 2 hours; next run ")
+    ask("update", job, "--no-isolated", "--delete-after-run", "--dedupe-key", "k")
+    (shown,) = json.loads(ask("list", "--json"))["jobs"]
+    assert shown["payload"] == {"message": "What now?"}
+    assert (shown["name"], shown["session"], shown["dedupe_key"]) == ("news", "main", "k")
+    assert (shown["delete_after_run"], shown["schedule"]["every_ms"]) == (True, 7_200_000)
+
+
+def test_a_job_rests_until_it_is_enabled(ask: Ask) -> None:
+    job = added(ask, "--text", "hourly", "--session", "s", "--name", "news")
+    told = ask("disable", job)
+    assert told == f"{job} is disabled; `holdgate jobs enable {job}` lets it run again.\n"
+    assert columns(ask("list"))[0]["NEXT RUN"] == "disabled"
+    assert ask("enable", job).startswith(f"{job} enabled: news, hourly")
+    assert columns(ask("list"))[0]["NEXT RUN"] != "disabled"
+
+
+def test_a_sentence_quotes_what_was_said_as_it_was_said(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wish = ("--message", "m", "--session", "s", "--text", "session_id schedule.at")
+    assert "session_id schedule.at" in refused(capsys, "add", *wish, "--url", url)
+
+
+def test_lines_into_a_pipe_are_whole(ask: Ask) -> None:
+    name = "the quick brown fox jumps over the lazy dog " * 2
+    added(ask, "--cron", "0 9 1,15 * MON", "--session", "s" * 60, "--name", name.strip())
+    (row,) = columns(ask("list"))
+    assert (row["NAME"], row["SESSION"]) == (name.strip(), "s" * 60)
+
+
+async def test_a_list_fits_the_terminal(ask: Ask, url: str) -> None:
+    names = ["The weather of tomorrow for the whole team", "日程助手的每日新闻摘要和天气预报"]
+    for name in names:
+        added(
+            ask,
+            "--text",
+            "weekdays at 18:30",
+            "--session",
+            "a-long-session-id-0001",
+            "--name",
+            name,
+        )
+    jobs = JOB.findall(ask("list"))
+    for wide in (120, 80, 60, 44):
+        async with seated("jobs", "list", "--url", url, columns=wide) as seat:
+            await seat.sees_end()
+        shown = [line for line in seat.lines if line]
+        assert len(shown) == 3
+        assert all(width(line) <= wide for line in shown)
+        assert [job for line in shown for job in JOB.findall(line)] == jobs
+
+
 def test_only_those_of_a_session_or_an_agent(ask: Ask) -> None:
     one = added(ask, "--text", "hourly", "--session", "one")
     two = added(ask, "--text", "hourly", "--session", "two", "--agent", "helper")
@@ -201,17 +260,23 @@ def test_json_is_what_was_answered(ask: Ask) -> None:
     ("arguments", "says"),
     [
         (["remove", "job_x"], "No job has the id 'job_x'."),
+        (["enable", "job_x"], "No job has the id 'job_x'."),
+        (["disable", "job_x"], "No job has the id 'job_x'."),
+        (["update", "job_x", "--name", "n"], "No job has the id 'job_x'."),
         (["run", "job_x"], "No job has the id 'job_x'."),
         (["runs", "job_x"], "No job has the id 'job_x'."),
-        (["add", "--message", "m", "--text", "hourly"], "session_id is missing; "),
-        (["add", "--message", " ", "--text", "hourly", "--session", "s"], "message is empty; "),
-        (["add", "--message", "m", "--text", "now and then", "--session", "s"], "schedule_text "),
-        (["add", "--message", "m", "--cron", "0 0 31 2 *", "--session", "s"], "schedule.cron "),
-        (["add", "--message", "m", "--every", "1ms", "--session", "s"], "schedule.every_ms "),
-        (["add", "--message", "m", "--text", "hourly", "--agent", "who"], "agent_id: there is no "),
+        (["add", "--message", "m", "--text", "hourly"], "--session is missing; "),
+        (["add", "--message", " ", "--text", "hourly", "--session", "s"], "--message is empty; "),
+        (["add", "--message", "m", "--text", "now and then", "--session", "s"], "--text "),
+        (["add", "--message", "m", "--cron", "0 0 31 2 *", "--session", "s"], "--cron "),
+        (
+            ["add", "--message", "m", "--every", "1ms", "--session", "s"],
+            "--every must be from 1000ms to 366d.",
+        ),
+        (["add", "--message", "m", "--text", "hourly", "--agent", "who"], "--agent: there is no "),
     ],
 )
-def test_a_refusal_is_the_gateways_own_sentence(
+def test_a_refusal_names_the_options(
     arguments: list[str], says: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refused(capsys, *arguments, "--url", url).startswith(says)
@@ -223,6 +288,9 @@ def test_a_refusal_is_the_gateways_own_sentence(
         [],
         ["show"],
         ["remove"],
+        ["enable"],
+        ["update"],
+        ["update", "job_x"],
         ["add", "--message", "m"],
         ["add", "--text", "hourly"],
         ["add", "--message", "m", "--text", "hourly", "--every", "5m"],
