@@ -16,7 +16,7 @@ from gateway.config import Config, ConfigError, load, render
 from gateway.demo.__main__ import main as demo_main
 from gateway.errors import HoldgateError
 from gateway.logs import set_up
-from gateway.terminal import Desk, Refused, add_job_actions, chat, say
+from gateway.terminal import ChatOptions, Desk, Refused, add_job_actions, chat, say
 from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.version import __version__
 
@@ -84,9 +84,14 @@ def _parser() -> argparse.ArgumentParser:
     client = _client_options()
     talk = command("chat", "chat in the terminal", client)
     talk.add_argument(
-        "--session", default="", metavar="S", help="go on with this session; else a new one"
+        "--session", default="", metavar="S", help="which session; else a new one, or the agent's"
     )
-    talk.add_argument("--model", default="", metavar="M", help="whom to ask; else the first listed")
+    whom = talk.add_mutually_exclusive_group()
+    whom.add_argument("--model", default="", metavar="M", help="whom to ask; else the first listed")
+    whom.add_argument("--agent", default="", metavar="A", help="talk to this agent instead")
+    talk.add_argument(
+        "--no-history", action="store_true", help="do not keep what you type for the next time"
+    )
     talk.set_defaults(run=_chat)
     jobs = command("jobs", "show, make, change, remove and run jobs")
     client.add_argument("--json", action="store_true", help="show what was answered as it came")
@@ -152,7 +157,9 @@ def _configured_url(arguments: argparse.Namespace) -> str:
 
 
 def _chat(arguments: argparse.Namespace) -> int:
-    return _told(lambda: chat(*_gateway(arguments), arguments.session, arguments.model))
+    given = arguments
+    options = ChatOptions(given.session, given.model, given.agent, not given.no_history)
+    return _told(lambda: chat(*_gateway(arguments), options))
 
 
 def _jobs(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import sys
+import tempfile
 import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ START = (
 )
 PATIENCE = 20
 CTRL_C, CTRL_D = "\x03", "\x04"
-PIECE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|(.)", re.DOTALL)
+PIECE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(.)", re.DOTALL)
 
 
 class Seat:
@@ -89,13 +90,19 @@ class Seat:
 
 
 def drawn(written: str) -> list[str]:
-    """Draw a screen: text, line ends, and lines that are wiped from the cursor on."""
+    """Draw a screen: text, line ends, a cursor that goes back, and lines wiped from there on."""
     rows: list[str] = [""]
     column = 0
-    for _, command, sign in PIECE.findall(written):
+    for number, command, sign in PIECE.findall(written):
         row = rows[-1]
         if command == "K":
             rows[-1] = row[:column]
+        elif command == "D":
+            column = max(0, column - int(number or 1))
+        elif sign == "\b":
+            column = max(0, column - 1)
+        elif sign == "\x07":
+            continue
         elif sign == "\n":
             rows.append(" " * column)
         elif sign == "\r":
@@ -113,7 +120,9 @@ async def seated(*arguments: str, columns: int = 80, **more: str) -> AsyncIterat
     termios.tcsetwinsize(screen, (24, columns))
     unset = {"COLUMNS", "LINES"}
     here = {name: value for name, value in os.environ.items() if name not in unset}
-    environ = {**here, "PYTHONPATH": str(ROOT), "TZ": "UTC", "TERM": "xterm", **more}
+    state = tempfile.TemporaryDirectory()
+    fixed = {"PYTHONPATH": str(ROOT), "TZ": "UTC", "TERM": "xterm", "XDG_STATE_HOME": state.name}
+    environ = {**here, **fixed, **more}
     command = [sys.executable, "-c", START, *arguments]
     try:
         process = await anyio.open_process(
@@ -128,3 +137,4 @@ async def seated(*arguments: str, columns: int = 80, **more: str) -> AsyncIterat
         if process.returncode is None:
             process.kill()
         await process.aclose()
+        state.cleanup()
