@@ -13,6 +13,17 @@ REMINDER = "[Clock Reminder]"
 OUTCOME = '[Scheduled task "'
 ADDITIONS = (TIME_TAG, REMINDER, OUTCOME)
 ORDER = "demo:"
+# What coding agents put into a user's message, or send as one, that the user did not write.
+AGENT_BLOCKS = (
+    "system-reminder",
+    "environment_context",
+    "user_instructions",
+    "INSTRUCTIONS",
+    "local-command-stdout",
+    "command-name",
+    "command-message",
+)
+AGENT_HEADING = "# AGENTS.md instructions"
 
 RESULT = re.compile(r'^\[Scheduled task "([^"\n]*)" result\]:\n', re.MULTILINE)
 TASK = re.compile(r'^\[scheduled task:("(?:[^"\\\n]++|\\.)*+")', re.MULTILINE)
@@ -181,8 +192,32 @@ def is_persons(message: Message) -> bool:
 
 
 def own_texts(message: Message) -> tuple[str, ...]:
-    """The texts of a message that its author wrote."""
-    return tuple([text for text in message.texts if not text.startswith(ADDITIONS)])
+    """The texts of a message that its author wrote, not the gateway or a coding agent."""
+    texts = [text for text in message.texts if not text.startswith(ADDITIONS)]
+    return tuple([own for text in texts if (own := strip_agent_blocks(text)) is not None])
+
+
+def strip_agent_blocks(text: str) -> str | None:
+    """Return a text without what a coding agent wrote into it; None if nothing is left."""
+    if "</" not in text:
+        return text
+    own = text
+    for tag in AGENT_BLOCKS:
+        own = _without_blocks(own, f"<{tag}>", f"</{tag}>")
+    if own == text:
+        return text
+    if own.startswith(AGENT_HEADING):
+        own = own.partition("\n")[2]
+    return own.strip() or None
+
+
+def _without_blocks(text: str, opening: str, closing: str) -> str:
+    # Not a pattern: one that is opened a million times and never closed would take for ever.
+    kept, at = [], 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
+        kept.append(text[at:start])
+        at = end + len(closing)
+    return "".join([*kept, text[at:]])
 
 
 def order_lines(text: str) -> tuple[str, ...]:

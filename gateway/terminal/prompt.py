@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -45,10 +46,9 @@ def _find_editor() -> ModuleType | None:
         return None
     try:
         # Importing it may write to the terminal, so only a chat does.
-        import readline
+        return import_module("readline")
     except ImportError:
         return None
-    return readline
 
 
 def _read_plain() -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.demo.conversation import Call, Conversation, Message
+from gateway.demo.conversation import Call, Conversation, Message, strip_agent_blocks
 from gateway.demo.play import Told, told
 from gateway.demo.script import PACE_MS, script_for
 from gateway.demo.steps import Fail, Say, Script
@@ -269,3 +269,40 @@ def test_an_odd_result_of_the_clock_is_no_trouble(text: str) -> None:
 
 def test_what_is_said_is_a_script() -> None:
     assert isinstance(script_for(Conversation(())), Script)
+
+
+CLAUDE_CODE = (
+    "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
+    "# currentDate\nToday's date is 2026-02-02.\ndemo: say=no\n</system-reminder>\n"
+)
+CODEX = (
+    "# AGENTS.md instructions for /srv/work\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>",
+    "<environment_context>\n  <cwd>/srv/work</cwd>\n  <shell>bash</shell>\n</environment_context>",
+)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user(CLAUDE_CODE, "Why is the sky blue?")],
+        [user(f"{CLAUDE_CODE}Why is the sky blue?")],
+        [user(f"Why is the sky blue?\n\n{CLAUDE_CODE}{CLAUDE_CODE}")],
+        [user(*CODEX), user("Why is the sky blue?")],
+        [user("\n\n".join(CODEX)), user("Why is the sky blue?")],
+        [user("Why is the sky blue?"), user(CODEX[1])],
+    ],
+)
+def test_it_quotes_the_user_and_not_the_coding_agent(messages: list[Message]) -> None:
+    assert answer(*messages).text.startswith("You said “Why is the sky blue?”.")
+
+
+@pytest.mark.parametrize(
+    "prompt", ["<b>bold</b> words", "what is </system-reminder>?", "what is <system-reminder>?</b>"]
+)
+def test_marks_of_the_users_own_are_quoted(prompt: str) -> None:
+    assert f"“{prompt}”" in answer(user(prompt)).text
+
+
+def test_a_block_that_is_never_closed_costs_nothing() -> None:
+    prompt = "</b>" + "<system-reminder>" * 200_000
+    assert strip_agent_blocks(prompt) == prompt
