@@ -27,6 +27,7 @@ AGENT_HEADING = "# AGENTS.md instructions"
 
 RESULT = re.compile(r'^\[Scheduled task "([^"\n]*)" result\]:\n', re.MULTILINE)
 TASK = re.compile(r'^\[scheduled task:("(?:[^"\\\n]++|\\.)*+")', re.MULTILINE)
+JOINED = re.compile(rf"\n\n(?={'|'.join(map(re.escape, ADDITIONS))})")
 JSON_TEXT = msgspec.json.Decoder(str)
 
 
@@ -90,13 +91,13 @@ class Conversation:
     @property
     def due(self) -> tuple[str, ...]:
         """The tasks of the reminders that came since the last turn."""
-        texts = (t for m in self._waiting() if m.role == "user" for t in m.texts)
+        texts = (t for m in self._waiting() if m.role == "user" for t in split_texts(m))
         return tuple(task for text in texts if is_reminder(text) for task in tasks_in(text))
 
     @property
     def outcomes(self) -> tuple[tuple[str, str], ...]:
         """The names of the tasks whose results came since the last turn, and the results."""
-        texts = (t for m in self._waiting() if m.role == "user" for t in m.texts)
+        texts = (t for m in self._waiting() if m.role == "user" for t in split_texts(m))
         return tuple(pair for text in texts if is_outcome(text) for pair in outcomes_in(text))
 
     @property
@@ -193,8 +194,15 @@ def is_persons(message: Message) -> bool:
 
 def own_texts(message: Message) -> tuple[str, ...]:
     """The texts of a message that its author wrote, not the gateway or a coding agent."""
-    texts = [text for text in message.texts if not text.startswith(ADDITIONS)]
+    texts = [text for text in split_texts(message) if not text.startswith(ADDITIONS)]
     return tuple([own for text in texts if (own := strip_agent_blocks(text)) is not None])
+
+
+def split_texts(message: Message) -> tuple[str, ...]:
+    """The texts of a message; additions that were joined to another text are apart again."""
+    if not any("\n\n[" in text for text in message.texts):
+        return message.texts
+    return tuple(part for text in message.texts for part in JOINED.split(text))
 
 
 def strip_agent_blocks(text: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
-from gateway.demo.conversation import Message, is_time_tag
+from gateway.demo.conversation import Message, is_time_tag, split_texts
 from gateway.demo.daytimes import At
 
 TAG_NOW = re.compile(r"nowMs=`(\d{1,15})`")
@@ -28,7 +28,7 @@ class Now:
 def told_time(messages: Sequence[Message]) -> Now | None:
     """Find the newest time tag, or the newest time a tool told."""
     for message in reversed(messages):
-        for text in reversed(message.texts):
+        for text in reversed(split_texts(message)):
             now = time_in(message, text)
             if now is not None and now.ms < LATEST_MS:
                 return now

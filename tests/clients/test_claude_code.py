@@ -45,6 +45,7 @@ SCENES = {
     for dialect in DIALECTS
     for name, prompt in (("tools", TOOLS), ("hold", HOLD), ("stop", STOP))
 }
+WORDS = Scene("words", DIALECTS[0], "Why is the sky blue?")
 
 over = pytest.mark.parametrize("dialect", DIALECTS)
 
@@ -55,7 +56,7 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play(tuple(SCENES.values()), by(command), tmp_path_factory.mktemp("claude_code"))
+    return play((*SCENES.values(), WORDS), by(command), tmp_path_factory.mktemp("claude_code"))
 
 
 def command(stage: Stage) -> Command:
@@ -128,6 +129,11 @@ def test_the_clock_is_called_unseen(
     outcome = outcomes[SCENES[scene, dialect]]
     assert '"clock"' in json.dumps(outcome.asked[0]["tools"])
     assert [block["name"] for block in blocks(outcome, "tool_use")] == called
+
+
+def test_the_demo_quotes_the_user(outcomes: Outcomes) -> None:
+    (said,) = texts(outcomes[WORDS])
+    assert said.startswith("You said “Why is the sky blue?”.")
 
 
 def test_without_its_program_it_says_so(node: None, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ SCENES = {
     for dialect in DIALECTS
     for name, prompt in (("tools", TOOLS), ("hold", HOLD))
 }
+WORDS = Scene("words", DIALECTS[0], "Why is the sky blue?")
 
 over = pytest.mark.parametrize("dialect", DIALECTS)
 
@@ -56,7 +57,7 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play(tuple(SCENES.values()), by(command), tmp_path_factory.mktemp("codex"))
+    return play((*SCENES.values(), WORDS), by(command), tmp_path_factory.mktemp("codex"))
 
 
 def command(stage: Stage) -> Command:
@@ -109,6 +110,11 @@ def test_the_clock_is_called_unseen(scene: str, dialect: str, outcomes: Outcomes
     outcome = outcomes[SCENES[scene, dialect]]
     assert '"clock"' in json.dumps(outcome.asked[0]["tools"])
     assert "clock" not in json.dumps(outcome.events)
+
+
+def test_the_demo_quotes_the_user(outcomes: Outcomes) -> None:
+    (said,) = items(outcomes[WORDS], "agent_message", "text")
+    assert said.startswith("You said “Why is the sky blue?”.")
 
 
 def test_without_its_program_it_says_so(node: None, tmp_path: Path) -> None:

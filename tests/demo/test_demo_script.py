@@ -290,10 +290,17 @@ CODEX = (
         [user(*CODEX), user("Why is the sky blue?")],
         [user("\n\n".join(CODEX)), user("Why is the sky blue?")],
         [user("Why is the sky blue?"), user(CODEX[1])],
+        [user(f"{CLAUDE_CODE}\n\nWhy is the sky blue?\n\n{TAG}")],
     ],
 )
 def test_it_quotes_the_user_and_not_the_coding_agent(messages: list[Message]) -> None:
     assert answer(*messages).text.startswith("You said “Why is the sky blue?”.")
+
+
+def test_a_reminder_that_was_joined_to_the_prompt_is_announced() -> None:
+    said = answer(user("\n\n".join(("Why is the sky blue?", REMINDER.format("stretch"), TAG)))).text
+    assert said.startswith("It is time: stretch.")
+    assert "You said “Why is the sky blue?”." in said
 
 
 @pytest.mark.parametrize(
