@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from gateway.agents.history import Message, extended
+from gateway.offload import Offload
 from gateway.stores.base import Conflict, StoreUnavailable
 from gateway.stores.rows import Conversation, ConversationRows
 
@@ -27,9 +29,12 @@ class Bookmark(NamedTuple):
 class Conversations:
     """Reads and lengthens conversations, each of one owner, agent and session."""
 
-    def __init__(self, rows: ConversationRows, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, rows: ConversationRows, now_ms: Callable[[], int], offload: Offload | None = None
+    ) -> None:
         self.rows = rows
         self.now_ms = now_ms
+        self.offload = offload or Offload()
 
     async def open(self, owner: str, agent: str, session: str) -> Record:
         """Read a conversation; raises if the store is down."""
@@ -67,7 +72,10 @@ class Record:
             found = self._found or await self._all.read(*self._where)
             if not gained:
                 return Bookmark(found.version, found.updated_ms)
-            messages, now_ms = extended(found.messages, gained), self._all.now_ms()
+            work = partial(extended, found.messages, gained)
+            size = len(found.messages) + sum(len(m.get("content") or "") for m in gained)
+            messages = await self._all.offload.run(found.owner, size, work)
+            now_ms = self._all.now_ms()
             changed = msgspec.structs.replace(found, messages=messages, updated_ms=now_ms)
             with suppress(Conflict):
                 return Bookmark(await self._all.rows.put(changed), now_ms)

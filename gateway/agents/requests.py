@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -13,13 +14,15 @@ from gateway.agents.values import ChatErrand
 from gateway.core.additions import ToolResult
 from gateway.core.directive_memory import Attempt
 from gateway.core.directives import NOTHING, candidates, no_route
-from gateway.core.model import Route
+from gateway.core.model import Asked, Route
 from gateway.dialects import DIALECTS
 from gateway.dialects.body import appended
 from gateway.driver import Driver, Request
 from gateway.errors import NoRoute
 from gateway.routing import Models, PublicModel
 from gateway.sessions import Entry, Kind, Sessions, Visit
+from gateway.sessions.facts import read_facts
+from gateway.sessions.sentinels import Sentinels
 from gateway.timepiece import Errand, ServerTool, Timepiece, Timepieces
 from gateway.tools.clock import NAME as CLOCK
 from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
@@ -98,25 +101,26 @@ class Draft:
     model: PublicModel
     routes: tuple[Route, ...]
     tools: tuple[ServerTool, ...]
-
-    @property
-    def message(self) -> str:
-        """What the user said, as the model reads it."""
-        if not self.entry.asked.directives:
-            return self.errand.message
-        return CHAT.newest_user(self.entry.asked.body)[1][0]
+    message: str
+    """What the user said, as the model reads it."""
 
 
 async def drafted(means: Means, errand: ChatErrand, history: bytes) -> Draft:
     """Put a message behind its history, and let its session have a say."""
     tools = means.tools(errand)
-    asked = CHAT.read(_body(errand, history, tools), JSON_DEPTH)
+    asked = await _ask(means, errand, history, tools)
     name = None if errand.fresh else errand.session
     attempt = Attempt(errand.request_id)
     visit = Visit(errand.owner, name, asked, CHAT, errand.chain, attempt=attempt)
     entry = await _entered(means, errand, visit)
     model = means.models.find(errand.agent.model)
-    return Draft(errand, entry, model, _routes(means.models, model, entry), tools)
+    routes = _routes(means.models, model, entry)
+    message = errand.message
+    if entry.asked.directives:
+        body = entry.asked.body
+        offload = means.driver.services.offload
+        message = await offload.run(errand.owner, len(body), partial(_said_last, body))
+    return Draft(errand, entry, model, routes, tools, message)
 
 
 def request_of(means: Means, draft: Draft, talk: Talk) -> Request:
@@ -137,17 +141,39 @@ def request_of(means: Means, draft: Draft, talk: Talk) -> Request:
     )
 
 
-def _body(errand: ChatErrand, history: bytes, tools: tuple[ServerTool, ...]) -> bytes:
-    agent = errand.agent
+async def _ask(
+    means: Means, errand: ChatErrand, history: bytes, tools: tuple[ServerTool, ...]
+) -> Asked:
+    """Write the request, beside the loop if it is large."""
+    agent, offload = errand.agent, means.driver.services.offload
     told = [agent.system] if agent.system else []
     if any(tool.declaration.name == SCHEDULE_TASK for tool in tools):
         told.append(SENTENCE)
-    system = [{"role": "system", "content": "\n\n".join(told)}] if told else []
+    work = partial(_written, agent.model, "\n\n".join(told), history, errand.message)
+    size = len(history) + len(errand.message)
+    if size <= offload.above:
+        return work()
+    named, sentinels = not errand.fresh, means.sessions.sentinels
+    return await offload.send(errand.owner, size, partial(_written_large, work, named, sentinels))
+
+
+def _written(model: str, system: str, history: bytes, message: str) -> Asked:
     before = history.strip()[1:-1].strip()
-    items = [*map(msgspec.json.encode, system), *([before] if before else [])]
-    items.append(msgspec.json.encode({"role": "user", "content": errand.message}))
+    items = [msgspec.json.encode({"role": "system", "content": system})] if system else []
+    items += [before] if before else []
+    items.append(msgspec.json.encode({"role": "user", "content": message}))
     messages = msgspec.Raw(appended(b"[]", items))
-    return msgspec.json.encode({"model": agent.model, "messages": messages, "stream": True})
+    body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})
+    return CHAT.read(body, JSON_DEPTH)
+
+
+def _written_large(work: Callable[[], Asked], named: bool, sentinels: Sentinels) -> Asked:
+    asked = work()
+    return msgspec.structs.replace(asked, facts=read_facts(CHAT, asked.body, named, sentinels))
+
+
+def _said_last(body: bytes) -> str:
+    return CHAT.newest_user(body)[1][0]
 
 
 async def _entered(means: Means, errand: ChatErrand, visit: Visit) -> Entry:

@@ -99,6 +99,7 @@ class Gateway:
             self.metrics.runs = self.parts.scheduler.runs.counts
         if self.config.demo:
             await self._start_demo()
+        self._stack.push_async_callback(self.driver.services.offload.aclose)
         self._stack.push_async_callback(self._close_upstreams)
         if isinstance(self.clock, NtpClock):
             await self.clock.restore()

@@ -97,7 +97,8 @@ class Parts:
             config.limits.inbox_polls_per_owner,
         )
         self.timepieces = self._timepieces()
-        self.conversations = Conversations(rows.conversations, clock.now_ms)
+        offload = base.driver.services.offload
+        self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
         self.agents = self._agents()
         self.jobs = self._jobs()
@@ -108,7 +109,8 @@ class Parts:
         tracker = Tracker(time.monotonic, os.environ.get("PATH"))
         reminders = self.reminders if config.clock.enabled else None
         settings = wiring.session_settings(config)
-        return Sessions(self.states, settings, tracker, reminders, self.snapshots)
+        offload = self.base.driver.services.offload
+        return Sessions(self.states, settings, tracker, reminders, self.snapshots, offload)
 
     def _snapshots(self) -> Snapshots:
         base, rows, has_jobs = self.base, self.rows.conversations, self.agenda.has_jobs

@@ -10,6 +10,8 @@ from starlette.routing import BaseRoute
 from gateway.app.parts import Parts
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
+from gateway.tools.clock import NAME as CLOCK_TOOL
+from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.web.chat import PATH as CHAT
 from gateway.web.chat import Chat
 from gateway.web.counting import Counting
@@ -18,10 +20,13 @@ from gateway.web.delivery import DeliveryArea, FeedTimes
 from gateway.web.front import Relaying
 from gateway.web.openapi import OpenApi
 from gateway.web.operations import Operations
-from gateway.web.relay import Giving, Relay, RelayLimits
+from gateway.web.reading import RequestReader
+from gateway.web.relay import Giving, Relay, RelayLimits, reading_rules
 from gateway.web.reminders import BodyLimits, RemindersArea
 from gateway.web.session_removal import SessionRemoval
 from gateway.web.sessions import SessionsArea
+
+API_BYTES = 256 * 1024
 
 
 def relays_of(parts: Parts) -> Mapping[str, Relaying]:
@@ -51,13 +56,15 @@ def routes_of(parts: Parts) -> list[BaseRoute]:
 
 
 def _body_limits(parts: Parts) -> BodyLimits:
+    """Return what the API takes: it is read at once, so it has to be small."""
     limits = parts.base.config.limits
-    return BodyLimits(limits.body_bytes, limits.json_depth)
+    return BodyLimits(min(limits.body_bytes, API_BYTES), limits.json_depth)
 
 
 def _chat(parts: Parts) -> Chat:
-    base = parts.base
-    return Chat(parts.agents, parts.locks, base.keys, _body_limits(parts), base.draining)
+    base, limits = parts.base, parts.base.config.limits
+    bounds = BodyLimits(limits.body_bytes, limits.json_depth)
+    return Chat(parts.agents, parts.locks, base.keys, bounds, base.draining)
 
 
 def _operations(parts: Parts) -> Operations:
@@ -77,7 +84,8 @@ def _operations(parts: Parts) -> Operations:
 
 
 def _counting(parts: Parts) -> Counting:
-    base = parts.base
+    base, giving, limits = parts.base, _giving(parts), _relay_limits(parts)
+    rules = reading_rules(base.models, parts.sessions, giving, limits)
     return Counting(
         DIALECTS[MESSAGES],
         base.models,
@@ -85,8 +93,9 @@ def _counting(parts: Parts) -> Counting:
         base.counters,
         base.driver,
         parts.sessions,
-        _giving(parts),
-        _relay_limits(parts),
+        giving,
+        limits,
+        RequestReader(DIALECTS[MESSAGES], base.driver.services.offload, rules),
     )
 
 
@@ -102,7 +111,7 @@ def _giving(parts: Parts) -> Giving:
 
 def _relay_limits(parts: Parts) -> RelayLimits:
     limits = parts.base.config.limits
-    return RelayLimits(limits.body_bytes, limits.json_depth)
+    return RelayLimits(limits.body_bytes, limits.json_depth, frozenset({CLOCK_TOOL, SCHEDULE_TASK}))
 
 
 def _relay(parts: Parts, dialect: str) -> Relay:

@@ -28,6 +28,7 @@ from gateway.dialects.profiles import profile_for
 from gateway.dialects.ways import Speech, Ways
 from gateway.driver import Driver, Limits, Services
 from gateway.errors import Headers
+from gateway.offload import Offload, OffloadSettings
 from gateway.routing import Models, PublicModel, every_model
 from gateway.scheduler import RunSettings
 from gateway.sessions import Settings
@@ -53,7 +54,26 @@ def driver_of(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule,
     places = anyio.Semaphore(limits.due_followups)
     ways = Ways(_speeches(config), limits.event_bytes, limits.body_bytes, time.time)
     return Driver(
-        Services(upstreams, beats, time.monotonic, bounds, rules, places=places, ways=ways)
+        Services(
+            upstreams,
+            beats,
+            time.monotonic,
+            bounds,
+            rules,
+            places=places,
+            ways=ways,
+            offload=Offload(_offload_settings(config)),
+        )
+    )
+
+
+def _offload_settings(config: Config) -> OffloadSettings:
+    limits = config.limits
+    return OffloadSettings(
+        limits.offload_bytes,
+        limits.offload_processes,
+        limits.offload_ms / 1000,
+        limits.offload_queue_bytes,
     )
 
 

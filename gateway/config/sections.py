@@ -294,6 +294,18 @@ class LimitsSection:
         Count, "Requests of an owner that wait for an inbox at a time."
     ] = 100
     due_followups: Annotated[SomeCount, "Follow-ups that due reminders start at once."] = 64
+    offload_bytes: Annotated[
+        Bytes, "Larger requests (128 KB) are read and translated in a helper process."
+    ] = 128 * KB
+    offload_processes: Annotated[
+        Count, "Helper processes at most; 0: none, and a large request stops all others meanwhile."
+    ] = 2
+    offload_ms: Annotated[SomeMs, "Longest time a helper may take for one step of a request."] = (
+        60_000
+    )
+    offload_queue_bytes: Annotated[
+        Bytes, "Large requests that wait for a helper, together (256 MB); an owner has half of it."
+    ] = 256 * MB
 
 
 @dataclass(frozen=True, slots=True)

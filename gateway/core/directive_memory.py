@@ -47,6 +47,12 @@ class NewestMessage:
         """What names it: its ordinal and its whole text."""
         return _digest(str(self.ordinal), *self.texts)
 
+    def without_texts(self) -> NewestMessage:
+        """Return it as far as it is named: its texts may be long."""
+        named = NewestMessage(self.ordinal, (), self.alone, self.attempt)
+        named.__dict__["fingerprint"] = self.fingerprint
+        return named
+
     def fingerprint_of(self, found: Found) -> str:
         """Return what names one of its directives."""
         return _digest(self.fingerprint, found.source)

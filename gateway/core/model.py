@@ -78,6 +78,17 @@ class Requester(msgspec.Struct, frozen=True, gc=False):
 UNKNOWN = Requester()
 
 
+class Facts(msgspec.Struct, frozen=True, gc=False):
+    """What a session asks of a request, read once where the request is large."""
+
+    system: str
+    """A digest of the texts that instruct the model."""
+    compaction: bool
+    """Whether the conversation is to be summed up."""
+    calls: tuple[str, ...]
+    """The first call's id of each of the last turns that called tools, if no session is named."""
+
+
 class Asked(msgspec.Struct, frozen=True, gc=False):
     """A client's request for a model's answer: what the gateway needs to know of it."""
 
@@ -100,3 +111,5 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """Whether a user's text may hold a directive."""
     identity: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """The members that may name a session, as JSON."""
+    facts: Facts | None = None
+    """Of a large request, what else is asked of it; others are looked at when it is asked."""

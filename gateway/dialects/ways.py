@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
 from gateway.core.additions import NO_PARTS, GatewayParts
-from gateway.core.model import Asked
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat.fitting import fit_chat
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.answers import StreamPassage, WholePassage, error_body
 from gateway.dialects.translate.requests import translate_request
+from gateway.dialects.translate.responses_answer_writer import repeated
 from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import Headers, UpstreamError
 
@@ -31,6 +32,35 @@ class Speech(msgspec.Struct, frozen=True, gc=False):
     profile: Profile = NONE
     always: Headers = ()
     """What it is told unless the client says otherwise."""
+
+
+class SaidAgain(msgspec.Struct, frozen=True, gc=False):
+    """A request said in the dialect of its upstream, and what its answer is read with."""
+
+    body: bytes
+    lost: tuple[str, ...]
+    stream: bool
+    told: Wanted
+
+
+class Saying(msgspec.Struct, frozen=True):
+    """How a large request is said in the dialect of its upstream: as one piece of work."""
+
+    speech: Speech
+    dialect: Dialect
+    turn: str
+    at: int
+    parts: GatewayParts
+
+
+def say_again(saying: Saying, body: bytes) -> SaidAgain:
+    """Say it; of the request itself the answer's writer is left only what it repeats."""
+    speech, client = saying.speech, saying.dialect.name
+    asked = saying.dialect.read(body, ANY_DEPTH)
+    told = wanted(asked, client, saying.turn, saying.at)
+    told = msgspec.structs.replace(told, request=repeated(body))
+    said = translate_request(body, client, speech.dialect, speech.profile, saying.parts)
+    return SaidAgain(said.body, said.lost, asked.stream, told)
 
 
 class Ways:
@@ -60,21 +90,45 @@ class Ways:
             return None
         asked = dialect.read(body, ANY_DEPTH)
         told = wanted(asked, dialect.name, turn, int(self._wall()))
-        return Way(dialect.name, speech, self._answer(speech.dialect, dialect.name, asked, told))
+        return Way(
+            dialect.name, speech, self._answer(speech.dialect, dialect.name, asked.stream, told)
+        )
+
+    def saying(
+        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
+    ) -> Saying | None:
+        """Return how a large request is translated; None when its upstream speaks the same."""
+        speech = self._speeches.get(upstream)
+        if speech is None or speech.dialect == dialect.name:
+            return None
+        return Saying(speech, dialect, turn, int(self._wall()), parts())
+
+    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Way:
+        """Return the way back for the answer to a request that was translated already."""
+        speech = self._speeches[upstream]
+        answer = self._answer(speech.dialect, dialect.name, said.stream, said.told)
+        return Way(dialect.name, speech, answer, said.lost)
 
     def _answer(
-        self, spoken: str, dialect: str, asked: Asked, told: Wanted
+        self, spoken: str, dialect: str, stream: bool, told: Wanted
     ) -> StreamPassage | WholePassage:
-        if asked.stream:
+        if stream:
             return StreamPassage(spoken, dialect, told, self._event_bytes)
         return WholePassage(spoken, dialect, told, self._answer_bytes)
 
     def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
         """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
+        fitting = self.fitting(upstream, parts)
+        return body if fitting is None else fitting(body)
+
+    def fitting(
+        self, upstream: str, parts: Callable[[], GatewayParts]
+    ) -> Callable[[bytes], bytes] | None:
+        """Return how that is written, as one piece of work; None where nothing is to be changed."""
         speech = self._particular.get(upstream)
         if speech is None:
-            return body
-        return FITTERS[speech.dialect](body, speech.profile, parts())
+            return None
+        return partial(_fit, speech, parts())
 
     def spoken(self, upstream: str) -> str:
         """Return the dialect an upstream speaks, if that is known."""
@@ -94,18 +148,28 @@ class Ways:
         return (*headers, *(pair for pair in speech.always if pair[0] not in said))
 
 
+def _fit(speech: Speech, parts: GatewayParts, body: bytes) -> bytes:
+    return FITTERS[speech.dialect](body, speech.profile, parts)
+
+
 class Way:
     """The way to an upstream of another dialect and back, for one turn."""
 
     __slots__ = ("_answer", "_client", "_speech", "close", "feed", "lost")
 
-    def __init__(self, client: str, speech: Speech, answer: StreamPassage | WholePassage) -> None:
+    def __init__(
+        self,
+        client: str,
+        speech: Speech,
+        answer: StreamPassage | WholePassage,
+        lost: tuple[str, ...] = (),
+    ) -> None:
         self._client = client
         self._speech = speech
         self._answer = answer
         self.feed = answer.feed
         self.close = answer.close
-        self.lost: tuple[str, ...] = ()
+        self.lost = lost
 
     @property
     def failure(self) -> UpstreamError | None:

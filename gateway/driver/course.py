@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -30,6 +31,7 @@ NO_TOOLS: frozenset[str] = frozenset()
 SERVER_TOOLS = (CLOCK, SCHEDULE_TASK)
 # Of what a request gained, that which may have to be written otherwise later.
 LASTING = (ToolDeclaration, UserText)
+T = TypeVar("T")
 
 
 _compress = partial(zlib.compress, level=1)
@@ -114,10 +116,19 @@ class Course:
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await turn.aclose()
 
-    def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
+    async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
-        self.body, self.packed = self.request.dialect.add(body, additions), False
+        add = self.request.dialect.add
+        if len(body) <= self.services.offload.above:
+            self.body = add(body, additions)
+        else:
+            self.body = await self.work(len(body), partial(add, body, additions))
+        self.packed = False
         self.told(additions)
+
+    async def work(self, size: int, work: Callable[[], T]) -> T:
+        """Do work on a request of this size: beside the loop, if it is large."""
+        return await self.services.offload.run(self.request.owner, size, work)
 
     def told(self, additions: tuple[Addition, ...]) -> None:
         """Note what the conversation gained, and let know whoever keeps it."""
@@ -130,7 +141,7 @@ class Course:
         request, tap = self.request, self.tap
         assert tap is not None
         answered = (tap.answered(),)
-        body = request.dialect.add(self.body, answered)
+        body = await self.work(len(self.body), partial(request.dialect.add, self.body, answered))
         self.told(answered)
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.

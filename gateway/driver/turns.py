@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from gateway.core.additions import Addition, UserText
 from gateway.core.effects import OpenTurn, RelayTurn
 from gateway.core.events import OpeningFailed, Outcome, StreamBroke, TurnEnded, TurnOpened
-from gateway.core.model import Stop, TurnEnd
+from gateway.core.model import Route, Stop, TurnEnd
 from gateway.dialects.base import Tap
+from gateway.dialects.seals import may_be_sealed
+from gateway.dialects.ways import say_again
 from gateway.driver.course import Course
 from gateway.driver.passing import TranslatedTurn
 from gateway.driver.settling import settle
@@ -56,17 +60,13 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
         await course.take_place()
     if effect.number > course.body_turn:
         await _build(course, effect)
-    body, asked = course.body, request.asked
-    if effect.route.model != asked.model or asked.stream_implied:
-        body = request.dialect.rewrite(body, effect.route.model, asked.stream)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
     ways, where, dialect = course.services.ways, effect.route.upstream, request.dialect.name
-    passage = course.passage = ways.to(where, request.dialect, body, name)
-    if passage is None:
-        body = ways.fit(where, request.dialect.own(body), course.gateway_parts)
+    if len(course.body) <= course.services.offload.above:
+        body = _address(course, effect.route, name)
     else:
-        body = passage.request(body, course.gateway_parts())
-        course.lost = passage.lost
+        body = await _address_aside(course, effect.route, name)
+    passage = course.passage
     headers = ways.headers(where, dialect, request.headers)
     upstream = course.services.upstreams[where]
     query = request.query if passage is None else b""
@@ -77,7 +77,7 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
     if not course.client.started:
         _greet(course, effect.route.upstream, turn)
     await _read_first(course, turn)
-    if asked.stream and course.exchange.has_other_routes:
+    if request.asked.stream and course.exchange.has_other_routes:
         await settle(course, upstream.endpoint.timeouts.settle)
 
 
@@ -96,6 +96,39 @@ async def _read_first(course: Course, turn: Turn) -> None:
     course.first += tap.close()
 
 
+def _address(course: Course, route: Route, name: str) -> bytes:
+    """Say the request to an upstream: by its name for the model, in its dialect."""
+    asked, dialect, body = course.request.asked, course.request.dialect, course.body
+    if route.model != asked.model or asked.stream_implied:
+        body = dialect.rewrite(body, route.model, asked.stream)
+    passage = course.passage = course.services.ways.to(route.upstream, dialect, body, name)
+    if passage is None:
+        return course.services.ways.fit(route.upstream, dialect.own(body), course.gateway_parts)
+    body = passage.request(body, course.gateway_parts())
+    course.lost = passage.lost
+    return body
+
+
+async def _address_aside(course: Course, route: Route, name: str) -> bytes:
+    """Say a large request to an upstream; the same as above, done beside the loop."""
+    asked, dialect, body = course.request.asked, course.request.dialect, course.body
+    work = partial(course.work, len(body))
+    if route.model != asked.model or asked.stream_implied:
+        body = await work(partial(dialect.rewrite, body, route.model, asked.stream))
+    ways, upstream = course.services.ways, route.upstream
+    course.passage = None
+    saying = ways.saying(upstream, dialect, name, course.gateway_parts)
+    if saying is None:
+        if may_be_sealed(body):
+            body = await work(partial(dialect.own, body))
+        fitting = ways.fitting(upstream, course.gateway_parts)
+        return body if fitting is None else await work(partial(fitting, body))
+    said = await work(partial(say_again, saying, body))
+    course.passage = ways.back(upstream, dialect, said)
+    course.lost = said.lost
+    return said.body
+
+
 async def _build(course: Course, effect: OpenTurn) -> None:
     """Build the turn's request, once: another route is asked the same."""
     if effect.number == 1:
@@ -107,7 +140,7 @@ async def _build(course: Course, effect: OpenTurn) -> None:
         told = _follow_up(course, effect)
     if told:
         body = await course.unpack() if course.packed else course.body
-        course.add(body, told)
+        await course.add(body, told)
     course.body_turn = effect.number
 
 
@@ -232,7 +265,8 @@ async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> Tu
         return offered
     due = await course.time.due() if course.time is not None else ()
     told = (tap.answered(), *due, UserText(text))
-    body = course.request.dialect.add(course.body, told)
+    adding = partial(course.request.dialect.add, course.body, told)
+    body = await course.work(len(course.body), adding)
     if not await session.claim(said):
         if course.time is not None:
             course.time.lost()

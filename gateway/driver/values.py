@@ -17,7 +17,9 @@ from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.exchange import State
 from gateway.core.model import Asked, Route, ToolCall, TurnEnd, Usage
 from gateway.dialects.base import Dialect, Passage
+from gateway.dialects.ways import SaidAgain, Saying
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
+from gateway.offload import Offload
 from gateway.routing import Health
 from gateway.upstream.base import Upstream
 from gateway.upstream.headers import towards_client
@@ -170,6 +172,19 @@ class Ways(Protocol):
     def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
         """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
 
+    def fitting(
+        self, upstream: str, parts: Callable[[], GatewayParts]
+    ) -> Callable[[bytes], bytes] | None:
+        """Return how that is written, as one piece of work; None where nothing is to be changed."""
+
+    def saying(
+        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
+    ) -> Saying | None:
+        """Return how a large request is translated; None when its upstream speaks the same."""
+
+    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
+        """Return the way back for the answer to a request that was translated already."""
+
     def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
         """Return what an upstream is told beside the body, of what the client said."""
 
@@ -187,6 +202,22 @@ class SameDialect:
     def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
         """Return the body as it is."""
         return body
+
+    def fitting(
+        self, upstream: str, parts: Callable[[], GatewayParts]
+    ) -> Callable[[bytes], bytes] | None:
+        """Return nothing: the body stays as it is."""
+        return None
+
+    def saying(
+        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
+    ) -> Saying | None:
+        """Return nothing: all is said already."""
+        return None
+
+    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
+        """Return no way: nothing was translated."""
+        raise NotImplementedError
 
     def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
         """Return all of them."""
@@ -265,6 +296,8 @@ class Services:
     places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
     """How many follow-ups of due reminders may be under way at once."""
     ways: Ways = field(default_factory=SameDialect)
+    offload: Offload = field(default_factory=Offload)
+    """Does work on large requests beside the loop."""
 
 
 def error_headers(error: HoldgateError) -> Headers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -12,7 +13,7 @@ from gateway.agents.requests import ALONE, SHY, Means
 from gateway.core.additions import Addition, UserText
 from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.jobs import Job, Run
-from gateway.core.model import Route
+from gateway.core.model import Asked, Route
 from gateway.dialects import DIALECTS
 from gateway.dialects.base import Dialect
 from gateway.driver import Request
@@ -60,8 +61,10 @@ class RelayRuns:
     async def _request(self, job: Job, run: Run, hearing: Hearing) -> Request:
         snapshot = await self._snapshots.find(job.user_id, job.session_id)
         model = self._model(job, snapshot)
-        speech = _speech(job, snapshot, model.name)
-        asked = speech.dialect.read(speech.body, self._json_depth)
+        size = len(snapshot.body) if snapshot is not None else 0
+        work = partial(_speech, job, snapshot, model.name, self._json_depth)
+        speech = await self._means.driver.services.offload.run(job.user_id, size, work)
+        asked = speech.asked
         routes = await self._routes(job, model)
         errand = Errand(
             owner=job.user_id,
@@ -125,18 +128,19 @@ class _Speech:
     """What is said to the model: in which language, and how."""
 
     dialect: Dialect
-    body: bytes
+    asked: Asked
     headers: Headers = ()
 
 
-def _speech(job: Job, snapshot: Snapshot | None, model: str) -> _Speech:
+def _speech(job: Job, snapshot: Snapshot | None, model: str, depth: int) -> _Speech:
     """Go on from the session's last request, or begin with the message alone."""
     if snapshot is None or job.session != "main":
         messages = [{"role": "user", "content": job.message}]
         body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})
-        return _Speech(CHAT, body)
+        return _Speech(CHAT, CHAT.read(body, depth))
     dialect = DIALECTS[snapshot.dialect]
     said: tuple[Addition, ...] = (dialect.said(snapshot.answer),) if snapshot.answer else ()
     body = dialect.add(dialect.bare(snapshot.body), (*said, UserText(job.message)))
     headers = tuple((name.encode(), value.encode("latin-1")) for name, value in snapshot.headers)
-    return _Speech(dialect, dialect.rewrite(body, model, True), headers)
+    asked = dialect.read(dialect.rewrite(body, model, True), depth)
+    return _Speech(dialect, asked, headers)

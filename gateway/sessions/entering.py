@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from gateway.core.directives import (
     forced_route,
     read,
 )
-from gateway.core.model import Asked, Route
+from gateway.core.model import Asked, Facts, Route
 from gateway.core.reminders import Unfit, read_item
 from gateway.core.session import (
     DONE,
@@ -37,7 +37,9 @@ from gateway.core.session import (
     sign,
 )
 from gateway.dialects.requester import requester_of
+from gateway.offload import Offload
 from gateway.reminders import Reminders
+from gateway.sessions.facts import is_compaction, last_calls, read_facts
 from gateway.sessions.files import loaded
 from gateway.sessions.sentinels import Sentinels
 from gateway.sessions.session import Session, Surroundings
@@ -47,7 +49,6 @@ from gateway.sessions.values import CALL, KIND, NEW, Kind, Settings, Visit
 from gateway.stores.base import Key, StoreUnavailable
 from gateway.tools.bd import Tracker
 
-MOST_LOOKED_UP = 64
 NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
 SIDE_REQUEST = "side requests of an agent do not act"
 SUB_AGENT = "directives do not act in a sub-agent's request"
@@ -74,13 +75,15 @@ class Sessions:
         tracker: Tracker,
         reminders: Reminders | None,
         snapshots: SnapshotSetters | None = None,
+        offload: Offload | None = None,
     ) -> None:
         self.states = states
+        self.offload = offload or Offload()
         self._settings = settings
         self._reminders = reminders
         self._side_calls = SideCalls(reminders, snapshots)
         self.around = Surroundings(states, settings, tracker, self._side_calls)
-        self._sentinels = Sentinels(settings.sentinels)
+        self.sentinels = Sentinels(settings.sentinels)
 
     def glance(self, visit: Visit) -> Entry | None:
         """Say without waiting what is in force where nothing is kept, as in nearly all sessions.
@@ -104,8 +107,8 @@ class Sessions:
         """Take directives out of a request, let them act, and say what is in force."""
         if not visit.asked.directives:
             return await self._pass_by(visit)
-        visit = self._whole(visit, await self._kept(visit, await self.states.read(visit.key)))
-        message, found, visit = self._read(visit, upstreams)
+        visit = await self._whole(visit, await self._kept(visit, await self.states.read(visit.key)))
+        message, found, visit = await self._read(visit, upstreams)
         forced = forced_route(item.directive for item in found)
         state = await self.states.read(visit.key)
         is_side_call = await self._side_calls.judge(visit, state)
@@ -125,9 +128,9 @@ class Sessions:
         # Only a request without tools can be one, and only one with tools is remembered.
         is_side_call = not visit.asked.tools and await self._side_calls.judge(visit, state)
         if not is_side_call:
-            visit = self._whole(visit, await self._kept(visit, state))
+            visit = await self._whole(visit, await self._kept(visit, state))
         if visit.asked.directives:
-            _, _, visit = self._read(visit, upstreams)
+            _, _, visit = await self._read(visit, upstreams)
         return Entry(visit.asked, Kind.AUXILIARY if is_side_call else self._kind(visit))
 
     async def _pass_by(self, visit: Visit) -> Entry:
@@ -136,7 +139,7 @@ class Sessions:
         state = NEW if key is None else await self.states.read(key)
         is_side_call = await self._side_calls.judge(visit, state)
         if not is_side_call and (state.kept or key is None):
-            visit = self._whole(visit, await self._kept(visit, state))
+            visit = await self._whole(visit, await self._kept(visit, state))
         return await self._entry(visit, state, is_side_call)
 
     async def _entry(self, visit: Visit, state: SessionState, is_side_call: bool) -> Entry:
@@ -155,34 +158,34 @@ class Sessions:
         if visit.name is not None:
             return living(state, now_ms)
         found: list[Kept] = []
-        for call in visit.dialect.called(visit.asked.body)[-MOST_LOOKED_UP:]:
+        for call in last_calls(visit.dialect, visit.asked):
             state = await self.states.read(Key(KIND, visit.owner, CALL + call))
             found += living(state, now_ms)
         return tuple(found)
 
-    def _whole(self, visit: Visit, kept: tuple[Kept, ...]) -> Visit:
+    async def _whole(self, visit: Visit, kept: tuple[Kept, ...]) -> Visit:
         if not kept:
             return visit
-        body = visit.dialect.rebuilt(visit.asked.body, kept)
+        body = visit.asked.body
+        work = partial(visit.dialect.rebuilt, body, kept)
+        body = await self.offload.run(visit.owner, len(body), work)
         asked = msgspec.structs.replace(visit.asked, body=body)
         return msgspec.structs.replace(visit, asked=asked)
 
     def _kind(self, visit: Visit) -> Kind:
-        if self._sentinels.begin(visit):
+        if is_compaction(visit.dialect, visit.asked, self.sentinels):
             return Kind.COMPACTION
         return Kind.STRUCTURED if visit.asked.structured else Kind.PLAIN
 
-    def _read(
+    async def _read(
         self, visit: Visit, upstreams: Collection[str]
     ) -> tuple[NewestMessage, tuple[Found, ...], Visit]:
-        body = visit.asked.body
-        ordinal, texts = visit.dialect.newest_user(body)
-        alone = ordinal == 1 and visit.dialect.has_one_message(body)
-        message = NewestMessage(ordinal, texts, alone, visit.attempt)
-        found = tuple(item for text in texts for item in read(text, upstreams).directives)
-        plain = visit.dialect.edit_user_texts(body, partial(_without_directives, upstreams))
-        asked = msgspec.structs.replace(visit.asked, body=plain)
-        return message, found, msgspec.structs.replace(visit, asked=asked)
+        work = partial(_take_directives, visit, frozenset(upstreams))
+        if visit.asked.facts is not None:
+            work = partial(_take_from_large, visit, work, self.sentinels)
+        taken = await self.offload.run(visit.owner, len(visit.asked.body), work)
+        asked = msgspec.structs.replace(visit.asked, body=taken.body, facts=taken.facts)
+        return taken.message, taken.found, msgspec.structs.replace(visit, asked=asked)
 
     async def _act(
         self, visit: Visit, found: tuple[Found, ...], message: NewestMessage
@@ -265,6 +268,33 @@ class Sessions:
             return item
         text = await anyio.to_thread.run_sync(loaded, item.directive, self._settings)
         return replace(item, directive=text)
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """The newest user message with its directives, and a request without any."""
+
+    message: NewestMessage
+    found: tuple[Found, ...]
+    body: bytes
+    facts: Facts | None = None
+
+
+def _take_directives(visit: Visit, upstreams: Collection[str]) -> _Taken:
+    dialect, body = visit.dialect, visit.asked.body
+    ordinal, texts = dialect.newest_user(body)
+    alone = ordinal == 1 and dialect.has_one_message(body)
+    message = NewestMessage(ordinal, texts, alone, visit.attempt)
+    found = tuple(item for text in texts for item in read(text, upstreams).directives)
+    plain = dialect.edit_user_texts(body, partial(_without_directives, upstreams))
+    return _Taken(message, found, plain)
+
+
+def _take_from_large(visit: Visit, work: Callable[[], _Taken], sentinels: Sentinels) -> _Taken:
+    """Send back no texts; read the facts again, since what is left may begin with a sentinel."""
+    taken = work()
+    facts = read_facts(visit.dialect, taken.body, visit.name is not None, sentinels)
+    message = taken.message.without_texts()
+    return msgspec.structs.replace(taken, message=message, facts=facts)
 
 
 def _without_directives(upstreams: Collection[str], text: str) -> str:

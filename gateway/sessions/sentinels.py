@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.sessions.values import Visit
+from gateway.dialects.base import Dialect
 
 
 class Sentinels:
@@ -18,9 +18,8 @@ class Sentinels:
         # Other letters can be written in several ways, so that their bytes tell nothing.
         self._tells = all(start.isascii() for start in self._starts)
 
-    def begin(self, visit: Visit) -> bool:
+    def begin(self, dialect: Dialect, body: bytes) -> bool:
         """Whether one of them begins what the user said last, or what instructs the model."""
-        body = visit.asked.body
         if self._tells:
             lowered = body.lower()
             for needle in self._needles:
@@ -28,5 +27,5 @@ class Sentinels:
                     break
             else:
                 return False
-        texts = (*visit.dialect.newest_user(body)[1], *visit.dialect.system_texts(body))
+        texts = (*dialect.newest_user(body)[1], *dialect.system_texts(body))
         return any(text.lstrip().casefold().startswith(self._starts) for text in texts)

@@ -94,7 +94,7 @@ class Session:
         """Let go of the request: it is not kept through a long wait."""
         visit, self._doubtful = self._doubtful, None
         if visit is not None:
-            self._system = digest_system(visit.dialect, visit.asked.body)
+            self._system = digest_system(visit.dialect, visit.asked)
 
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""

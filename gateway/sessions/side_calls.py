@@ -66,14 +66,14 @@ class SideCalls:
         if known is not None:
             return known
         setters = {state.setter, *await self._find_setters(visit)} - {""}
-        return bool(setters) and digest_system(visit.dialect, visit.asked.body) not in setters
+        return bool(setters) and digest_system(visit.dialect, visit.asked) not in setters
 
     def _judge_by_memory(self, visit: Visit) -> bool | None:
         """Judge by the request itself and the session's last one with tools, if there was one."""
         asked, key, last = visit.asked, visit.key, self._last
         assert key is not None
         if asked.tools:
-            last[key] = digest_system(visit.dialect, asked.body)
+            last[key] = digest_system(visit.dialect, asked)
             last.move_to_end(key)
             if len(last) > REMEMBERED_SESSIONS:
                 last.popitem(last=False)
@@ -81,7 +81,7 @@ class SideCalls:
         if asked.structured:
             return True
         known = last.get(key)
-        return None if known is None else known != digest_system(visit.dialect, asked.body)
+        return None if known is None else known != digest_system(visit.dialect, asked)
 
     async def _find_setters(self, visit: Visit) -> set[str]:
         """Return what is stored of the requests that set the session's reminders and jobs."""

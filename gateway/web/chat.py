@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -32,7 +33,7 @@ from gateway.errors import (
 from gateway.sse import encode
 from gateway.web.auth import Keys, Owner
 from gateway.web.cycle import CYCLE
-from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
+from gateway.web.incoming import ClientLeft, Incoming, Unpacking, incoming_of, receive_body
 from gateway.web.reminders import BodyLimits
 from gateway.web.stream import Answer, Receive, Send
 
@@ -171,9 +172,10 @@ class Chat:
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
             owner = self.keys.owner(note.headers)
             self._refuse_while_draining()
-            body = await read_body(note.headers, receive, self.limits.size)
+            body = await receive_body(note.headers, receive, self.limits.size)
             self._refuse_while_draining()
-            await self._talk(self._errand(body, owner, note), note, answer)
+            given = await self._read(body, owner.name, note)
+            await self._talk(self._errand(given, owner, note), note, answer)
         except HoldgateError as error:
             await self._say(error, answer)
         except ClientLeft:
@@ -196,8 +198,12 @@ class Chat:
             answer.scope.cancel()
             await checkpoint()
 
-    def _errand(self, body: bytes, owner: Owner, note: Incoming) -> ChatErrand:
-        given = _given(read_as(_fields, body, self.limits.depth))
+    async def _read(self, body: bytes, owner: str, note: Incoming) -> _Body:
+        offload = self.agents.means.driver.services.offload
+        body = await Unpacking(self.limits.size, offload).unpack(note.headers, body, owner)
+        return await offload.run(owner, len(body), partial(_given, body, self.limits.depth))
+
+    def _errand(self, given: _Body, owner: Owner, note: Incoming) -> ChatErrand:
         agent = self.agents.find(_named(given.agent_id))
         return ChatErrand(
             owner=self._speaker(owner, given.user_id),
@@ -251,7 +257,8 @@ def _busy_body(error: SessionBusy) -> bytes:
     return msgspec.json.encode({"error": {**said, "busy_reason": error.reason}})
 
 
-def _given(fields: Fields) -> _Body:
+def _given(body: bytes, depth: int) -> _Body:
+    fields = read_as(_fields, body, depth)
     if unknown := [name for name in fields if name not in MEMBERS]:
         said = ", ".join(f"`{name[:40]}`" for name in unknown[:5])
         known = ", ".join(f"`{name}`" for name in MEMBERS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,9 +15,9 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.core.additions import Addition
 from gateway.core.model import Route as ModelRoute
 from gateway.dialects.base import Dialect
-from gateway.dialects.identity import identify
 from gateway.driver import Driver, error_headers
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
 from gateway.routing import Models, PublicModel
@@ -25,7 +26,8 @@ from gateway.timepiece import Errand
 from gateway.upstream.base import Upstream
 from gateway.upstream.headers import query_towards_upstream, towards_upstream
 from gateway.web.auth import Keys
-from gateway.web.incoming import ClientLeft, Incoming, incoming_of, read_body
+from gateway.web.incoming import ClientLeft, Incoming, Unpacking, incoming_of, receive_body
+from gateway.web.reading import RequestReader
 from gateway.web.relay import SHY, Giving, RelayLimits
 
 PATH = "/v1/messages/count_tokens"
@@ -51,6 +53,7 @@ class Counting:
     sessions: Sessions
     giving: Giving
     limits: RelayLimits
+    reader: RequestReader
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -60,40 +63,46 @@ class Counting:
         """Count the tokens of a request."""
         note = incoming_of(request.scope)
         try:
-            owner = self.keys.owner(note.headers)
+            owner = self.keys.owner(note.headers).name
+            most, offload = self.limits.body_bytes, self.driver.services.offload
             try:
-                body = await read_body(note.headers, request.receive, self.limits.body_bytes)
+                body = await receive_body(note.headers, request.receive, most)
             except ClientLeft:
                 raise BadRequest("The body did not come whole.") from None
-            return await self._count(note, owner.name, body)
+            body = await Unpacking(most, offload).unpack(note.headers, body, owner)
+            return await self._count(note, owner, body)
         except HoldgateError as error:
             headers = {name.decode(): value.decode() for name, value in error_headers(error)}
             return Response(self.dialect.error_body(error), error.status, headers)
 
     async def _count(self, note: Incoming, owner: str, body: bytes) -> Response:
-        default = self.models.default_name
-        asked = self.dialect.read(body, self.limits.json_depth, default_model=default)
+        read = await self.reader.read(body, False, note.listed, owner)
+        asked, who = read.asked, read.who
         model = self.models.find(asked.model)
-        who = identify(note.listed, asked.identity)
         visit = Visit(owner, who.session, asked, self.dialect, note.chain, main=who.main)
         entry = await self.sessions.preview(visit, self.driver.services.upstreams.keys())
         to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
-        sent = self._add(visit, entry, note, model, to)
+        run = partial(self.driver.services.offload.run, owner, len(body))
+        additions = self._additions(visit, entry, note, model, to)
+        sent = entry.asked.body
+        if additions:
+            sent = await run(partial(self.dialect.add, sent, additions))
         counter = self.counters.get(to.upstream)
         if counter is None:
-            return JSONResponse({"input_tokens": estimate(_body.decode(sent))})
-        named = self.dialect.rewrite(self.dialect.own(sent), to.model, asked.stream)
+            return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
+        own = await run(partial(self.dialect.own, sent))
+        named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
         ways, dialect = self.driver.services.ways, self.dialect.name
         headers = ways.headers(to.upstream, dialect, towards_upstream(note.listed))
         return await _asked(counter, named, headers, query_towards_upstream(dialect, note.query))
 
-    def _add(
+    def _additions(
         self, visit: Visit, entry: Entry, note: Incoming, model: PublicModel, to: ModelRoute
-    ) -> bytes:
-        """Add what a real request would get, but for what is due: that is not claimed."""
+    ) -> tuple[Addition, ...]:
+        """Return what a real request would get, but for what is due: that is not claimed."""
         giving, asked = self.giving, entry.asked
         if entry.kind in BARE or note.headers.get(b"x-holdgate-clock") == b"off":
-            return asked.body
+            return ()
         is_free = entry.kind is not Kind.STRUCTURED
         errand = Errand(
             owner=visit.owner,
@@ -106,8 +115,7 @@ class Counting:
             extras=giving.tools(visit.owner, visit.main or visit.name) if is_free else (),
             collects=False,
         )
-        additions = giving.timepieces.give(errand).first_at_once()
-        return self.dialect.add(asked.body, additions) if additions else asked.body
+        return giving.timepieces.give(errand).first_at_once() or ()
 
 
 async def _asked(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:
@@ -121,6 +129,11 @@ async def _asked(counter: Upstream, body: bytes, headers: Headers, query: bytes)
     finally:
         await turn.aclose()
     return Response(answer, media_type="application/json")
+
+
+def estimate_body(body: bytes) -> int:
+    """Estimate the tokens of a request."""
+    return estimate(_body.decode(body))
 
 
 def estimate(request: object) -> int:

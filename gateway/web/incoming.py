@@ -8,11 +8,13 @@ import secrets
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from zstandard import ZstdDecompressor, ZstdError, frame_content_size
 
 from gateway.errors import BadRequest, BodyTooLarge, Headers, UnsupportedEncoding
+from gateway.offload import Offload
 from gateway.web.stream import Receive
 
 Scope = Mapping[str, Any]
@@ -25,6 +27,7 @@ KEY = "holdgate"
 # What unpacking may take in memory; the library's usual levels stay below.
 LARGEST_WINDOW = 32 * 1024 * 1024
 JSON = b"application/json"
+PLAIN = (b"", b"identity")
 
 
 class ClientLeft(Exception):
@@ -65,13 +68,46 @@ def request_id(headers: Mapping[bytes, bytes], chain: str) -> str:
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
-    """Read a JSON body of at most `limit` bytes, decoded."""
+    """Read a JSON body of at most `limit` bytes, unpacked at once: for limits that are small."""
+    body = await receive_body(headers, receive, limit)
+    return unpack(body, encoding_of(headers), limit)
+
+
+async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+    """Read a JSON body of at most `limit` bytes, as it was sent."""
     check_type(headers)
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    body = await _received(receive, limit)
-    return _decoded(body, headers.get(b"content-encoding", b"").strip().lower(), limit)
+    return await _received(receive, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacking:
+    """How bodies are unpacked: within a limit, and beside the loop unless they turn out small."""
+
+    limit: int
+    offload: Offload
+
+    async def unpack(self, headers: Mapping[bytes, bytes], body: bytes, owner: str) -> bytes:
+        """Return a body as the client meant it."""
+        encoding = encoding_of(headers)
+        if encoding in PLAIN:
+            return _within(body, self.limit)
+        small = min(self.offload.above, self.limit)
+        if len(body) <= small:
+            try:
+                return unpack(body, encoding, small)
+            except BodyTooLarge:
+                if small == self.limit:
+                    raise
+        work = partial(unpack, body, encoding, self.limit)
+        return await self.offload.send(owner, len(body), work)
+
+
+def encoding_of(headers: Mapping[bytes, bytes]) -> bytes:
+    """Return how a body is packed."""
+    return headers.get(b"content-encoding", b"").strip().lower()
 
 
 def check_type(headers: Mapping[bytes, bytes]) -> None:
@@ -85,11 +121,9 @@ def check_type(headers: Mapping[bytes, bytes]) -> None:
 
 
 def plain_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
-    """Return a JSON body that came in one piece, decoded."""
+    """Return a JSON body that came in one piece, as it was sent."""
     if headers.get(b"content-type") != JSON:
         check_type(headers)
-    if b"content-encoding" in headers:
-        return _decoded(body, headers[b"content-encoding"].strip().lower(), limit)
     return body if len(body) <= limit else _within(body, limit)
 
 
@@ -115,8 +149,9 @@ def _within(body: bytes, limit: int) -> bytes:
     return body
 
 
-def _decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
-    if encoding in (b"", b"identity"):
+def unpack(body: bytes, encoding: bytes, limit: int) -> bytes:
+    """Unpack a body of this encoding, or refuse it when it becomes larger than the limit."""
+    if encoding in PLAIN:
         return _within(body, limit)
     if encoding == b"zstd":
         return _from_zstd(body, limit)

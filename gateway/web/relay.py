@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -18,7 +18,6 @@ from gateway.core.directives import NOTHING, candidates, no_route
 from gateway.core.model import Asked, Route
 from gateway.delivery import Deliveries
 from gateway.dialects.base import Chained, Dialect
-from gateway.dialects.identity import identify
 from gateway.driver import Driver, Request, error_headers
 from gateway.driver.values import Onlooker
 from gateway.errors import (
@@ -36,7 +35,15 @@ from gateway.timepiece import Errand, ServerTool, Timepiece, Timepieces
 from gateway.upstream.headers import query_towards_upstream, towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.cycle import CYCLE
-from gateway.web.incoming import KEY, ClientLeft, Incoming, plain_body, read_body
+from gateway.web.incoming import (
+    KEY,
+    ClientLeft,
+    Incoming,
+    Unpacking,
+    plain_body,
+    receive_body,
+)
+from gateway.web.reading import ReadingRules, RequestReader
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
@@ -54,6 +61,8 @@ class RelayLimits:
 
     body_bytes: int
     json_depth: int
+    own_tools: frozenset[str] = frozenset()
+    """The tools a request may be given, beside the operator's own."""
 
 
 class Snapshots(Protocol):
@@ -84,6 +93,15 @@ class Giving:
     snapshots: Snapshots | None
 
 
+def reading_rules(
+    models: Models, sessions: Sessions, giving: Giving, limits: RelayLimits
+) -> ReadingRules:
+    """Return by what requests are read."""
+    added = {tool.name for tool in giving.timepieces.settings.standard_tools}
+    own_tools = limits.own_tools | added
+    return ReadingRules(limits.json_depth, models.default_name, own_tools, sessions.sentinels)
+
+
 class Relay:
     """Answers the model requests of one dialect."""
 
@@ -109,6 +127,10 @@ class Relay:
         self._chain = dialect if isinstance(dialect, Chained) else None
         self._limits = limits
         self._draining = draining
+        offload = driver.services.offload
+        self._unpacking = Unpacking(limits.body_bytes, offload)
+        rules = reading_rules(models, sessions, giving, limits)
+        self._reader = RequestReader(dialect, offload, rules)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
@@ -123,10 +145,12 @@ class Relay:
             self._refuse_while_draining()
             body = direct.body_at_once() if direct is not None else None
             if body is None:
-                body = await read_body(note.headers, receive, self._limits.body_bytes)
+                body = await receive_body(note.headers, receive, self._limits.body_bytes)
                 self._refuse_while_draining()
             else:
                 body = plain_body(note.headers, body, self._limits.body_bytes)
+            if b"content-encoding" in note.headers:
+                body = await self._unpacking.unpack(note.headers, body, owner.name)
             request = await self._read(note, owner.name, body, answer)
             driving = self._driver.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
@@ -145,16 +169,11 @@ class Relay:
     async def _read(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
         headers, listed = note.headers, note.listed
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
-        asked = self.dialect.read(
-            body, self._limits.json_depth, prefers_stream, self._models.default_name
-        )
-        if self._chain is not None and (previous := self._chain.previous_id(asked.body)):
-            real = await self._answers.upstream_id(owner, previous)
-            if real != previous:
-                going_on = self._chain.going_on_from(asked.body, real)
-                asked = msgspec.structs.replace(asked, body=going_on)
-        who = identify(listed, asked.identity)
+        read = await self._reader.read(body, prefers_stream, listed, owner)
+        asked, who = read.asked, read.who
         name = who.session
+        if read.previous:
+            asked = await self._go_on_from(read.previous, asked, owner)
         key = None if name is None else Key(KIND, owner, name)
         attempt = _attempt(note) if asked.directives else NO_ATTEMPT
         visit = Visit(owner, name, asked, self.dialect, note.chain, key, attempt, who.main)
@@ -183,6 +202,16 @@ class Relay:
             onlooker=self._onlooker(visit, entry, passed),
             session_id=name,
         )
+
+    async def _go_on_from(self, previous: str, asked: Asked, owner: str) -> Asked:
+        """Name the answer a request goes on from as the upstream knows it."""
+        real = await self._answers.upstream_id(owner, previous)
+        if self._chain is None or real == previous:
+            return asked
+        work = partial(self._chain.going_on_from, asked.body, real)
+        offload = self._driver.services.offload
+        going_on = await offload.run(owner, len(asked.body), work)
+        return msgspec.structs.replace(asked, body=going_on)
 
     def _onlooker(self, visit: Visit, entry: Entry, headers: Headers) -> Onlooker | None:
         """Return who remembers what the session asked, for jobs that go on from it."""

@@ -89,6 +89,10 @@ jobs_per_owner = 100
 subscriptions_per_owner = 20
 inbox_polls_per_owner = 100
 due_followups = 64
+offload_bytes = 131072
+offload_processes = 2
+offload_ms = 60000
+offload_queue_bytes = 268435456
 """
 
 UPSTREAM = {

@@ -188,3 +188,11 @@ def test_the_parts_of_a_message_are_told_apart() -> None:
     texts = [("ab", "c"), ("a", "bc"), ("abc",), ("abc", "")]
     assert len({NewestMessage(1, parts).fingerprint for parts in texts}) == len(texts)
     assert NewestMessage(2, ("abc",)).fingerprint != NewestMessage(1, ("abc",)).fingerprint
+
+
+def test_a_message_has_the_same_name_without_its_texts() -> None:
+    message = NewestMessage(3, ("a long text",), True, Attempt("id"))
+    named = message.without_texts()
+    assert named.texts == ()
+    assert (named.ordinal, named.alone, named.attempt) == (3, True, Attempt("id"))
+    assert named.fingerprint == message.fingerprint

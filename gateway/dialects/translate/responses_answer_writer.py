@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.model import Stop
-from gateway.dialects.body import fields_of
+from gateway.dialects.body import fields_of, written
 from gateway.dialects.canonical import (
     Began,
     CallBegan,
@@ -66,6 +66,17 @@ CONSTANT: Json = {
     "tools": [],
     "usage": None,
 }
+
+
+# Of what is longer nothing is repeated: every event about the whole answer carries it.
+LONGEST_REPEATED = 64 * 1024
+
+
+def repeated(body: bytes) -> bytes:
+    """Return what is left of a large request for its answer to repeat."""
+    fields = fields_of(body)
+    found = {name: fields[name] for name in ECHO if name in fields}
+    return written({n: v for n, v in found.items() if len(memoryview(v)) <= LONGEST_REPEATED})
 
 
 class ResponsesWriter:
