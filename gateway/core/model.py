@@ -105,6 +105,8 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """Whether a tool of ours may be added: one answer of free text is wanted, no tool is forced."""
     structured: bool = False
     """Whether the answer has to have a form, such as a JSON schema's: then nothing may be added."""
+    forces_one: bool = False
+    """Whether the answer can only be a call of one tool: nothing could be said of a reminder."""
     last_role: str = "user"
     """Who speaks in the last message: `user`, `tool`, `assistant`, or a name of the dialect's."""
     directives: bool = False

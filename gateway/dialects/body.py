@@ -107,6 +107,16 @@ def is_structured(form: msgspec.Raw) -> bool:
         return True
 
 
+def forces_one(tool_choice: msgspec.Raw, *kinds: str) -> bool:
+    """Whether one tool of the client's, of these kinds, has to be called."""
+    if bytes(memoryview(tool_choice)[:1]) != b"{":
+        return False
+    try:
+        return _form.decode(tool_choice).type in kinds
+    except msgspec.DecodeError:
+        return False
+
+
 def misfit(problem: str) -> BadRequest:
     """Name the member that is not what it should be."""
     says, _, place = problem.partition(" - at `$.")

@@ -254,7 +254,7 @@ class Relay:
             or self._driver.services.ways.spoken(to.upstream) not in SHY,
             clock=has_clock,
             extras=extras,
-            collects=is_free,
+            collects=is_free and not entry.asked.forces_one,
             main=visit.main,
             asker=entry.session,
         )

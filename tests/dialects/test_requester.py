@@ -59,3 +59,24 @@ def test_requests_are_told_apart_by_tools_and_system_text() -> None:
     assert (work.setter, talk.setter) == (talk.system, "")
     assert work.outranks(title)
     assert not any((work.outranks(talk), talk.outranks(title), title.outranks(work)))
+
+
+CHOICES: list[tuple[Any, Any, bool]] = [
+    (CHAT, {"type": "function", "function": {"name": "f"}}, True),
+    (CHAT, {"type": "custom", "custom": {"name": "f"}}, True),
+    (CHAT, {"type": "allowed_tools"}, False),
+    (CHAT, {"type": 7}, False),
+    (CHAT, "required", False),
+    (RESPONSES, {"type": "function", "name": "f"}, True),
+    (RESPONSES, {"type": "web_search"}, False),
+    (MESSAGES, {"type": "tool", "name": "f"}, True),
+    (MESSAGES, {"type": "any"}, False),
+    (MESSAGES, None, False),
+]
+
+
+@pytest.mark.parametrize("dialect, choice, forced", CHOICES)
+def test_a_call_of_one_tool_is_all_that_can_be_answered(
+    dialect: Any, choice: Any, forced: bool
+) -> None:
+    assert read(dialect, tool_choice=choice).forces_one is forced

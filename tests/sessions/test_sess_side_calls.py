@@ -7,6 +7,7 @@ session that is resumed after a restart of the gateway.
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.clock.holding import delivered, listed
-from tests.clock.reminding import carried, due, remind, results
+from tests.clock.reminding import carried, due, fetch, iso, remind, results, variables
 from tests.clock.words import NOW, TAG, clock, play, says, sent
 from tests.delivery.test_delivery_gate import brought, result
 from tests.gateway.harness import Running, running, until
+from tests.gateway.wire import ask_of
 from tests.jobs.words import add, ran, run_now
+from tests.sessions.process import process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -35,7 +38,7 @@ from tests.sessions.talk import (
     told,
     user,
 )
-from tests.upstream.fake import Peer, Request
+from tests.upstream.fake import Peer, Request, fake_upstream
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 WORK, TITLE = system("You write code."), system("Write a title of five words.")
@@ -99,8 +102,8 @@ async def set_by_the_model(gate: Running, clock: ManualClock) -> None:
 
 
 async def set_by_a_directive(gate: Running, clock: ManualClock) -> None:
-    time = "2026-02-02T22:22:00Z"
-    await gate.ask(main(f'<**clock:{{"time":"{time}","message":"drink tea"}}**>hi'), SESSION)
+    at = "2026-02-02T22:22:00Z"
+    await gate.ask(main(f'<**clock:{{"time":"{at}","message":"drink tea"}}**>hi'), SESSION)
     clock.advance(3600 * SECOND)
 
 
@@ -175,6 +178,27 @@ async def test_the_conversation_without_tools_goes_on_after_a_restart(tmp_path: 
     async with running(model("a", "b", "c", "d"), settings=settings) as gate:
         assert text_of(await gate.ask(talk(WORK, "hi"), SESSION)).count("\n\n") == 3
         assert text_of(await gate.ask(talk(WORK, "hi"), "x-session-id: plain")).count("\n\n") == 3
+
+
+async def test_a_gateway_that_was_killed_knows_the_title_request_again(tmp_path: Path) -> None:
+    """All at once: a reminder that the model set, one of a directive, and a stop message."""
+    now = round(time.time() * 1000)
+    tea, home = due("drink tea", now + 20 * SECOND), iso(now + 20 * SECOND)
+    acts = (says("", clock("schedule", tea)), says("I will.", finish="length"), says("Hm."))
+    async with fake_upstream(play(*acts)) as upstream:
+        settings = variables(upstream.port)
+        async with process(tmp_path, settings) as gate:
+            said = f'{GO_ON}<**clock:{{"time":"{home}","message":"go home"}}**>hi'
+            await fetch(gate.port, ask_of(main(said), SESSION))
+            await gate.kill()
+        async with process(tmp_path, settings) as gate:
+            side = await fetch(gate.port, ask_of(title("hi"), SESSION))
+            assert text_of(side) == "Hm."
+            answer = await fetch(gate.port, ask_of(main("hi"), SESSION))
+        _, _, first, second, *others = upstream.requests
+        assert messages(first) == [TITLE, user("hi")]
+        assert sorted(carried(second)) == ["drink tea", "go home"]
+        assert (text_of(answer).count("Hm."), len(others)) == (4, 3)
 
 
 # At the same instant.

@@ -31,6 +31,7 @@ from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
     array,
+    forces_one,
     is_structured,
     name_model,
     read_as,
@@ -85,7 +86,7 @@ class AnthropicMessages:
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         stream = request.stream
-        structured = _is_structured(request)
+        structured, choice = _is_structured(request), request.tool_choice
         return Asked(
             model=model,
             body=body,
@@ -93,10 +94,9 @@ class AnthropicMessages:
             stream_implied=prefers_stream and stream is None,
             wants_usage=True,
             tools=array(request.tools, "tools"),
-            takes_tools=not (
-                structured or (request.tool_choice is not ABSENT and forces(request.tool_choice))
-            ),
+            takes_tools=not (structured or (choice is not ABSENT and forces(choice))),
             structured=structured,
+            forces_one=choice is not ABSENT and forces_one(choice, "tool"),
             last_role=last_role(request.messages),
             directives=may_contain(body),
             identity=_identity(request),

@@ -27,6 +27,7 @@ from gateway.dialects.body import (
     appended,
     array,
     fields_of,
+    forces_one,
     is_structured,
     name_model,
     read_as,
@@ -96,7 +97,7 @@ class OpenAIChat:
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         said = request.stream
-        form = request.response_format
+        form, choice = request.response_format, request.tool_choice
         structured = form is not ABSENT and is_structured(form)
         return Asked(
             model=model,
@@ -108,6 +109,7 @@ class OpenAIChat:
             tools=array(request.tools, "tools"),
             takes_tools=_takes_tools(request) and not structured,
             structured=structured,
+            forces_one=choice is not ABSENT and forces_one(choice, "function", "custom"),
             last_role=last_role(request.messages),
             directives=may_contain(body),
             identity=_identity(request),

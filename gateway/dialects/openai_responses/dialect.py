@@ -26,6 +26,7 @@ from gateway.dialects.body import (
     appended,
     array,
     fields_of,
+    forces_one,
     is_structured,
     name_model,
     raw,
@@ -116,6 +117,7 @@ class OpenAIResponses:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
         said = request.stream
         structured = request.text is not ABSENT and _is_structured(request.text)
+        choice = request.tool_choice
         return Asked(
             model=model,
             body=body,
@@ -123,8 +125,9 @@ class OpenAIResponses:
             stream_implied=prefers_stream and said is None,
             tools=array(request.tools, "tools"),
             # What is answered in the background comes back to nobody who could run a tool.
-            takes_tools=not (request.background or structured or _restricts(request.tool_choice)),
+            takes_tools=not (request.background or structured or _restricts(choice)),
             structured=structured,
+            forces_one=choice is not ABSENT and forces_one(choice, "function", "custom"),
             last_role=last_role(request.input),
             directives=may_contain(body),
             identity=_identity(request),
