@@ -12,6 +12,7 @@ HoldgateError
  ├── MethodNotAllowed            405
  ├── RequestTimeout              408  the body did not arrive in time
  ├── SessionDeleted              410  somebody deleted the session of the exchange
+ ├── UpgradeRequired             426  a WebSocket is asked for; only HTTP is spoken
  ├── TooMany                     429  a limit of the gateway, with retry-after
  ├── Unavailable                 503
  │    └── Draining               503  shutting down
@@ -117,6 +118,12 @@ class SessionDeleted(HoldgateError):
     """Somebody deleted the session while it was answered."""
 
     status, code, kind = 410, "session_deleted", "invalid_request_error"
+
+
+class UpgradeRequired(HoldgateError):
+    """Another protocol is asked for than the one that is spoken."""
+
+    status, code, kind = 426, "upgrade_required", "invalid_request_error"
 
 
 class TooMany(HoldgateError):

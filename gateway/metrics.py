@@ -78,6 +78,7 @@ class Metrics(Collector):
         self._first: dict[str, Spread] = {}
         self._whole: dict[str, Spread] = {}
         self.quarantined = 0
+        self.connections_refused: Callable[[], int] = lambda: 0
         self.reminders = Counts()
         self.holds: Holds | None = None
         self.runs: Mapping[str, int] = {}
@@ -129,6 +130,8 @@ class Metrics(Collector):
         yield _labelled("runs", "Runs of jobs that ended.", "status", self.runs)
         says = "Results for clients, by what became of them."
         yield _labelled("deliveries", says, "event", asdict(self.deliveries))
+        says = "Client connections refused for their number."
+        yield CounterMetricFamily("holdgate_connections_refused", says, self.connections_refused())
         yield CounterMetricFamily(
             "holdgate_quarantined", "Documents that could not be read.", self.quarantined
         )

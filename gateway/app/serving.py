@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 
 from gateway.app.gateway import FAREWELL, Gateway
+from gateway.app.wiring import connection_limits
 from gateway.config import Config
 from gateway.web.connection import limited_connection
 from gateway.web.front import Front
@@ -26,8 +27,10 @@ def create_app(config: Config) -> Front:
 def serve(config: Config, listening: Callable[[str], None]) -> None:
     """Run the gateway until a signal ends it."""
     gateway = Gateway(config)
-    limits, server = config.limits, config.server
-    protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
+    server = config.server
+    protocol = limited_connection(connection_limits(config))
+    if (counts := protocol.counts) is not None:
+        gateway.metrics.connections_refused = lambda: counts.refused
     sock = listen(server.host, server.port)
     # By then all have had their time; only who does not read can still be there.
     runner = Server(server_config(gateway.asgi, protocol, FAREWELL, "off"), gateway.leave)

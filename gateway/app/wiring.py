@@ -37,6 +37,7 @@ from gateway.tools.clock import NAME as CLOCK
 from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.upstream import Endpoint, Timeouts, Upstream
 from gateway.web.auth import Keys, Owner
+from gateway.web.connection_limits import ConnectionLimits
 from gateway.web.front import Admission
 
 DEMO = "demo"
@@ -188,6 +189,19 @@ def admission_of(config: Config, keyed: bool) -> Admission:
         any_host=keyed,
         origins=frozenset(config.server.cors_origins),
         header_bytes=config.limits.header_bytes,
+    )
+
+
+def connection_limits(config: Config) -> ConnectionLimits:
+    """Return what a client's connection may cost."""
+    limits = config.limits
+    return ConnectionLimits(
+        limits.header_bytes,
+        limits.receive_idle_ms / 1000,
+        limits.receive_total_ms / 1000,
+        limits.slow_reader_ms / 1000,
+        limits.connections,
+        limits.connections_per_address,
     )
 
 

@@ -279,6 +279,13 @@ class LimitsSection:
     json_depth: Annotated[SomeCount, "Nesting of a request's JSON."] = 128
     event_bytes: Annotated[Bytes, "One event of a stream (8 MB)."] = 8 * MB
     receive_idle_ms: Annotated[SomeMs, "Longest silence while a request is received."] = 30_000
+    receive_total_ms: Annotated[
+        Ms, "Longest time until a request has come whole; 0: as long as it takes."
+    ] = 300_000
+    connections: Annotated[Count, "Open client connections of the process; 0: any number."] = 0
+    connections_per_address: Annotated[
+        Count, "Those from one address; behind a balancer that is everybody. 0: any number."
+    ] = 0
     slow_reader_ms: Annotated[SomeMs, "Longest time a client may take nothing it is sent."] = 30_000
     turns: Annotated[SomeCount, "Turns of one exchange."] = 16
     holds_per_session: Annotated[Count, "Holds of a session at a time."] = 1

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 KEEP_ALIVE_AFTER = 60
+# What the kernel may take of an answer that waits for its reader; by itself it takes megabytes.
+RECEIVE_BUFFER = 96 * 1024
 
 # Where struct tcp_info of linux/tcp.h has bytes_acked, and bytes_sent with bytes_retrans.
 _ACKED = struct.Struct("=Q")
@@ -20,7 +22,8 @@ _SIZE = _SENT_AT + _SENT.size
 
 
 def tune(sock: TransportSocket) -> None:
-    """Send small writes at once, and notice a peer that vanished in silence."""
+    """Send small writes at once, receive little ahead, notice a peer that vanished in silence."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -34,6 +37,16 @@ def probe(sock: TransportSocket) -> Callable[[], Sequence[object]]:
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)
     return partial(poll.poll, 0)
+
+
+def acknowledged_bytes(sock: TransportSocket) -> int | None:
+    """Return how many bytes the peer's kernel took in all; None where that is not known."""
+    option = getattr(socket, "TCP_INFO", None)
+    info = b"" if option is None else sock.getsockopt(socket.IPPROTO_TCP, option, _SIZE)
+    if len(info) < _SIZE:
+        return None
+    (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
+    return int(acked)
 
 
 def acknowledged(sock: TransportSocket, written: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import anyio
 
 from gateway.errors import Headers
+from gateway.web.scope import offers_websocket
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -24,6 +25,7 @@ log = logging.getLogger("holdgate.server")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 BODILESS = (204, 304)
+LARGE = 16 * 1024
 # The name under which a request's scope holds its cycle, for those who know what that is.
 CYCLE = "holdgate.cycle"
 PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
@@ -48,8 +50,15 @@ class Peer(Protocol):
     def write(self, data: bytes) -> None:
         """Write to the client."""
 
+    def write_pieces(self, pieces: Sequence[bytes]) -> None:
+        """Write to the client without joining the pieces."""
+
     def read_on(self) -> None:
         """Go on reading, if that was stopped."""
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When a client that must be waited for last took something."""
 
     async def drain(self) -> None:
         """Wait until the client reads."""
@@ -123,6 +132,11 @@ class Cycle:
     def unread(self) -> int:
         """How many bytes of the body wait to be taken."""
         return len(self._body)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether it asks to go on as a WebSocket."""
+        return offers_websocket(self._scope.get("headers", ()))
 
     def add_body(self, data: bytes) -> None:
         """Take a piece of the body."""
@@ -258,8 +272,27 @@ class Cycle:
         """Write a chunk of a stream that has begun; False when the client must be waited for."""
         if self._peer.blocked or self.disconnected or not self._chunked:
             return False
-        self._write(b"%x\r\n%b\r\n" % (len(frames), frames))
+        if len(frames) > LARGE:
+            # They are kept until the turn is judged: a copy would wait beside them to be sent.
+            start, self._head = b"%b%x\r\n" % (self._head, len(frames)), b""
+            self._peer.write_pieces((start, frames, b"\r\n"))
+        else:
+            self._write(b"%x\r\n%b\r\n" % (len(frames), frames))
         return True
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client must be waited for before more is written."""
+        return self._peer.blocked and not self.disconnected
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When a client that must be waited for last took something."""
+        return self._peer.stalled_since
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+        await self._peer.drain()
 
     def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
         """Write an answer of one piece; False when the client must be waited for."""

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 from gateway.dialects import DIALECTS, Dialect
 from gateway.driver import error_headers
-from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError
+from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError, UpgradeRequired
 from gateway.web.incoming import KEY, Incoming, new_chain, request_id
+from gateway.web.scope import offers_websocket
 from gateway.web.stream import Answer, Message, Receive, Send
 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
@@ -106,7 +107,8 @@ class Front:
             self._admit(note)
         except HoldgateError as error:
             said = relay.dialect if relay is not None else dialect_of(note)
-            await refuse(error, receive, send, note.answer_headers, said)
+            headers_too = note.answer_headers + _closing(error)
+            await refuse(error, receive, send, headers_too, said)
             return
         if scope["method"] == "OPTIONS":
             told = _preflight(note, relay is not None)
@@ -127,6 +129,8 @@ class Front:
             raise BadRequest("Send exactly one Host header.")
         if sum(map(len, chain.from_iterable(listed))) > self._admission.header_bytes:
             raise BadRequest(f"The headers are larger than {self._admission.header_bytes} bytes.")
+        if b"transfer-encoding" in headers:
+            _check_coding(listed)
         # Nearly every request names the same Host; an accepted one need not be parsed again.
         if host != self._known_host:
             self._check_host(host)
@@ -135,10 +139,27 @@ class Front:
             origin.decode("latin-1"), host.decode("latin-1")
         ):
             note.answer_headers += _cors(origin)
+        if b"upgrade" in headers and offers_websocket(listed):
+            raise UpgradeRequired("WebSocket is not spoken here; send the request over HTTP.")
 
     def _check_host(self, host: bytes) -> None:
         self._admission.check_host(host.decode("latin-1"))
         self._known_host = host
+
+
+def _closing(error: HoldgateError) -> Headers:
+    """Return the headers that end a connection on which no request can be trusted."""
+    if isinstance(error, UpgradeRequired):
+        # HTTP wants the protocol named that is to be spoken.
+        return ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade, close"))
+    return ((b"connection", b"close"),) if isinstance(error, BadRequest) else ()
+
+
+def _check_coding(listed: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse a body in codings beside `chunked`: it would be read as if it had none."""
+    codings = [value.strip().lower() for name, value in listed if name == b"transfer-encoding"]
+    if codings != [b"chunked"]:
+        raise BadRequest("The only transfer-encoding accepted is `chunked`, alone.")
 
 
 def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:

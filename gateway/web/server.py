@@ -13,6 +13,16 @@ import uvicorn
 
 from gateway.web.connection import Connection
 
+# Of accepted connections too, which inherit them.
+TCP_OPTIONS = (
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_USER_TIMEOUT", 60_000),
+    # The kernel would take megabytes of an answer that nobody reads, and all that it took is also
+    # kept here, on the tape of its turn, until the turn is judged.
+    ("TCP_NOTSENT_LOWAT", 64 * 1024),
+)
+
 
 class Server(uvicorn.Server):
     """Runs until a signal, then lets the gateway drain before it closes anything."""
@@ -89,7 +99,7 @@ def listen(host: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_USER_TIMEOUT", 60_000)):
+    for name, value in TCP_OPTIONS:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     sock.bind((host, port))

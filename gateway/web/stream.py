@@ -25,6 +25,17 @@ class Direct(Protocol):
     def tell_when_gone(self, left: Callable[[], None]) -> None:
         """Have this called when the client is gone before the answer ended."""
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the client must be waited for before more is written."""
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When a client that must be waited for last took something."""
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+
     def write_frames(self, frames: bytes) -> bool:
         """Write a chunk of a stream that has begun; False when the client must be waited for."""
 
@@ -44,13 +55,14 @@ class Answer:
 
     __slots__ = (
         "_beat_blocked",
+        "_blocked_since",
         "_direct",
         "_fixed",
         "_heartbeat",
         "_receive",
         "_send",
         "_start",
-        "blocked_since",
+        "blocked",
         "ended",
         "give_up",
         "last",
@@ -71,11 +83,21 @@ class Answer:
         self._heartbeat: Callable[[], bytes] | None = None
         self._start: Message | None = None
         self.give_up: Callable[[], None] = _nothing
+        self.blocked = False
+        """Whether the client must be waited for before more is brought for it."""
         self._beat_blocked = False
-        self.blocked_since: float | None = None
+        self._blocked_since: float | None = None
         self.last = time.monotonic()
         self.started = False
         self.ended = False
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when the client has taken nothing, if it must be waited for."""
+        if self._blocked_since is None or self._direct is None:
+            return self._blocked_since
+        # Our own server sees whether somebody slow reads on.
+        return max(self._blocked_since, self._direct.stalled_since or 0.0)
 
     @property
     def scope(self) -> anyio.CancelScope | None:
@@ -123,13 +145,22 @@ class Answer:
         if frames and self._direct is not None and self._direct.write_frames(frames):
             # Our own server takes frames at once, unless the client does not read.
             self.last = time.monotonic()
-            self.blocked_since = None
+            self._blocked_since = None
             self._beat_blocked = False
+            self.blocked = self._direct.blocked
         elif frames:
             self._beat_blocked = False
-            self.blocked_since = self.last = time.monotonic()
+            self._blocked_since = self.last = time.monotonic()
             await self._send({"type": "http.response.body", "body": frames, "more_body": True})
-            self.blocked_since = None
+            self._blocked_since = None
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+        if self._direct is not None:
+            self._blocked_since = self.last
+            await self._direct.drain()
+            self._blocked_since = None
+        self.blocked = False
 
     async def end(self, frames: bytes) -> None:
         """Show the last frames and end the stream."""
@@ -152,7 +183,7 @@ class Answer:
         """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
         if self._heartbeat is None or self.ended:
             return True
-        if self._direct is None or not self.started or self.blocked_since is not None:
+        if self._direct is None or not self.started or self._blocked_since is not None:
             return False
         beat = self._heartbeat()
         if beat and not self._direct.write_frames(beat):
@@ -165,12 +196,12 @@ class Answer:
         """Send a heartbeat, if the stream is one that can take it now."""
         if self._heartbeat is None or self.ended:
             return
-        if self.blocked_since is not None and not self._beat_blocked:
+        if self._blocked_since is not None and not self._beat_blocked:
             return
         beat = self._heartbeat()
         if beat:
             self._beat_blocked = True
-            self.blocked_since = self.blocked_since or time.monotonic()
+            self._blocked_since = self._blocked_since or time.monotonic()
             await self._beat(beat)
 
     async def _beat(self, beat: bytes) -> None:
@@ -178,7 +209,7 @@ class Answer:
             await self._begin()
         await self._send({"type": "http.response.body", "body": beat, "more_body": True})
         self.last = time.monotonic()
-        self.blocked_since = None
+        self._blocked_since = None
         self._beat_blocked = False
 
     async def _begin(self) -> None:
@@ -194,9 +225,9 @@ class Answer:
 
     async def _finish(self, body: bytes) -> None:
         self.ended = True
-        self.blocked_since = time.monotonic()
+        self._blocked_since = time.monotonic()
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
-        self.blocked_since = None
+        self._blocked_since = None
 
 
 def _start(status: int, headers: Headers) -> Message:

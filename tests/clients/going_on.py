@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from gateway.app import FAREWELL, Gateway
+from gateway.app.wiring import connection_limits
 from gateway.config import load
 from gateway.core.additions import UserText
 from gateway.core.decide import RULES, Facts
@@ -34,8 +35,8 @@ def main() -> None:
     """Serve as `holdgate serve --port 0` does, with the rule."""
     config = load(None, os.environ, {"server.port": 0}, Path.cwd())
     gateway = Gateway(config, rules=(*RULES, go_on))
-    limits, server = config.limits, config.server
-    protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
+    server = config.server
+    protocol = limited_connection(connection_limits(gateway.config))
     grace = server.drain_ms / 1000 + FAREWELL
     runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
     runner.listening = lambda url: print(f"listening on {url}", flush=True)

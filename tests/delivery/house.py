@@ -22,6 +22,7 @@ from gateway.stores import Memory, open_rows
 from gateway.stores.rows import DeliveryRows, Item
 from gateway.web.auth import Keys, Owner
 from gateway.web.connection import limited_connection
+from gateway.web.connection_limits import ConnectionLimits
 from gateway.web.delivery import DeliveryArea, FeedTimes
 from gateway.web.front import Admission, Front
 from gateway.web.reminders import BodyLimits
@@ -174,7 +175,7 @@ class _Server(TestServer):
     """The real server around a site, or a stranger's."""
 
     def __init__(self, app: Any, is_ours: bool) -> None:
-        config = server_config(app, limited_connection(64 * 1024, 30), 1.0)
+        config = server_config(app, limited_connection(ConnectionLimits()), 1.0)
         if not is_ours:
             config = uvicorn.Config(app, http="h11", ws="none", log_config=None)
         Server.__init__(self, config, lambda left: left())

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 
 from gateway.app import FAREWELL, Gateway
+from gateway.app.wiring import connection_limits
 from gateway.clock import Clock
 from gateway.config import Config, load
 from gateway.core.additions import UserText
@@ -37,9 +38,9 @@ class TestServer(Server):
     __test__ = False
 
     def __init__(self, gateway: Gateway) -> None:
-        limits = gateway.config.limits
-        protocol = limited_connection(limits.header_bytes, limits.receive_idle_ms / 1000)
+        protocol = limited_connection(connection_limits(gateway.config))
         super().__init__(server_config(gateway.asgi, protocol, FAREWELL), gateway.leave)
+        self.gateway = gateway
         self.up, self.over = anyio.Event(), anyio.Event()
         self.listening = lambda url: self.up.set()
 
@@ -65,9 +66,10 @@ class Running:
     """A gateway that answers, who it asks, its clients, and what it wrote into its log."""
 
     def __init__(
-        self, gateway: Gateway, port: int, fakes: list[FakeUpstream], log: StringIO
+        self, server: TestServer, port: int, fakes: list[FakeUpstream], log: StringIO
     ) -> None:
-        self.gateway = gateway
+        self._server = server
+        self.gateway = server.gateway
         self.port = port
         self.fakes = fakes
         self._log = log
@@ -110,6 +112,11 @@ class Running:
     def busy(self) -> int:
         """How many upstream connections are in use."""
         return sum(upstream.busy for upstream in self.gateway.upstreams.values())
+
+    @property
+    def connections(self) -> int:
+        """How many connections of clients are open."""
+        return len(self._server.server_state.connections)
 
     @property
     def live(self) -> int:
@@ -174,8 +181,9 @@ async def running(
         timed = {"clock__enabled": clock is not None}
         config = _config(named, {**timed, **(settings or {}), **more_settings})
         gateway = Gateway(config, Journal("json", log), rules, clock)
-        port = await stack.enter_async_context(_served(gateway))
-        gate = Running(gateway, port, fakes, log)
+        server = TestServer(gateway)
+        port = await stack.enter_async_context(_served(server))
+        gate = Running(server, port, fakes, log)
         stack.callback(gate.close_clients)
         with anyio.fail_after(patience):
             yield gate
@@ -194,8 +202,7 @@ def plain_failures() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _served(gateway: Gateway) -> AsyncIterator[int]:
-    server = TestServer(gateway)
+async def _served(server: TestServer) -> AsyncIterator[int]:
     sock = listen("127.0.0.1", 0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [sock])

@@ -53,6 +53,12 @@ class Process:
         finally:
             client.leave()
 
+    @property
+    def resident_bytes(self) -> int:
+        """How much memory it has."""
+        pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
     def signal(self, number: int = signal.SIGTERM) -> None:
         """Send a signal."""
         self.signalled = time.monotonic()

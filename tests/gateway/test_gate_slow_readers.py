@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
+from gateway.upstream.connection import HIGH_WATER
+from tests.gateway.client import Client
 from tests.gateway.harness import running, until, within
-from tests.gateway.wire import DONE, Cue, ask_of, chat, event, hanging, on_cue, text
-from tests.upstream.fake import CHUNKED, LAST, Peer, chunk
+from tests.gateway.test_gate_drain import gateway_process
+from tests.gateway.wire import DONE, Cue, ask_of, chat, event, hanging, on_cue, text, whole
+from tests.upstream.fake import CHUNKED, LAST, Peer, chunk, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
 BEAT = event({})
@@ -41,6 +45,62 @@ async def test_one_that_never_reads_is_given_up_and_nothing_grows() -> None:
         assert upstream.sent < 30_000_000
         await gate.quiet()
         assert [line["state"] for line in gate.exchanges] == ["gone"]
+
+
+@pytest.mark.parametrize("size", [300_000, 8_000_000])
+async def test_one_that_does_not_read_a_whole_answer_is_reset(size: int) -> None:
+    """It has its answer in the kernels' buffers, or ours; nobody waits for it to be taken."""
+    story = once(sized(whole("x" * size)))
+    async with running(story, limits__slow_reader_ms=400) as gate:
+        client = await gate.send(ask_of(chat(stream=False)), receive_buffer=4096)
+        await until(lambda: [line["state"] for line in gate.exchanges] == ["done"])
+        async with within(3):
+            await until(lambda: gate.connections == 0)
+        assert await client.closed() == "reset"
+
+
+async def test_one_that_does_not_read_its_stream_is_reset() -> None:
+    """Its socket is closed as well, not left with what it never took."""
+    limits = {"limits__slow_reader_ms": 400, "server__keepalive_ms": 50}
+    async with running(Endless().story, settings=limits) as gate:
+        client = await gate.send(ask_of(chat()), receive_buffer=4096)
+        await until(lambda: gate.live == 1)
+        async with within(3):
+            await until(lambda: gate.connections == 0)
+        assert await client.closed() == "reset"
+
+
+async def test_one_that_reads_little_by_little_is_not_given_up() -> None:
+    limits = {"limits__slow_reader_ms": 500, "server__keepalive_ms": 50}
+    async with running(Endless().story, settings=limits) as gate:
+        client = await gate.send(ask_of(chat()), receive_buffer=4096)
+        for _ in range(20):
+            await client.discard(3000)
+            await anyio.sleep(0.1)
+        assert gate.live == 1
+
+
+async def test_a_stream_that_is_not_read_costs_at_most_twice_the_high_water() -> None:
+    """Measured from outside, as the memory of a process."""
+    upstream = Endless()
+
+    async def get_stuck(count: int) -> list[Client]:
+        clients = [await Client.connected(gate.port, receive_buffer=4096) for _ in range(count)]
+        for client in clients:
+            await client.send(ask_of(chat()))
+        sent = -1
+        while sent != upstream.sent:
+            sent = upstream.sent
+            await anyio.sleep(0.5)
+        return clients
+
+    async with gateway_process(upstream.story, drain_ms=1000) as gate:
+        stuck = await get_stuck(4)
+        before = gate.resident_bytes
+        stuck += await get_stuck(20)
+        assert (gate.resident_bytes - before) / 20 < 2 * HIGH_WATER
+        for client in stuck:
+            client.leave()
 
 
 async def test_one_that_pauses_gets_everything() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
 from gateway.errors import Headers
@@ -86,6 +87,12 @@ class Taking:
         self.takes = list(takes)
         self.written: list[bytes] = []
         self.resting = False
+        self.blocked = False
+        self.stalled_since: float | None = None
+        self.cancel_scope = None
+
+    async def drain(self) -> None:
+        self.blocked = False
 
     def rest(self) -> None:
         self.resting = True
@@ -108,11 +115,32 @@ async def test_frames_that_the_server_takes_at_once_end_a_blocked_heartbeat() ->
     answer.ready((), lambda: b": wait\n")
     await answer.frames(b"data: 1\n\n")
     assert peer.sent[-1]["body"] == b"data: 1\n\n"
-    answer.blocked_since = 1.0
+    answer._blocked_since = 1.0
     await answer.frames(b"data: 2\n\n")
     assert answer.blocked_since is None
     assert direct.written == [b"data: 1\n\n", b"data: 2\n\n"]
     assert len(peer.sent) == 2
+
+
+async def test_who_is_blocked_has_been_so_since_it_last_took_something() -> None:
+    """A slow reader that reads on is not one that does not read."""
+    peer, direct = Peer(), Taking(True)
+    answer = Answer(peer.receive, peer.send, direct=direct)
+    answer.ready((), lambda: b": wait\n")
+    direct.blocked = True
+    await answer.frames(b"data: 1\n\n")
+    assert answer.blocked
+    async with anyio.create_task_group() as tasks:
+        holding = anyio.Event()
+        direct.drain = holding.wait  # type: ignore[method-assign]
+        tasks.start_soon(answer.drain)
+        await anyio.wait_all_tasks_blocked()
+        assert answer.blocked_since == answer.last
+        direct.stalled_since = answer.last + 5
+        assert answer.blocked_since == answer.last + 5
+        assert not answer.beat_at_once()
+        holding.set()
+    assert (answer.blocked, answer.blocked_since) == (False, None)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -136,7 +164,7 @@ async def test_a_heartbeat_goes_the_short_way_once_the_stream_has_begun() -> Non
     assert answer.last > 0
     # It is the client's turn to read, and then that of whoever waits to send.
     assert not answer.beat_at_once()
-    answer.blocked_since = 1.0
+    answer._blocked_since = 1.0
     assert not answer.beat_at_once()
     assert direct.written == [b"data: 1\n\n", b": wait\n", b": wait\n"]
 
