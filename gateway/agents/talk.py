@@ -86,6 +86,8 @@ class Talk:
     # To the driver the answer has always begun: what fails is said in the stream.
     started = True
     scope: anyio.CancelScope | None = None
+    # What it is shown is taken before more is read.
+    blocked = False
 
     def __init__(
         self,
@@ -163,6 +165,9 @@ class Talk:
         """Hear whole frames."""
         for shown in read_frames(frames):
             await self._hear(shown)
+
+    async def drain(self) -> None:
+        """Never have to be waited for."""
 
     async def end(self, frames: bytes) -> None:
         """Hear the last frames, and close."""

@@ -108,6 +108,11 @@ class Course:
         self.begun = services.now()
         self.first_at: float | None = None
 
+    def take_first(self) -> bytes:
+        """Return what there is to show of the turn's first frames, once."""
+        first, self.first = self.first, b""
+        return first
+
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
         self.leave_place()

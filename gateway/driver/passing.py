@@ -46,6 +46,10 @@ class TranslatedTurn:
             return b"", True
         return said, self._turn.over
 
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for."""
+        self._turn.pause()
+
     async def release(self) -> None:
         """Give the connection back."""
         await self._turn.release()

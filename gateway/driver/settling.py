@@ -84,6 +84,11 @@ class ReadAhead:
         """Whether all of it was read."""
         return self._read is None and self._turn.over
 
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for; a read under way is asked for."""
+        if self._read is None:
+            self._turn.pause()
+
     async def release(self) -> None:
         """Give the connection back."""
         await self._turn.release()

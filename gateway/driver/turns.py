@@ -180,8 +180,10 @@ async def relay_turn(course: Course, effect: RelayTurn) -> Outcome:
     assert tap is not None
     try:
         if course.request.asked.stream:
-            await _show(course, course.first)
+            await _show(course, course.take_first())
         if not tap.ended:
+            if course.client.blocked:
+                await _wait_for_client(course, turn)
             await _pass_on(course, turn, tap)
         if tap.failure is not None:
             raise tap.failure
@@ -206,10 +208,20 @@ async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
                 await _deliver(course, time, shown)
         if tap.ended:
             return
+        if client.blocked:
+            # What was read is not to be kept twice meanwhile.
+            data = shown = b""
+            await _wait_for_client(course, turn)
         if course.ending:
             # A stream that never pauses leaves no moment to cancel it in.
             await checkpoint_if_cancelled()
     await _show(course, tap.close())
+
+
+async def _wait_for_client(course: Course, turn: Turn) -> None:
+    """Wait until the client reads; whoever does not is not read ahead for."""
+    turn.pause()
+    await course.client.drain()
 
 
 async def _show(course: Course, frames: bytes) -> None:

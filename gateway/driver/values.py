@@ -30,6 +30,8 @@ class Client(Line, Protocol):
 
     started: bool
     give_up: Callable[[], None]
+    blocked: bool
+    """Whether the client must be waited for before more is brought for it."""
 
     @property
     def scope(self) -> anyio.CancelScope | None:
@@ -46,6 +48,9 @@ class Client(Line, Protocol):
 
     async def frames(self, frames: bytes) -> None:
         """Show whole frames at once."""
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
 
     async def end(self, frames: bytes) -> None:
         """Show the last frames and end the stream."""

@@ -27,6 +27,8 @@ class Hearing:
     # To the driver the answer has always begun: what fails is said in the stream.
     started = True
     scope: anyio.CancelScope | None = None
+    # What it is shown is taken before more is read.
+    blocked = False
     last = 0.0
     blocked_since: float | None = None
 
@@ -61,6 +63,9 @@ class Hearing:
 
     async def frames(self, frames: bytes) -> None:
         """Hear the turns when they have ended, not as they come."""
+
+    async def drain(self) -> None:
+        """Never have to be waited for."""
 
     async def end(self, frames: bytes) -> None:
         """Hear the last frames, which tell of a failure if there is one."""

@@ -54,6 +54,9 @@ class Turn(Protocol):
         After a cancelled read a turn can only be closed.
         """
 
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for."""
+
     async def release(self) -> None:
         """Say that no more is wanted of a turn that ended well; its connection may be reused."""
 

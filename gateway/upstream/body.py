@@ -42,6 +42,11 @@ class Body:
         """Whether all of it was read, or given up."""
         return self._connection is None
 
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for."""
+        if self._connection is not None:
+            self._connection.pause()
+
     async def release(self) -> None:
         """Give the connection back though the last bytes, which say nothing, may be under way."""
         if self._connection is not None:

@@ -24,8 +24,10 @@ import httpx
 from gateway.upstream.alarm import Alarm
 from gateway.upstream.tcp import acknowledged, probe, tune
 
-# Unread bytes of an answer above which the peer is made to wait.
+# What an answer may have unread, and cost while its client does not read: the peer is made to wait
+# when a quarter of it is there, since one more read may bring more than as much again.
 HIGH_WATER = 256 * 1024
+PAUSE_ABOVE = HIGH_WATER // 4
 # Bytes that are not body, in a row: a head, a chunk's extension, trailers.
 MAX_HEAD = 64 * 1024
 # A longer request is sent piece by piece, as it is taken.
@@ -157,18 +159,23 @@ class Connection(asyncio.Protocol):
 
     def news(self) -> asyncio.Future[None]:
         """Return what to await for the next part, the end or the failure of the answer."""
+        if self._paused:
+            self._resume()
         self._waiter = waiter = self._loop.create_future()
         return waiter
 
     def take(self) -> bytes:
-        """Return all that has arrived, and let more come."""
+        """Return all that has arrived; after much of it, more comes only when it is waited for."""
         parts = self.parts
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._size = 0
-        if self._paused:
-            self._resume()
         return data
+
+    def pause(self) -> None:
+        """Let nothing more come until more is wanted."""
+        if self.phase is _BUSY and not self.complete:
+            self._pause()
 
     @property
     def reusable(self) -> bool:
@@ -195,13 +202,13 @@ class Connection(asyncio.Protocol):
         self.phase = Phase.RESTING
         self._used = True
         if self.parts or self._paused:
-            self.take()
+            self._discard()
         self._alarm.expect(seconds)
 
     def drain(self) -> None:
         """Read on to the end of the answer with nobody interested in it, within bounds."""
         self.phase = Phase.DRAINING
-        self.take()
+        self._discard()
         self._alarm.expect(DRAIN_SECONDS)
 
     def abort(self) -> None:
@@ -246,7 +253,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._flowing = True
                 self._alarm.expect(self._idle_limit)
-            if self._size > HIGH_WATER:
+            if self._size > PAUSE_ABOVE:
                 self._pause()
             self._wake()
         elif self._size > MAX_HEAD and not self.complete:
@@ -349,6 +356,11 @@ class Connection(asyncio.Protocol):
             self._alarm.since = self._time()
             cast(asyncio.Transport, self._transport).resume_reading()
 
+    def _discard(self) -> None:
+        self.take()
+        if self._paused:
+            self._resume()
+
     def _misread(self) -> None:
         """Give up on bytes that are not the answer; a complete answer stays good."""
         self._keep_alive = False
@@ -359,10 +371,10 @@ class Connection(asyncio.Protocol):
         """Handle bytes that arrive while nobody reads."""
         if self.phase is not Phase.DRAINING:
             self.fail(httpx.RemoteProtocolError("Something was said that nobody asked for."))
-        elif self.complete:
-            self._keeper.drained(self)
         elif self._size > DRAIN_BYTES:
             self.abort()
+        elif self.complete:
+            self._keeper.drained(self)
         else:
             self.parts.clear()
 

@@ -119,6 +119,10 @@ class DecodedTurn:
             raise
         return piece
 
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for."""
+        self._turn.pause()
+
     async def release(self) -> None:
         """Release the turn below."""
         await self._turn.release()

@@ -130,6 +130,9 @@ class StockTurn:
         """Whether all of it was read, or given up."""
         return not self._open
 
+    def pause(self) -> None:
+        """Do nothing: nothing is read that was not asked for."""
+
     async def release(self) -> None:
         """Read what is left, if it comes soon, so that the connection can be used again."""
         left = RELEASE_BYTES
