@@ -36,6 +36,7 @@ from gateway.scheduler import (
 from gateway.scheduler import Parts as RunParts
 from gateway.sessions import Sessions, States
 from gateway.stores import Documents
+from gateway.stores.base import StoreUnavailable
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
 from gateway.timepiece import ServerTool, Timepieces
@@ -196,10 +197,14 @@ class Parts:
 
     # How they are.
 
-    async def check(self) -> None:
-        """Raise what is wrong with the places where things are kept."""
-        await self.store.check()
-        await self.rows.check()
+    async def trouble(self) -> str:
+        """Say what is wrong with the places where things are kept; nothing if all is well."""
+        for place in (self.store, self.rows):
+            try:
+                await place.check()
+            except StoreUnavailable as error:
+                return error.message
+        return ""
 
     def clock_status(self) -> Mapping[str, Any]:
         """Say how the clock is."""

@@ -75,7 +75,7 @@ def _operations(parts: Parts) -> Operations:
         keys=base.keys,
         metrics=base.metrics,
         draining=base.draining,
-        check_store=parts.check,
+        trouble=parts.trouble,
         started_at=base.started_at,
         wall=time.time,
         clock=parts.clock_status,

@@ -87,14 +87,26 @@ class Deliveries:
         self._turns = Turns()
         self._watchers = Watchers()
         self._chores = News()
+        self._unread = False
+        """Whether it is not known yet what waited at the start."""
 
     def __repr__(self) -> str:
         return f"<Deliveries for {len(self._waiting)} sessions, {len(self._owed)} owed>"
 
     async def load(self) -> None:
-        """Learn which sessions something waits for; raises if the store is down."""
+        """Learn which sessions something waits for; if the store is down, when it is back."""
+        try:
+            await self._load()
+        except StoreUnavailable as error:
+            self.note("deliveries_not_read", why=error.message)
+            self._unread = True
+            self._chores.rouse()
+
+    async def _load(self) -> None:
         for where in await self.rows.waiting():
             self._waiting[where] = next(self._numbers)
+            self._watchers.changed(where)
+        self._unread = False
 
     def added(self, item: Item) -> None:
         """Take note of an item that was put into the store."""
@@ -283,6 +295,8 @@ class Deliveries:
             self._owed.pop(where, None)
 
     async def _tidy(self) -> None:
+        if self._unread:
+            await self._load()
         for where in tuple(self._owed):
             await self._settle(where)
         grown = [where for where, count in self._grown.items() if count >= TRIMMED_AFTER]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from gateway.stores import disk
@@ -25,14 +27,27 @@ REASONS = {
 }
 
 
+class NotWhole(sqlite3.DatabaseError):
+    """A file that SQLite would take for a database, though something of it is missing."""
+
+
+EMPTIED = "the database is empty, though something was kept in it"
+
+
 def unavailable(error: sqlite3.Error | OSError) -> StoreUnavailable:
     """Say in a sentence why state is unavailable, without naming paths."""
     if isinstance(error, OSError):
         return disk.unavailable(error)
+    if isinstance(error, NotWhole):
+        return _unavailable(str(error), error)
     # Only errors of the library itself carry a code, and codes of one family share their first
     # two words: SQLITE_IOERR_FSYNC.
     code = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
     reason = REASONS.get(code, "the database reports an error")
+    return _unavailable(reason, error)
+
+
+def _unavailable(reason: str, error: sqlite3.Error) -> StoreUnavailable:
     failure = StoreUnavailable(f"The session's state is unavailable: {reason}.")
     failure.__cause__ = error
     return failure
@@ -69,8 +84,11 @@ class Database:
         migrations: tuple[tuple[str, ...], ...] = MIGRATIONS,
         *,
         read_only: bool = False,
+        marker: Path | None = None,
     ) -> None:
+        """Open nothing yet; a marker is written beside a file that is a database, once."""
         self._path = path
+        self._marker = marker
         self._migrations = migrations
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
@@ -86,6 +104,7 @@ class Database:
         if self._connection is not None and self._found() == self._file:
             return self._connection
         self.close()
+        self._refuse_emptied()
         if not make and self._is_nothing():
             return self._nothing.connection()
         self._connection = self._open()
@@ -103,7 +122,25 @@ class Database:
             status = self._path.stat()
         except FileNotFoundError:
             return None
-        return status.st_dev, status.st_ino
+        # What was emptied is not what was opened.
+        return status.st_dev, status.st_ino if status.st_size else 0
+
+    def _refuse_emptied(self) -> None:
+        """Raise `NotWhole` for a file without content that had some, which is no new database."""
+        if self._marker is None or not self._marker.exists():
+            return
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size == 0:
+                raise NotWhole(EMPTIED)
+
+    def _mark(self) -> None:
+        # On a full disk it is written another time.
+        if self._marker is not None and not self._marker.exists():
+            content = json.dumps({"version": 1, "rows": self._path.name})
+            with suppress(OSError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+                with os.fdopen(os.open(self._marker, flags, 0o600), "w") as file:
+                    file.write(f"{content}\n")
 
     def _is_nothing(self) -> bool:
         # A directory that is gone is another matter than one in which nothing was kept yet.
@@ -115,6 +152,9 @@ class Database:
             return True
 
     def _open(self) -> sqlite3.Connection:
+        if self._marker is not None and self._found() is None:
+            # What was said of a file that is gone does not hold for the new one.
+            self._marker.unlink(missing_ok=True)
         # Made by us first, for its mode; SQLite gives the same to the files beside it.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._file = self._found()
@@ -127,6 +167,8 @@ class Database:
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection, self._migrations)
             connection.execute(f"PRAGMA query_only = {int(self._read_only)}")
+            self._mark()
+            self._file = self._found()
         except BaseException:
             connection.close()
             raise

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
 
-from gateway.stores.base import InUse
+from gateway.stores.base import InUse, StoreUnavailable
+from gateway.stores.damage import Damage, is_damage
 from gateway.stores.database import Database, MemoryDatabase, rollback, unavailable
 from gateway.stores.lock import lost
 from gateway.stores.worker import Worker
@@ -52,8 +55,13 @@ class Engine:
     """Asks and changes a database; a change that fails undoes itself, and nothing beside it."""
 
     def __init__(
-        self, writing: Base, reading: Base | None = None, hold: Callable[[], None] = _held
+        self,
+        writing: Base,
+        reading: Base | None = None,
+        hold: Callable[[], None] = _held,
+        damage: Damage | None = None,
     ) -> None:
+        self._damage = damage
         self._writing = writing
         self._reading = reading
         self._hold = hold
@@ -79,6 +87,11 @@ class Engine:
         """Have a change made of what is there already; where nothing is, no file is made."""
         return cast(R, await self._writer.submit(_Change(query, makes=False), settle))
 
+    def examine(self) -> None:
+        """Look at the start whether the file is whole; raises if it is of a newer schema."""
+        if self._damage is not None:
+            self._damage.examine()
+
     async def aclose(self) -> None:
         """Do what was submitted, end the threads, and close the file."""
         await self._reader.aclose()
@@ -90,25 +103,51 @@ class Engine:
     def _look(self, batch: list[Query]) -> list[object]:
         assert self._reading is not None
         try:
+            self._refuse_damaged()
             connection = self._reading.connection(make=False)
         except (sqlite3.Error, OSError) as error:
-            return [unavailable(error) for _ in batch]
-        return [_attempt(query, connection) for query in batch]
+            return self._failed(unavailable(error), self._reading, len(batch))
+        except StoreUnavailable as error:
+            return [error for _ in batch]
+        found = [_attempt(query, connection) for query in batch]
+        for outcome in found:
+            if isinstance(outcome, StoreUnavailable):
+                self._failed(outcome, self._reading, 0)
+        return found
 
     def _commit(self, batch: list[_Change]) -> list[object]:
         try:
+            self._refuse_damaged()
             self._hold()
             connection = self._writing.connection(make=any(change.makes for change in batch))
             return _transaction(batch, connection)
         except (sqlite3.Error, OSError) as error:
-            return [unavailable(error) for _ in batch]
+            return self._failed(unavailable(error), self._writing, len(batch))
         except InUse:
             return [lost() for _ in batch]
+        except StoreUnavailable as error:
+            return [error for _ in batch]
+
+    def _refuse_damaged(self) -> None:
+        if self._damage is not None:
+            self._damage.refuse()
+
+    def _failed(self, error: StoreUnavailable, base: Base, count: int) -> list[object]:
+        """Say to so many what is wrong; a damaged file is opened anew when it was put right."""
+        if self._damage is not None and is_damage(error):
+            self._damage.note(error)
+            with suppress(sqlite3.Error):
+                base.close()
+        return [error for _ in range(count)]
 
 
-def file_engine(path: Path, hold: Callable[[], None]) -> Engine:
-    """Return the engine of a file; it is opened when it is first used, and made by a change."""
-    return Engine(Database(path), Database(path, read_only=True), hold)
+def file_engine(path: Path, hold: Callable[[], None], marker: Path | None = None) -> Engine:
+    """Return the engine of a file; it is opened when it is first used, and made by a change.
+
+    With a marker beside it, a file without content is known to have had some.
+    """
+    opened = partial(Database, path, marker=marker)
+    return Engine(opened(), opened(read_only=True), hold, Damage(path, opened))
 
 
 def memory_engine() -> Engine:

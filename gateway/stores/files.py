@@ -38,6 +38,7 @@ from gateway.stores.disk import load, make_directory, peek, revision_of, unavail
 from gateway.stores.index import Index
 from gateway.stores.lock import Lock
 from gateway.stores.names import DIRECTORY_LOCK, SUFFIX, name_of
+from gateway.stores.probe import WriteProbe
 from gateway.stores.scan import Broken, Finding, Scan
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 from gateway.stores.worker import CLOSING_SECONDS, Worker
@@ -112,6 +113,7 @@ class Files:
         self._busy: dict[str, anyio.Event] = {}
         self._readers = anyio.CapacityLimiter(READERS)
         self._commits = Commits(place.lock, place.token)
+        self._probe = WriteProbe(place.root)
         self._worker: Worker[Job, Done] = Worker("holdgate-commit", self._commits.perform)
         self._scanned = anyio.Event()
         # What was used since the scan began is known better than the scan can know it.
@@ -188,9 +190,10 @@ class Files:
         return self._watchers.watch(key, callback)
 
     async def check(self) -> None:
-        """See whether the session directory is there."""
+        """See whether the session directory is there, and takes something."""
         if peek(self._root) is None:
             raise StoreUnavailable("The session directory is gone.")
+        await self._probe.check()
 
     async def aclose(self) -> None:
         """Write what was submitted, end the threads, and leave the directory to others."""

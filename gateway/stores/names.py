@@ -14,6 +14,8 @@ RESERVED = "ntp-state"
 # What a session directory is locked by, and where its rows are.
 DIRECTORY_LOCK = ".lock"
 ROWS_FILE = "holdgate.sqlite3"
+# Says that there are rows, so that a file that lost its content is not taken for a new one.
+ROWS_MARKER = "jobs.json"
 LONGEST_PREFIX = 40
 HASH_DIGITS = 24
 

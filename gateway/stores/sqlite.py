@@ -23,6 +23,7 @@ from gateway.stores.disk import make_directory
 from gateway.stores.engine import file_engine
 from gateway.stores.lock import Lock
 from gateway.stores.names import DIRECTORY_LOCK, ROWS_FILE
+from gateway.stores.probe import WriteProbe
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
 Reported = Callable[[str, str], None]
@@ -95,6 +96,7 @@ class Sqlite:
         self._lock = lock
         self._on_quarantine = on_quarantine
         self._watchers = Watchers()
+        self._probe = WriteProbe(path.parent)
 
     def __repr__(self) -> str:
         return f"<Sqlite {self._path}>"
@@ -142,8 +144,9 @@ class Sqlite:
         return self._watchers.watch(key, callback)
 
     async def check(self) -> None:
-        """See whether the database answers."""
+        """See whether the database answers, and its disk takes something."""
         await self.read(Key("session", LOCAL_OWNER, "check"))
+        await self._probe.check()
 
     async def aclose(self) -> None:
         """Write what was submitted, end the threads, and leave the file to others."""

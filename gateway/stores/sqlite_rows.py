@@ -10,13 +10,12 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from gateway.stores.conversation_rows import SqliteConversations
-from gateway.stores.database import prove
 from gateway.stores.delivery_rows import SqliteDeliveries
 from gateway.stores.engine import Engine, file_engine, memory_engine
 from gateway.stores.job_rows import SqliteJobs
 from gateway.stores.lock import Lock
 from gateway.stores.lock_rows import MemoryLocks, SqliteLocks
-from gateway.stores.names import ROWS_FILE
+from gateway.stores.names import ROWS_FILE, ROWS_MARKER
 from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows
 from gateway.stores.sqlite import Sqlite
 
@@ -64,14 +63,10 @@ def _look(connection: sqlite3.Connection) -> None:
 
 async def embedded_rows(root: Path, lock: Lock, around: Around) -> SqliteRows:
     """Keep rows in a file below a directory that is locked; it is made when it is needed."""
-    path = root / ROWS_FILE
-    await run_sync(_prove_if_there, path)
-    return SqliteRows(file_engine(path, lock.hold), around)
-
-
-def _prove_if_there(path: Path) -> None:
-    if path.exists():
-        prove(path)
+    engine = file_engine(root / ROWS_FILE, lock.hold, root / ROWS_MARKER)
+    # One that is damaged is told of by whoever asks for what is in it; all else goes on.
+    await run_sync(engine.examine)
+    return SqliteRows(engine, around)
 
 
 def shared_rows(documents: Sqlite, around: Around) -> SqliteRows:

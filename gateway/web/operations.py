@@ -30,6 +30,9 @@ GET  /metrics               for Prometheus
 """
 
 
+READY = {"status": "ready"}
+
+
 def _is_anthropic(request: WebRequest) -> bool:
     """Whether the client speaks Messages: the SDKs say their version on every request."""
     return b"anthropic-version" in incoming_of(request.scope).headers
@@ -44,7 +47,8 @@ class Operations:
     keys: Keys
     metrics: Metrics
     draining: Callable[[], bool]
-    check_store: Callable[[], Awaitable[None]]
+    trouble: Callable[[], Awaitable[str]]
+    """Says what is wrong with the stores, if anything is."""
     started_at: float
     wall: Callable[[], float]
     clock: Callable[[], Mapping[str, Any]]
@@ -74,9 +78,9 @@ class Operations:
         """Say whether new requests are welcome."""
         if self.draining():
             return JSONResponse({"status": "draining"}, 503, {"retry-after": "1"})
-        # Raises what is wrong with the store, and that is the answer then.
-        await self.check_store()
-        return JSONResponse({"status": "ready"})
+        # Models answer without a store, so trouble with it turns nobody away.
+        reason = await self.trouble()
+        return JSONResponse({"status": "degraded", "reason": reason} if reason else READY)
 
     async def show_metrics(self, request: WebRequest) -> Response:
         """Show the counters; they tell of all owners, so with keys they are an admin's."""

@@ -182,8 +182,10 @@ async def test_a_newer_schema_is_refused_at_start(durable: RowBackend) -> None:
     assert durable.path.read_bytes() == before
 
 
-async def test_a_file_that_is_no_database_is_refused_at_start(durable: RowBackend) -> None:
-    durable.path.parent.mkdir(exist_ok=True)
+@pytest.mark.parametrize("name", ["sqlite", "shared"])
+async def test_a_file_that_is_no_database_is_refused_at_start(tmp_path: Path, name: str) -> None:
+    """All that is kept would be in it."""
+    durable = RowBackend(name, tmp_path)
     durable.path.write_text("by far not a database" * 100)
     with pytest.raises(StoreUnavailable, match="cannot be used: file is not a database"):
         async with durable.opened():

@@ -53,6 +53,14 @@ STATUS: Json = thing(
     }
 )
 
+READINESS: Json = thing(
+    {
+        "status": text(enum=["ready", "degraded"]),
+        "reason": text("Why it is degraded."),
+    },
+    optional=("reason",),
+)
+
 AREA = Area(
     "operations",
     "How the gateway is.",
@@ -86,8 +94,8 @@ AREA = Area(
             path="/readyz",
             name="ready",
             summary="Say whether new requests are welcome.",
-            answers=(Answer("They are.", in_json(thing({"status": {"const": "ready"}}))),),
-            errors={503: "They are not: shutting down, or the store cannot be reached."},
+            answers=(Answer("They are, though the store may be in trouble.", in_json(READINESS)),),
+            errors={503: "They are not: starting, or shutting down."},
             error="ReadinessError",
             access="open",
         ),
