@@ -20,7 +20,7 @@ from tests.clock.reminding import carried, due, remind
 from tests.clock.words import NOW, clock, play, says
 from tests.delivery.test_delivery_gate import brought, result
 from tests.gateway.harness import Running, running
-from tests.gateway.wire import get
+from tests.gateway.wire import get, hanging, text
 from tests.jobs.models import task
 from tests.jobs.words import every, inbox
 from tests.sessions.talk import (
@@ -37,6 +37,7 @@ from tests.sessions.talk import (
     text_of,
     told,
 )
+from tests.upstream.fake import CHUNKED, chunk
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 CLAUDE = ("x-claude-code-session-id: s", "x-claude-code-agent-id: a1")
@@ -207,3 +208,13 @@ async def test_a_session_is_forgotten_with_its_sub_agents(tmp_path: Path) -> Non
         time.advance(62 * MINUTE)
         await gate.ask(main("hi"), SESSION)
         assert carried(gate.requests[-1]) == []
+
+
+async def test_what_a_sub_agent_is_being_answered_ends_with_its_session() -> None:
+    async with running(hanging(CHUNKED, chunk(text("so far")))) as gate:
+        client = await gate.start(sub("find it"), *CLAUDE)
+        await client.saw(b"so far")
+        assert (await forget(gate)).status == 200
+        assert (await client.answer()).failed
+        await gate.quiet()
+        assert (await look(gate, AGENT)).status == 404
