@@ -235,7 +235,13 @@ def session_settings(config: Config) -> Settings:
         config.limits.stop_message_bytes,
     )
     files = Path(section.files_dir) if section.files_dir else None
-    return Settings(rules, files, section.bd_mode, section.compaction_sentinels)
+    return Settings(
+        rules,
+        files,
+        section.bd_mode,
+        section.compaction_sentinels,
+        config.directives.keep_unknown,
+    )
 
 
 def job_rules(config: Config, timezone: str) -> JobRules:

@@ -189,6 +189,15 @@ class ClockSection:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectivesSection:
+    """Instructions to the gateway in the text of a message, `<**…**>`."""
+
+    keep_unknown: Annotated[
+        bool, "Whether a `<**…**>` that is no directive stays in the text; else it is removed."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class StopMessageSection:
     """Text a session sends by itself whenever the model stops."""
 
@@ -324,6 +333,7 @@ class Config:
     models: tuple[ModelSection, ...] = ()
     keys: tuple[KeySection, ...] = ()
     clock: ClockSection = field(default_factory=ClockSection)
+    directives: DirectivesSection = field(default_factory=DirectivesSection)
     stop_message: StopMessageSection = field(default_factory=StopMessageSection)
     cron: CronSection = field(default_factory=CronSection)
     store: StoreSection = field(default_factory=StoreSection)

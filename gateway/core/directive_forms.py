@@ -35,11 +35,15 @@ BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + ZERO_WIDTH
 LONGEST_SHOWN = 40
 LONGEST_COUNT = 9
 
-# Chinese input methods write ： ， ！ and “ ”: who types them means the plain ones.
+# Chinese input methods write ： ， ！ ＃ 。 and “ ”: who types them means the plain ones.
 _BLANK = f"[{re.escape(BLANKS)}]*+"
 _COMMA = "[,，]"
+_LIST_COMMA = "[,，、]"
+_DOT = "[.．。]"
 _PLAIN = r'"(?:[^"\\]++|\\.)*+"'
 _CURLY = r"“(?:[^“”\\]++|\\.)*+”"
+_WIDE = r"＂(?:[^＂\\]++|\\.)*+＂"
+_QUOTED = f"{_PLAIN}|{_CURLY}|{_WIDE}"
 _STOP = f"stopMessage{_BLANK}[:：]"
 _CLOCK = f"clock{_BLANK}[:：]"
 
@@ -48,31 +52,37 @@ _HEADS = {
     "clock": re.compile(_CLOCK, re.IGNORECASE),
     "clear": re.compile(r"clear\Z", re.IGNORECASE),
     "!": re.compile("[!！]"),
-    "#": re.compile("#"),
-    "@": re.compile("@"),
+    "#": re.compile("[#＃]"),
+    "@": re.compile("[@＠]"),
 }
 _LISTS = frozenset("!#@")
 # No backslash outside strings: a quote after one would be read differently from different starts,
 # and hostile text could have the same stretch read again and again.
 _ENCLOSED = re.compile(
     rf"<\*\*{_BLANK}(?:"
-    rf"{_STOP}{_BLANK}(?:{_PLAIN}|{_CURLY}){_BLANK}(?:{_COMMA}[^<>*]*+)?"
-    rf'|{_CLOCK}{_BLANK}\{{(?:[^"<>*\\]++|{_PLAIN})*+'
+    rf"{_STOP}{_BLANK}(?:{_QUOTED}){_BLANK}(?:{_COMMA}[^<>*]*+)?"
+    rf'|{_CLOCK}{_BLANK}[{{｛](?:[^"<>*\\]++|{_PLAIN})*+'
     r")\*\*>",
     re.IGNORECASE | re.DOTALL,
 )
 _FILE = f"<{_BLANK}file:"
-_GUARDED = re.compile(f'["“]|{_FILE}', re.IGNORECASE)
+_GUARDED = re.compile(f'["“＂]|{_FILE}', re.IGNORECASE)
 _GUARDED_VALUE = re.compile(
-    rf"(?:(?P<text>{_PLAIN}|{_CURLY})|{_FILE}//(?P<file>[^<>]*+)>)"
+    rf"(?:(?P<text>{_QUOTED})|{_FILE}//(?P<file>[^<>]*+)>)"
     rf"{_BLANK}(?:{_COMMA}(?P<count>.*+))?",
     re.IGNORECASE | re.DOTALL,
 )
-_COMMAS = re.compile(_COMMA)
+_COMMAS = re.compile(_LIST_COMMA)
+_DOTS = re.compile(_DOT)
 _COUNTED = re.compile(rf"(.*){_COMMA}{_BLANK}(\d++)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {'"': '"', "“": "“", "”": "”", "\\": "\\", "n": "\n"}
-_MODEL = re.compile(rf'[^{re.escape(BLANKS)},，"“”<>*]++')
+_ESCAPES = {'"': '"', "“": "“", "”": "”", "＂": "＂", "\\": "\\", "n": "\n"}
+_MODEL = re.compile(rf'[^{re.escape(BLANKS)},，、"“”＂<>*]++')
+_HEAD_END = re.compile('[:："“＂{(,，]')
+_EXAMPLES = {"stopmessage": "stopMessage:text", "clock": "clock:clear", "clear": "clear"}
+_KNOWN = "stopMessage:text, clock:clear, clear, !upstream, #upstream, @upstream, upstream.model"
+_JSON_SIGNS = {"：": ":", "，": ",", "｛": "{", "｝": "}"}
+_WIDE_JSON = re.compile(f"{_QUOTED}|[{''.join(_JSON_SIGNS)}]", re.DOTALL)
 _UNFIT_IN_HEADER = re.compile(r'[^ -~]|["\\]')
 
 Names = Mapping[str, str]
@@ -131,9 +141,37 @@ def read_form(form: Form, names: Names) -> Directive | Unreadable:
         return Unreadable(form.keyword, str(unfit))
 
 
+def explain_unknown(inside: str, names: Names) -> Unreadable:
+    """Say of an unknown mark which directive is nearest to it."""
+    inside = inside.strip(BLANKS)
+    called = _HEAD_END.split(inside, maxsplit=1)[0].strip(BLANKS)
+    near = _nearest(called[:LONGEST_SHOWN], names)
+    hint = f"did you mean <**{near}**>?" if near else f"known are {_KNOWN}"
+    return Unreadable("unknown", f"no directive is called '{_shown(called)}'; {hint}")
+
+
+def _nearest(called: str, names: Names) -> str:
+    """Return the directive that was probably meant, if any."""
+    upstream, dot, model = _split_route(called)
+    if dot:
+        near = get_close_matches(upstream.casefold(), names, n=1)
+        return f"{names[near[0]]}.{_shown(model) or 'model'}" if near else ""
+    spelled = {**{name: f"!{names[name]}" for name in names}, **_EXAMPLES}
+    near = get_close_matches(called.casefold(), spelled, n=1, cutoff=0.5)
+    return spelled[near[0]] if near else ""
+
+
 def _is_route(inside: str, names: Names) -> bool:
-    upstream, _, model = inside.partition(".")
-    return bool(_MODEL.fullmatch(model.strip(BLANKS)) and _configured(upstream, names))
+    upstream, _, model = _split_route(inside)
+    return bool(_MODEL.fullmatch(model) and _configured(upstream, names))
+
+
+def _split_route(word: str) -> tuple[str, str, str]:
+    """Return upstream, dot and model."""
+    dot = _DOTS.search(word)
+    if dot is None:
+        return word.strip(BLANKS), "", ""
+    return word[: dot.start()].strip(BLANKS), dot[0], word[dot.end() :].strip(BLANKS)
 
 
 def _is_prose(rest: str) -> bool:
@@ -181,13 +219,21 @@ def _filled(text: str, what: str) -> str:
 def _clock(rest: str, names: Names) -> Directive:
     if rest.casefold() == "clear":
         return ClearReminders()
-    if not rest.startswith("{"):
+    if not rest.startswith(("{", "｛")):
         raise _Unfit("clock takes clear, or a JSON object with time and message")
     try:
-        reminder = _reminder.decode(rest)
+        reminder = _reminder.decode(_WIDE_JSON.sub(_plain_json, rest))
     except (msgspec.DecodeError, UnicodeError) as error:
         raise _Unfit(f"the reminder cannot be read: {_shown(str(error), 100)}") from None
     return SetReminder(_filled(reminder.time, "time"), _filled(reminder.message, "message"))
+
+
+def _plain_json(part: re.Match[str]) -> str:
+    """Write a string or sign as JSON wants it; a string in plain quotes is right already."""
+    text = part[0]
+    if len(text) == 1:
+        return _JSON_SIGNS[text]
+    return text if text[0] == '"' else msgspec.json.encode(_unescaped(text[1:-1])).decode()
 
 
 def _clear(rest: str, names: Names) -> Directive:
@@ -213,8 +259,8 @@ def _take_back(rest: str, names: Names) -> Directive:
 
 
 def _force(rest: str, names: Names) -> Directive:
-    upstream, _, model = rest.partition(".")
-    return ForceRoute(_upstream(upstream, names), model.strip(BLANKS))
+    upstream, _, model = _split_route(rest)
+    return ForceRoute(_upstream(upstream, names), model)
 
 
 def _targets(rest: str, names: Names) -> tuple[Target, ...]:
@@ -225,7 +271,7 @@ def _targets(rest: str, names: Names) -> tuple[Target, ...]:
 
 
 def _target(word: str, names: Names) -> Target:
-    upstream, dot, model = (part.strip(BLANKS) for part in word.partition("."))
+    upstream, dot, model = _split_route(word)
     if dot and not _MODEL.fullmatch(model):
         raise _Unfit(f"no model is called '{_shown(model)}'")
     return Target(_upstream(upstream, names), model if dot else None)

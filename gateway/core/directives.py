@@ -15,6 +15,7 @@ from gateway.core.directive_forms import (
     Form,
     Names,
     enclosed_end,
+    explain_unknown,
     read_form,
     recognise,
     spellings,
@@ -77,12 +78,15 @@ __all__ = [
 
 OPEN, CLOSE = "<**", "**>"
 LONGEST_BYTES = 8 * 1024
+LONGEST_TEXT_BYTES = 1024 * 1024
+MOST_MARKS = 1000
 MOST_IN_A_TEXT = 64
 PASSES = 4
 
 # What is not written as `<**` has one of its characters escaped.
 _ESCAPED_MARKS = (b"\\u003c", b"\\u003C", b"\\u002a", b"\\u002A")
 _MARK_RUNS = re.compile(r"[<*]++")
+_LINE_BREAK = re.compile(r"[\n\r]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,15 @@ class Reading:
 class _Span:
     start: int
     end: int
-    form: Form
+    form: Form | None
+    """None: an unknown mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    names: Names
+    keep_unknown: bool
+    """Whether unknown marks stay in the text."""
 
 
 def may_contain(raw: bytes) -> bool:
@@ -107,21 +119,35 @@ def may_contain(raw: bytes) -> bool:
     return b"\\" in raw and b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
 
 
-def read(text: str, upstreams: Collection[str]) -> Reading:
+def read(text: str, upstreams: Collection[str], keep_unknown: bool = False) -> Reading:
     """Find the directives of a text and take them out; all else stays as it was."""
     if OPEN not in text:
         return Reading(text)
-    names = spellings(upstreams)
-    spans = list(_spans(text, names))
+    if reason := _reason_not_to_read(text):
+        return Reading(text, (Found(Unreadable("directives", reason), ""),))
+    reader = _Reader(spellings(upstreams), keep_unknown)
+    spans = list(_spans(text, reader))
     if not spans:
         return Reading(text)
-    found = [_found(text, span, names) for span in spans[:MOST_IN_A_TEXT]]
+    found = [_found(text, span, reader.names) for span in spans[:MOST_IN_A_TEXT]]
     if len(spans) > MOST_IN_A_TEXT:
         excess = spans[MOST_IN_A_TEXT]
         reason = f"more than {MOST_IN_A_TEXT} directives in one text"
         source = text[excess.start : excess.end]
-        found.append(Found(Unreadable(excess.form.keyword, reason), source))
-    return Reading(_emptied(text, spans, names), tuple(found))
+        found.append(Found(Unreadable("directives", reason), source))
+    return Reading(_emptied(text, spans, reader), tuple(found))
+
+
+def _reason_not_to_read(text: str) -> str:
+    if text.count(OPEN) > MOST_MARKS:
+        return f"a text with more than {MOST_MARKS} marks is not read"
+    if len(text) > LONGEST_TEXT_BYTES or _size(text) > LONGEST_TEXT_BYTES:
+        return f"a text of more than {LONGEST_TEXT_BYTES} bytes is not read"
+    return ""
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def cleaned(text: str) -> str:
@@ -129,7 +155,7 @@ def cleaned(text: str) -> str:
     return text if text.strip(BLANKS) else "."
 
 
-def _spans(text: str, names: Names) -> Iterator[_Span]:
+def _spans(text: str, reader: _Reader) -> Iterator[_Span]:
     """Find where directives are. Of two opening marks before a closing one, the second counts."""
     prose = Prose(text)
     opened: int | None = None
@@ -144,21 +170,33 @@ def _spans(text: str, names: Names) -> Iterator[_Span]:
             at = end
         if opened is None:
             continue
-        form = recognise(text[opened + len(OPEN) : at - len(CLOSE)], names)
-        if form is not None:
-            yield _Span(opened, at, form)
+        span = _Span(
+            opened, at, recognise(text[opened + len(OPEN) : at - len(CLOSE)], reader.names)
+        )
+        if span.form is not None or (not reader.keep_unknown and _is_mark(text, span)):
+            yield span
         opened = None
+
+
+def _is_mark(text: str, span: _Span) -> bool:
+    """Whether this is a mark, though an unknown one, and not two stray signs in a text."""
+    if span.end - span.start > LONGEST_BYTES:
+        return False
+    source = text[span.start : span.end]
+    return not _LINE_BREAK.search(source) and _size(source) <= LONGEST_BYTES
 
 
 def _found(text: str, span: _Span, names: Names) -> Found:
     source = text[span.start : span.end]
-    if len(source.encode(errors="surrogatepass")) > LONGEST_BYTES:
+    if span.form is None:
+        return Found(explain_unknown(source[len(OPEN) : -len(CLOSE)], names), source)
+    if _size(source) > LONGEST_BYTES:
         reason = f"it is longer than {LONGEST_BYTES} bytes"
         return Found(Unreadable(span.form.keyword, reason), source)
     return Found(read_form(span.form, names), source)
 
 
-def _emptied(text: str, spans: list[_Span], names: Names) -> str:
+def _emptied(text: str, spans: list[_Span], reader: _Reader) -> str:
     """Take directives out, and those that only come about by that, which do not act.
 
     So what goes upstream holds none, however they were nested. Deeper than any person would nest
@@ -166,7 +204,7 @@ def _emptied(text: str, spans: list[_Span], names: Names) -> str:
     """
     for _ in range(PASSES):
         text = _without(text, spans)
-        spans = list(_spans(text, names)) if OPEN in text else []
+        spans = list(_spans(text, reader)) if OPEN in text else []
         if not spans:
             return text
     return _MARK_RUNS.sub(_unless_opening, text)

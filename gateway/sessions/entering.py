@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import anyio
 import msgspec
@@ -16,6 +16,7 @@ from gateway.core.directives import (
     ClearReminders,
     Directive,
     Found,
+    Reading,
     Routing,
     SetReminder,
     SetStopMessageFile,
@@ -180,7 +181,7 @@ class Sessions:
     async def _read(
         self, visit: Visit, upstreams: Collection[str]
     ) -> tuple[NewestMessage, tuple[Found, ...], Visit]:
-        work = partial(_take_directives, visit, frozenset(upstreams))
+        work = partial(_take_directives, visit, frozenset(upstreams), self._settings.keep_unknown)
         if visit.asked.facts is not None:
             work = partial(_take_from_large, visit, work, self.sentinels)
         taken = await self.offload.run(visit.owner, len(visit.asked.body), work)
@@ -279,13 +280,15 @@ class _Taken(msgspec.Struct, frozen=True):
     facts: Facts | None = None
 
 
-def _take_directives(visit: Visit, upstreams: Collection[str]) -> _Taken:
+def _take_directives(visit: Visit, upstreams: Collection[str], keep_unknown: bool) -> _Taken:
     dialect, body = visit.dialect, visit.asked.body
     ordinal, texts = dialect.newest_user(body)
     alone = ordinal == 1 and dialect.has_one_message(body)
     message = NewestMessage(ordinal, texts, alone, visit.attempt)
-    found = tuple(item for text in texts for item in read(text, upstreams).directives)
-    plain = dialect.edit_user_texts(body, partial(_without_directives, upstreams))
+    # The newest message is asked for twice, and histories repeat themselves.
+    read_text = cache(partial(read, upstreams=upstreams, keep_unknown=keep_unknown))
+    found = tuple(item for text in texts for item in read_text(text).directives)
+    plain = dialect.edit_user_texts(body, partial(_without_directives, read_text))
     return _Taken(message, found, plain)
 
 
@@ -297,8 +300,8 @@ def _take_from_large(visit: Visit, work: Callable[[], _Taken], sentinels: Sentin
     return msgspec.structs.replace(taken, message=message, facts=facts)
 
 
-def _without_directives(upstreams: Collection[str], text: str) -> str:
-    plain = read(text, upstreams).text
+def _without_directives(read_text: Callable[[str], Reading], text: str) -> str:
+    plain = read_text(text).text
     return plain if plain == text or plain.strip(BLANKS) else ""
 
 

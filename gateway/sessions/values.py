@@ -29,6 +29,8 @@ class Settings:
     files_dir: Path | None = None
     bd_mode: str = "auto"
     sentinels: tuple[str, ...] = ()
+    keep_unknown: bool = False
+    """Whether marks that are no directive stay in the text."""
 
 
 class Kind(StrEnum):

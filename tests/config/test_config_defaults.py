@@ -43,6 +43,9 @@ stale_after_ms = 21600000
 resync_ms = 3600000
 max_offset_ms = 600000
 
+[directives]
+keep_unknown = false
+
 [stop_message]
 enabled = true
 default_repeats = 10

@@ -34,12 +34,12 @@ ONE_MISTAKE = {
     '[store]\n"a\\nb" = 1': 'store."a\\nb": unknown key; valid are url',
     "[clok]\nenabled = true": "clok: unknown section; did you mean clock?",
     "[budgets]\nx = 1": (
-        "budgets: unknown section; valid are server, upstreams, models, keys, clock, stop_message, "
-        "cron, store, agents, webhooks, limits"
+        "budgets: unknown section; valid are server, upstreams, models, keys, clock, directives, "
+        "stop_message, cron, store, agents, webhooks, limits"
     ),
     "demo = true": (
-        "demo: unknown section; valid are server, upstreams, models, keys, clock, stop_message, "
-        "cron, store, agents, webhooks, limits"
+        "demo: unknown section; valid are server, upstreams, models, keys, clock, directives, "
+        "stop_message, cron, store, agents, webhooks, limits"
     ),
     '[server]\nsession_dir = "a\\u0000b"': (
         "server.session_dir: must not contain the character U+0000"

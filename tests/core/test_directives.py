@@ -7,7 +7,9 @@ import pytest
 from gateway.core import directives
 from gateway.core.directives import (
     LONGEST_BYTES,
+    LONGEST_TEXT_BYTES,
     MOST_IN_A_TEXT,
+    MOST_MARKS,
     PASSES,
     AllowOnly,
     Clear,
@@ -139,6 +141,15 @@ FORMS: list[tuple[str, Directive]] = [
     (f"<**clock：{NOON}**>", SetReminder("2026-02-02T12:00:00Z", "lunch")),
     ("<**！glm，openai**>", AllowOnly(("glm", "openai"))),
     ("<**!glm\u3000**>", AllowOnly(("glm",))),
+    ("<**＃glm**>", Exclude((Target("glm"),))),
+    ("<**＃glm。glm-4.7、openai**>", Exclude((Target("glm", "glm-4.7"), Target("openai")))),
+    ("<**＠glm**>", TakeBack((Target("glm"),))),
+    ("<**！glm．glm-4.7**>", PreferRoute("glm", "glm-4.7")),
+    ("<**glm。glm-4.7**>", ForceRoute("glm", "glm-4.7")),
+    ("<**stopMessage：＂继续＂，2**>", SetStopMessage("继续", 2)),
+    (r"<**stopMessage：＂说\＂好\＂＂**>", SetStopMessage("说＂好＂")),
+    ("<**clock：｛“time”：“t”，“message”：“喝茶，**”｝**>", SetReminder("t", "喝茶，**")),
+    ('<**clock:{"time":"t","message":"“好”，：｛｝"}**>', SetReminder("t", "“好”，：｛｝")),
 ]
 
 
@@ -203,47 +214,81 @@ def test_broken_json_is_explained() -> None:
     assert isinstance(surrogate, Unreadable)
 
 
+KNOWN = "known are stopMessage:text, clock:clear, clear, !upstream, #upstream, @upstream, upstream.model"
+UNKNOWN = [
+    ("<****>", "", KNOWN),
+    ("<** **>", "", KNOWN),
+    ("<**unknown**>", "unknown", KNOWN),
+    ("<**important: read this**>", "important", KNOWN),
+    ('<**stopmesage:"go on",3**>', "stopmesage", "did you mean <**stopMessage:text**>?"),
+    ("<**clearly**>", "clearly", "did you mean <**clear**>?"),
+    ("<**clear all**>", "clear all", "did you mean <**clear**>?"),
+    ("<**clear***>", "clear*", "did you mean <**clear**>?"),
+    ("<**stopMessage**>", "stopMessage", "did you mean <**stopMessage:text**>?"),
+    ("<**stop**>", "stop", "did you mean <**stopMessage:text**>?"),
+    ("<**stopMessages：go**>", "stopMessages", "did you mean <**stopMessage:text**>?"),
+    ("<**stop Message:go**>", "stop Message", "did you mean <**stopMessage:text**>?"),
+    ("<**stop\u200bMessage:go**>", "stop?Message", "did you mean <**stopMessage:text**>?"),
+    ("<**clock**>", "clock", "did you mean <**clock:clear**>?"),
+    ('<**clok:{"time":"t"}**>', "clok", "did you mean <**clock:clear**>?"),
+    # an upstream alone, no upstream, no model, more than one
+    ("<**glm**>", "glm", "did you mean <**!glm**>?"),
+    ("<**Openai**>", "Openai", "did you mean <**!openai**>?"),
+    ("<**x.y**>", "x.y", KNOWN),
+    ("<**gml.glm-4.7**>", "gml.glm-4.7", "did you mean <**glm.glm-4.7**>?"),
+    ("<**v1.2**>", "v1.2", KNOWN),
+    ("<**glm.**>", "glm.", "did you mean <**glm.model**>?"),
+    ("<**.glm**>", ".glm", KNOWN),
+    ("<**glm.a,glm.b**>", "glm.a", "did you mean <**glm.a**>?"),
+    ("<**glm. A sentence.**>", "glm. A sentence.", "did you mean <**glm.A sentence.**>?"),
+    ('<**glm."a"**>', "glm.", "did you mean <**glm.model**>?"),
+    ("<**" + "é" * 50 + "**>", "?" * 40, KNOWN),
+    ("<**use `x` here**>", "use `x` here", KNOWN),
+]
+
+
+@pytest.mark.parametrize("text, called, hint", UNKNOWN)
+def test_an_unknown_mark_is_removed_and_the_nearest_directive_named(
+    text: str, called: str, hint: str
+) -> None:
+    assert only(text) == Unreadable("unknown", f"no directive is called '{called}'; {hint}")
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in UNKNOWN])
+def test_unknown_marks_are_left_where_the_operator_wants_them(text: str) -> None:
+    text = f"a {text} b"
+    assert read(text, UPSTREAMS, keep_unknown=True) == Reading(text, ())
+    known = read(f"{text}<**clear**>", UPSTREAMS, keep_unknown=True)
+    assert (known.text, len(known.directives)) == (text, 1)
+
+
+def test_the_longest_unknown_mark() -> None:
+    inside = "é" * ((LONGEST_BYTES - 6) // 2)
+    assert read(f"a<**{inside}**>", UPSTREAMS).text == "a"
+    for longer in (inside + "x", "x" * LONGEST_BYTES):
+        text = f"a<**{longer}**>"
+        assert read(text, UPSTREAMS) == Reading(text, ())
+
+
 LEFT = [
     "no directive at all",
     "",
     "<**",
     "**>",
     "<**>",
-    "<****>",
-    "<** **>",
-    "<**unknown**>",
-    "<**important: read this**>",
-    "<**clearly**>",
-    "<**clear all**>",
-    "<**stopMessage**>",
-    "<**stopMessages:go**>",
-    "<**stop Message:go**>",
-    "<**stop\u200bMessage:go**>",
-    "<**clock**>",
     "<**clear*>",
     "<**clear* *>",
     "< **clear**>",
     "<*\u200b*clear**>",
-    "<**clear***>",
-    # an upstream alone, no upstream, no model, more than one
-    "<**glm**>",
-    "<**x.y**>",
-    "<**gml.glm-4.7**>",
-    "<**v1.2**>",
-    "<**glm.**>",
-    "<**.glm**>",
-    "<**glm.a,glm.b**>",
-    "<**glm. This is a sentence.**>",
-    '<**glm."a"**>',
     # never closed
     "<**clear",
     "<**clear** >",
     '<**stopMessage:"go on",3',
     "<**stopMessage:go on",
     "<**!glm",
-    # of two opening marks the second counts, and that one is unknown
-    "<**stopMessage:write <** here,3**>",
-    "<**stopMessage:say <**foo**> twice**>",
+    # an unknown mark has no line break in it
+    "<**unknown\n**>",
+    "<**\runknown**>",
     # a stray mark takes no paragraphs away
     "<**! This is no name.\n\nNeither is this.**>",
     "<**#\nglm x\ny**>",
@@ -256,9 +301,9 @@ def test_text_that_is_no_directive_is_left_as_it_is(text: str) -> None:
 
 
 def test_several_keep_their_order_and_all_else_stays() -> None:
-    text = " \u200bFix it. <**!glm**> Now<**stopMessage:go,2**>!\r\n<**zz**> <**#gml**>\t"
+    text = " \u200bFix it. <**!glm**> Now<**stopMessage:go,2**>!\r\n<**z\n**> <**#gml**>\t"
     assert read(text, UPSTREAMS) == Reading(
-        " \u200bFix it.  Now!\r\n<**zz**> \t",
+        " \u200bFix it.  Now!\r\n<**z\n**> \t",
         (
             Found(AllowOnly(("glm",)), "<**!glm**>"),
             Found(SetStopMessage("go", 2), "<**stopMessage:go,2**>"),
@@ -282,7 +327,7 @@ def test_a_quote_that_is_not_closed_takes_no_more_than_its_directive() -> None:
         ("<**clock:<**clear**>clear**>", [Clear()], ""),
         ("<*<**clear**>*clock:clear**>", [Clear()], ""),
         ("<**stopMessage:say <**clear**> now**>", [Clear()], ""),
-        ("<**clear**>~~~\n<**x**>\n~~~\n<**clock:clear**>", [Clear()], "~~~\n<**x**>\n~~~\n"),
+        ("<**foo <**clear**> bar**>", [Clear()], ""),
     ],
 )
 def test_what_comes_about_by_removal_is_removed_but_does_not_act(
@@ -315,12 +360,32 @@ def test_a_long_route_is_named() -> None:
 
 
 def test_more_than_anybody_needs_are_removed_and_not_read() -> None:
-    reading = read("<**clear**>" * MOST_IN_A_TEXT + "<**!a**><**!b**>.", UPSTREAMS)
+    reading = read("<**clear**>" * MOST_IN_A_TEXT + "<**a**><**!b**>.", UPSTREAMS)
     assert reading.text == "."
     assert [found.directive for found in reading.directives[:-1]] == [Clear()] * MOST_IN_A_TEXT
     assert reading.directives[-1] == Found(
-        Unreadable("!", "more than 64 directives in one text"), "<**!a**>"
+        Unreadable("directives", "more than 64 directives in one text"), "<**a**>"
     )
+
+
+def test_a_text_with_too_many_marks_is_left_as_it_is() -> None:
+    fits = "<**clear**>" * (MOST_MARKS - 1) + "`<**`"
+    assert read(fits, UPSTREAMS).text == "`<**`"
+    text = fits + "<**"
+    reason = "a text with more than 1000 marks is not read"
+    assert read(text, UPSTREAMS) == Reading(text, (Found(Unreadable("directives", reason), ""),))
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "\ud800"])
+def test_a_text_that_is_too_long_is_left_as_it_is(letter: str) -> None:
+    size = len(letter.encode(errors="surrogatepass"))
+    room, rest = divmod(LONGEST_TEXT_BYTES - len("<**clear**>"), size)
+    fits = letter * room + "." * rest
+    assert read(f"{fits}<**clear**>", UPSTREAMS).text == fits
+    text = f"{fits}.<**clear**>"
+    reason = "a text of more than 1048576 bytes is not read"
+    assert read(text, UPSTREAMS) == Reading(text, (Found(Unreadable("directives", reason), ""),))
+    assert read(fits * 2, UPSTREAMS) == Reading(fits * 2)
 
 
 def test_upstreams_are_matched_exactly_before_letter_case_is_ignored() -> None:

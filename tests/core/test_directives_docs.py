@@ -5,11 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.directives import LONGEST_BYTES, MOST_IN_A_TEXT, Reading, Unreadable, read
+from gateway.core.directives import (
+    LONGEST_BYTES,
+    LONGEST_TEXT_BYTES,
+    MOST_IN_A_TEXT,
+    MOST_MARKS,
+    Reading,
+    Unreadable,
+    read,
+)
 
 UPSTREAMS = ("glm", "openai")
 PAGE = Path(__file__).parents[2].joinpath("docs/directives.md").read_text()
-BEFORE, _, AFTER = PAGE.partition("## What is left, and what is ignored")
+BEFORE, _, AFTER = PAGE.partition("## What is ignored")
 BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -22,7 +30,16 @@ def examples(part: str) -> list[tuple[str, str]]:
 WORKS = [text for text, _ in examples(BEFORE)]
 
 
-@pytest.mark.parametrize("text", [*WORKS, "<**stopMessage：“继续”，3**>", "<**！glm，openai**>"])
+CHINESE = [
+    "<**stopMessage：“继续”，3**>",
+    "<**！glm，openai**>",
+    "<**＃glm**>",
+    "<**＠glm、openai**>",
+    "<**glm。glm-4.7**>",
+]
+
+
+@pytest.mark.parametrize("text", [*WORKS, *CHINESE])
 def test_what_can_be_written_is_read(text: str) -> None:
     assert f"`{text}`" in PAGE
     (found,) = read(text, UPSTREAMS).directives
@@ -47,11 +64,14 @@ def test_the_example_about_code_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["<**very important**>", "<**v1.2**>"])
-def test_other_text_stays(text: str) -> None:
+def test_unknown_marks_are_removed_unless_they_are_kept(text: str) -> None:
     assert f"`{text}`" in PAGE
-    assert read(text, UPSTREAMS) == Reading(text, ())
+    assert read(text, UPSTREAMS).text == ""
+    assert read(text, UPSTREAMS, keep_unknown=True) == Reading(text, ())
 
 
 def test_limits_are_those_in_force() -> None:
     assert f"At most {MOST_IN_A_TEXT} are read" in PAGE
     assert f"at most {LONGEST_BYTES // 1024} KiB long" in PAGE
+    assert f"longer than {LONGEST_BYTES // 1024} KiB" in PAGE
+    assert f"more than {LONGEST_TEXT_BYTES // 1024**2} MB, or with more than {MOST_MARKS:,}" in PAGE

@@ -2,13 +2,21 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.directives import MOST_IN_A_TEXT, Reading, Unreadable, cleaned, may_contain, read
+from gateway.core.directives import (
+    MOST_IN_A_TEXT,
+    MOST_MARKS,
+    Reading,
+    Unreadable,
+    cleaned,
+    may_contain,
+    read,
+)
 
 UPSTREAMS = ("glm", "openai")
 
@@ -24,6 +32,9 @@ PIECES = (
     "<**glm.m**>",
     "<**x.y**>",
     "<**unknown**>",
+    "<**＃glm**>",
+    "<**glm。m**>",
+    "<**two\nlines**>",
     "<**stopMessage:",
     '<**stopMessage:"',
     '<**clock:{"',
@@ -44,7 +55,14 @@ PIECES = (
     "\n> ",
     "\n   ",
     "\n    ",
+    "\n\n    ",
+    "\n\n\t",
+    "\n\n      ",
+    "x```\n",
+    "x~~~\n",
+    "\n~~~\n",
     "\n- ",
+    "\n- x",
     "\n---\n",
     "\n## ",
     "\r\n",
@@ -72,6 +90,7 @@ class Oracle:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.indented = list(indented_lines(text))
         self.spans = list(self._spans())
 
     @property
@@ -87,7 +106,7 @@ class Oracle:
     def _spans(self) -> Iterator[tuple[int, int]]:
         at, opened = 0, -1
         while at < len(self.text):
-            skipped = self._block(at) or self._inline(at)
+            skipped = self._indented(at) or self._block(at) or self._inline(at)
             if skipped:
                 at = skipped
             elif self._here(at, "<**"):
@@ -98,7 +117,7 @@ class Oracle:
                     opened = -1
             elif self._here(at, "**>"):
                 at += 3
-                if opened >= 0 and is_known(self.text[opened + 3 : at - 3]):
+                if opened >= 0 and is_mark(self.text[opened + 3 : at - 3]):
                     yield opened, at
                 opened = -1
             else:
@@ -118,6 +137,31 @@ class Oracle:
         """The line of a place: before it, and from it on."""
         before = self.text[:at].split("\n")[-1]
         return before, self.text[at:].split("\n")[0]
+
+    def _indented(self, at: int) -> int:
+        """The end of the line if it is one of indented code."""
+        return next((end for start, end in self.indented if start <= at < end), 0)
+
+    def _inner_fence(self, at: int) -> int:
+        """The end of a fence in the middle of a line, or of the run that begins none."""
+        run = self._run(at)
+        line = self._line(at)[1]
+        if run < 3 or line[run:].rstrip(" \t\r").strip("abcdefghijklmnopqrstuvwxyz#."):
+            return at + run
+        if self.text[at] == "~":
+            end = self._fence_end(at, run, in_item=True)
+            return end if end > 0 and self._closes(end, run) else at + run
+        place = at + run
+        while place < len(self.text):
+            if self.text[place] == "`" and self._run(place) >= run:
+                return place + self._run(place)
+            place += self._run(place)
+        return place
+
+    def _closes(self, end: int, run: int) -> bool:
+        """Whether the line that ends here is one of at least so many tildes."""
+        last = self.text[:end].split("\n")[-1].strip(" \t\r")
+        return "\n" in self.text[:end] and len(last) >= run and not last.strip("~")
 
     def _block(self, at: int) -> int:
         if self.text[at] not in ">`~":
@@ -148,20 +192,22 @@ class Oracle:
     def _inline(self, at: int) -> int:
         if self._here(at, "\\\\") or self._here(at, "\\`"):
             return at + 2
+        if self.text[at] == "~":
+            return self._inner_fence(at)
         if self.text[at] != "`":
             return 0
         length = self._run(at)
-        place = start = at + length
+        place = at + length
         while place < len(self.text):
             if self.text[place] == "\n" and ends_a_paragraph(self._line(place + 1)[1]):
-                return start
+                return self._inner_fence(at)
             if self.text[place] == "`":
                 if self._run(place) == length:
                     return place + length
                 place += self._run(place)
             else:
                 place += 1
-        return start
+        return self._inner_fence(at)
 
     def _enclosed(self, at: int) -> int:
         place = self._blanks(at + 3)
@@ -203,6 +249,31 @@ class Oracle:
         return at
 
 
+def indented_lines(text: str) -> Iterator[tuple[int, int]]:
+    """The lines of indented code, each with its line break."""
+    start, after_blank, in_code, before = 0, True, False, ""
+    for line in text.split("\n"):
+        end = start + len(line) + 1
+        lead = line[: len(line) - len(line.lstrip(" \t"))].expandtabs(4)
+        if not line.strip(" \t\r"):
+            after_blank = True
+        elif len(lead) >= 4 and (in_code or (after_blank and begins_code(len(lead), before))):
+            in_code = True
+            yield start, end
+        else:
+            in_code, after_blank, before = False, False, line
+        start = end
+
+
+def begins_code(indent: int, before: str) -> bool:
+    """Whether a line so far indented begins code after a paragraph that ends with this line."""
+    space = before[1:5]
+    space = space[: len(space) - len(space.lstrip(" \t"))]
+    if before[:1] in ("-", "+", "*") and space:
+        return indent >= 1 + len(space) + 4
+    return not before[:1].isspace()
+
+
 def leads_a_block(before: str) -> bool:
     """Whether a fence or a quote may follow this in a line: little space, maybe an item's mark."""
     rest = before[min(3, len(before) - len(before.lstrip(" "))) :]
@@ -225,15 +296,19 @@ def ends_a_paragraph(line: str) -> bool:
     return heading or fence or rest.startswith((">", "~~~"))
 
 
+def is_mark(inside: str) -> bool:
+    return is_known(inside) or ("\n" not in inside and "\r" not in inside)
+
+
 def is_known(inside: str) -> bool:
     while inside and (inside[0].isspace() or inside[0] == "\u200b"):
         inside = inside[1:]
     while inside and (inside[-1].isspace() or inside[-1] == "\u200b"):
         inside = inside[:-1]
-    if inside[:1] in ("!", "#", "@"):
+    if inside[:1] in ("!", "#", "@", "＃"):
         names = inside[1:].replace("\u200b", " ").split(",")
         return not any("\n" in name.strip() for name in names)
-    upstream, dot, model = inside.replace("\u200b", " ").partition(".")
+    upstream, dot, model = inside.replace("\u200b", " ").replace("。", ".").partition(".")
     model = model.strip()
     if dot and upstream.strip().lower() in UPSTREAMS:
         return bool(model) and not any(c.isspace() or c in ',"“”<>*' for c in model)
@@ -297,35 +372,54 @@ def test_the_quick_filter_lets_no_directive_pass(text: str, as_ascii: bool) -> N
         assert may_contain(written) >= bool(Oracle(text).spans)
 
 
-SIZE = 200_000
+SIZE = 100_000
 DENSE = (
-    "<**",
-    "**>",
     "`",
+    "` ",
     "``` ",
     "```\n",
+    "x```\n",
+    "x ~~~\n",
     "~~~\n",
     "\n",
-    "> <**\n",
+    "\n\n",
+    " \n\n    a",
+    "\n\n\n\t",
+    "- a\n\n    a\n",
+    ">",
+    "> ",
+    "> a\n",
+    "**>",
     "<",
     "*",
     " ",
+    "\t",
     '"',
     "\\",
     '\\"',
+    "“",
+    "a",
+)
+MARKS = (
+    "<**",
     "<** ",
     "<**!",
-    "<**#",
+    "<**＃",
+    "<**a",
     "<**clear**>",
     "`<**clear**>",
     "<**!a**>",
     "<**x.y**>",
     "<**glm.x**>",
+    "<**stop**>",
+    "<**\n**>",
     '<**stopMessage:"',
     '<**stopMessage:"\\',
     "<**stopMessage:“",
+    "<**stopMessage:＂",
     '<**stopMessage:"",',
     '<**stopMessage:"`",1**>`x',
+    "<**stopMessage:",
     "<**clock:{",
     '<**clock:{"',
     '<**clock:{\\"',
@@ -333,29 +427,75 @@ DENSE = (
     '<**clock:{"time":"t","message":"m"}**>',
     "` <**stopMessage:x\n\ny**> `b <**clear**>`",
     "<**clear**>~~~\n<**u**>\n~~~\n<**clock:clear**>\n",
+    "x ~~~\n<**clear**>",
+    "x ```\n\n<**clear**>",
+    "a\n\n    <**clear**>",
 )
-RUNS, LINES = " ".join("`" * n for n in range(1, 300)), "\na" * (SIZE // 2)
-HOSTILE = {piece: piece * (SIZE // len(piece)) for piece in DENSE} | {
-    "nested": "<**" * (SIZE // 11) + "clear**>" * (SIZE // 11),
-    "cut apart": "<**cl" * (SIZE // 11) + "<**clear**>" + "ear**>" * (SIZE // 11),
-    "other names each": "".join(f"<**!gl{n}**>" for n in range(SIZE // 12)),
-    "one late quote": "<**stopMessage:“" * (SIZE // 16) + "”",
-    "escaped from one side": '<**clock:{"' + '<**clock:{\\"' * (SIZE // 12),
-    "runs of all lengths": "<**clear**>" + " ".join("`" * n for n in range(1, 630)),
-    "runs in two paragraphs": f"<**clear**>{RUNS}{LINES}\n\n{RUNS}",
-    "shorter and shorter fences": "<**clear**>\n" + "".join("~" * n + " x\n" for n in range(630, 3, -1)),
-    "one long list": "<**!" + "," * SIZE + "**>",
-    "one long text": "<**stopMessage:" + ", 1" * (SIZE // 3) + "x**>",
-    "one long gap": "<**" + "\n" * SIZE + "stopMessage" + " " * SIZE + ":**>",
-    "one long json": "<**clock:{" + '"":"",' * (SIZE // 6) + "}**>",
-    "deep json": '<**clock:{"time":' + "[" * SIZE + "**>",
+
+
+def filled(piece: str, size: int) -> str:
+    """A text of this size with as many marks as are read."""
+    gap = size // 900 - len(piece)
+    return "".join(piece + "a," * (gap // 2) for _ in range(900 // max(1, piece.count("<**"))))
+
+
+def runs(most: int) -> str:
+    return " ".join("`" * n for n in range(1, most))
+
+
+def shrinking(mark: str, size: int) -> str:
+    """Openings of which none is closed by any that follows."""
+    most = int((2 * size) ** 0.5)
+    return "".join(f"x {mark * n}\n" for n in range(most, 3, -1))
+
+
+HOSTILE: dict[str, Callable[[int], str]] = {
+    **{repr(p): lambda n, p=p: p * (n // len(p)) + "<**clear**>" for p in DENSE},  # type: ignore[misc]
+    **{repr(p): lambda n, p=p: filled(p, n) for p in MARKS},  # type: ignore[misc]
+    "nested": lambda n: "<**" * 900 + "a" * (n - 9900) + "clear**>" * 900,
+    "cut apart": lambda n: "<**cl" * 900 + "a" * (n - 9900) + "<**clear**>" + "ear**>" * 900,
+    "other names each": lambda n: "".join(f"<**!gl{'m' * (n // 900)}{k}**>" for k in range(900)),
+    "unknown names": lambda n: "".join(f"<**gl{k}{'m' * (n // 900)}**>" for k in range(900)),
+    "one late quote": lambda n: filled("<**stopMessage:“", n) + "”",
+    "escaped from one side": lambda n: '<**clock:{"' + filled('<**clock:{\\"', n),
+    "runs of all lengths": lambda n: "<**clear**>" + runs(int((2 * n) ** 0.5)),
+    "runs in two paragraphs": lambda n: f"<**clear**>{runs(300)}" + "\na" * (n // 2) + f"\n\n{runs(300)}<**",
+    "shrinking fences of tildes": lambda n: shrinking("~", n // 2) + "x ~~~\n" * (n // 12) + "<**clear**>",
+    "shrinking fences of backticks": lambda n: shrinking("`", n) + "<**clear**>",
+    "lines of tildes": lambda n: shrinking("~", n // 2) + "\n~~~\n" * (n // 10) + "<**clear**>",
+    "one long list": lambda n: "<**!" + "," * n + "**>",
+    "one long text": lambda n: "<**stopMessage:" + ", 1" * (n // 3) + "x**>",
+    "one long gap": lambda n: "<**" + "\n" * (n // 2) + "stopMessage" + " " * (n // 2) + ":**>",
+    "one long json": lambda n: "<**clock:{" + '"":"",' * (n // 6) + "}**>",
+    "deep json": lambda n: '<**clock:{"time":' + "[" * n + "**>",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=map(repr, HOSTILE))
-def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
+def seconds_to_read(text: str) -> float:
+    assert text.count("<**") <= MOST_MARKS
     started = time.process_time()
     reading = read(text, UPSTREAMS)
-    # A tenth of this is usual, and half of it while coverage is measured.
-    assert time.process_time() - started < 3
+    taken = time.process_time() - started
     assert len(reading.directives) <= MOST_IN_A_TEXT + 1
+    return taken
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_text_twice_as_long_takes_twice_as_long(name: str) -> None:
+    short, long = (HOSTILE[name](size) for size in (SIZE, 2 * SIZE))
+    tries: list[tuple[float, float]] = []
+    # Other programs take their part now and then: what counts is the best of some tries.
+    for _ in range(8):
+        tries.append((seconds_to_read(short), seconds_to_read(long)))
+        least, most = map(min, zip(*tries, strict=True))
+        if most <= 2.5 * least + 0.005:
+            return
+    pytest.fail(f"{least:.3f} s, and {most:.3f} s for twice as much")
+
+
+def test_a_flood_of_marks_is_not_even_looked_at() -> None:
+    """26 KB of gzip that unpack to this held everybody up for 15 seconds."""
+    text = "<**" * 6_000_000
+    started = time.process_time()
+    assert read(text, UPSTREAMS).text is text
+    assert time.process_time() - started < 1

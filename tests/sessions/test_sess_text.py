@@ -45,9 +45,11 @@ ELSEWHERE: dict[str, list[Message]] = {
     "a text part's code": [user([{"type": "text", "text": FENCED}])],
     "a name": [{**user("hi"), "name": "<**clear**>"}],
     "a part that is no text": [user([{"type": "image_url", "image_url": {"url": GO_ON}}])],
-    "what no upstream is called": [user("<**nobody.model**> <**x**> <** !")],
-    "an unknown keyword": [user("<**startMessage:go**> 2<**3**>4 <**>")],
+    "a fence in the middle of a line": [user(f"see ```\n\n{GO_ON}\n\n``` that")],
+    "indented code": [user(f"see:\n\n    {GO_ON}\n\nthat")],
     "nothing closed": [user("<**stopMessage:go on")],
+    "two lines of an unknown mark": [user("2 <** 3\n4 **> 5")],
+    "an unknown mark that is too long": [user(f"<**{'x' * 8192}**>")],
 }
 
 
@@ -61,6 +63,59 @@ async def test_nothing_acts_and_nothing_is_changed_in(name: str) -> None:
         (request,) = gate.requests
         assert request.body == body
         assert (await look(gate)).status == 404
+
+
+UNKNOWN: dict[str, tuple[str, str]] = {
+    '<**stopmesage:"go",3**>hi': ("hi", "did you mean <**stopMessage:text**>?"),
+    "<**nobody.model**>hi": ("hi", "known are stopMessage:text, "),
+    "2<**3**>4": ("24", "known are stopMessage:text, "),
+    "<**A**>": (".", "did you mean <**!a**>?"),
+}
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+async def test_an_unknown_mark_is_removed_and_reported(said: str) -> None:
+    expected, hint = UNKNOWN[said]
+    async with running(model(), model()) as gate:
+        answer = await gate.ask(talk(said), SESSION)
+        assert text_of(answer) == "answer 1"
+        assert told(answer).startswith('ignored; reason="unknown: no directive is called ')
+        assert hint in told(answer)
+        assert (await look(gate)).status == 404
+        later = await gate.ask(talk(said, assistant("x"), "and now?"), SESSION)
+        assert not told(later)
+        assert [messages(r)[0] for r in gate.requests] == [user(expected)] * 2
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+async def test_unknown_marks_stay_where_the_operator_wants_them(said: str) -> None:
+    async with running(model(), directives__keep_unknown=True) as gate:
+        answer = await gate.ask(talk(said + "<**#b**>"), SESSION)
+        assert told(answer).startswith('ignored; reason="#: no upstream is called')
+        assert messages(gate.requests[0]) == [user(said)]
+
+
+TOO_MUCH = {
+    "a text with more than 1000 marks": "<**clear**>" * 1001,
+    "a text of more than 1048576 bytes": "x" * 1024**2 + "<**clear**>",
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_a_text_that_is_too_much_is_left_as_it_is(name: str) -> None:
+    said = TOO_MUCH[name]
+    async with running(model()) as gate:
+        answer = await gate.ask(talk(said), SESSION)
+        assert text_of(answer) == "answer 1"
+        assert told(answer) == f'ignored; reason="directives: {name} is not read"'
+        assert messages(gate.requests[0]) == [user(said)]
+        assert (await look(gate)).status == 404
+
+
+async def test_a_full_width_sign_excludes() -> None:
+    async with running(model("a"), model("b")) as gate:
+        answer = await gate.ask(talk("<**＃a**> hi"), SESSION)
+        assert (text_of(answer), told(answer)) == ("b", "set")
 
 
 OLDER: dict[str, tuple[Any, Any]] = {
