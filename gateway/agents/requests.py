@@ -73,9 +73,9 @@ class Alone:
         """Return no text to go on with."""
         return None
 
-    async def claim(self, said: str) -> bool:
+    async def claim(self, said: str) -> str:
         """Let nothing be sent."""
-        return False
+        return "nothing goes on by itself here"
 
     async def disarm(self, reason: str) -> None:
         """Have nothing to disarm."""

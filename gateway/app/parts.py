@@ -107,7 +107,8 @@ class Parts:
 
     def _sessions(self) -> Sessions:
         config = self.base.config
-        tracker = Tracker(time.monotonic, os.environ.get("PATH"))
+        where = config.stop_message.bd_dir or None
+        tracker = Tracker(time.monotonic, os.environ.get("PATH"), where)
         reminders = self.reminders if config.clock.enabled else None
         settings = wiring.session_settings(config)
         offload = self.base.driver.services.offload

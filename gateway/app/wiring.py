@@ -235,10 +235,12 @@ def session_settings(config: Config) -> Settings:
         config.limits.stop_message_bytes,
     )
     files = Path(section.files_dir) if section.files_dir else None
+    # Which tracker would be asked without a directory is a matter of where the gateway was started.
+    guesses = section.bd_mode == "auto" and not section.bd_dir
     return Settings(
         rules,
         files,
-        section.bd_mode,
+        "heuristic" if guesses else section.bd_mode,
         section.compaction_sentinels,
         config.directives.keep_unknown,
     )

@@ -100,7 +100,9 @@ def _with_directories(
         config,
         server=replace(server, session_dir=expanded("server.session_dir", server.session_dir)),
         stop_message=replace(
-            stop_message, files_dir=expanded("stop_message.files_dir", stop_message.files_dir)
+            stop_message,
+            files_dir=expanded("stop_message.files_dir", stop_message.files_dir),
+            bd_dir=expanded("stop_message.bd_dir", stop_message.bd_dir),
         ),
     )
 

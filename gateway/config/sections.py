@@ -210,6 +210,9 @@ class StopMessageSection:
     bd_mode: Annotated[
         BdMode, "How it is judged whether work is left: `auto`, `runtime` or `heuristic`."
     ] = "auto"
+    bd_dir: Annotated[
+        str, directory, "Directory `bd` runs in; empty: `auto` means `heuristic`."
+    ] = ""
     compaction_sentinels: Annotated[
         Texts, "Beginnings of texts that mark a request as compaction, letter case ignored."
     ] = (

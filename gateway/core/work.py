@@ -1,43 +1,116 @@
-"""Whether a conversation says that no work is left, as task trackers and agents put it."""
+"""Whether an answer says that no work is left, as task trackers and agents put it.
+
+It is believed only if a whole sentence states it as a fact, and nothing else in the answer speaks
+of work. Whatever is unsure is no such statement: to go on once too often does less harm than to
+stop too early without a word.
+"""
 
 from __future__ import annotations
 
 import re
 
-_NONE_LEFT = re.compile(
-    r"""
-      \ball\s+(?:the\s+|of\s+the\s+|open\s+|remaining\s+)*
-        (?:tasks?|issues?|todos?|beads?|work\s+items?)\s+
-        (?:are\s+|is\s+|have\s+been\s+|were\s+)?(?:now\s+)?
-        (?:done|closed|complete[d]?|finished|resolved)\b
-    | \bno\s+(?:more\s+)?(?:ready\s+work|open\s+(?:issues|tasks|beads))\b
-    | \bno\s+(?:more\s+)?(?:tasks|issues)\s+(?:left|remain(?:ing)?)\b
-    | \b(?:0|zero)\s+(?:open|in[_\s-]progress|ready)\s+(?:issues|tasks)\b
-    | (?:所有|全部)(?:的)?(?:任务|工作|问题|事项)(?:都)?(?:已经|已)?(?:完成|关闭|结束|解决)
-    | 没有(?:任何)?(?:待处理|未完成|剩余)的?(?:任务|工作|事项)
+_THINGS = r"(?:tasks|issues|to-?dos|beads|tickets|work\s+items)"
+_DONE = r"(?:done|closed|completed?|finished|resolved)"
+_STATEMENTS = re.compile(
+    rf"""
+    (?:(?:yes|ok(?:ay)?|great|perfect|done|finally|now)[,:]?\s+)?
+    (?:
+      all\s+(?:of\s+)?(?:the\s+|your\s+|our\s+|my\s+)?(?:open\s+|remaining\s+|planned\s+|\d+\s+){{0,2}}
+        {_THINGS}\s+(?:(?:are|have\s+been)\s+)?(?:now\s+|all\s+)?{_DONE}
+        (?:\s+(?:now|successfully))?
+    | (?:there\s+are\s+)?no\s+(?:more\s+)?
+        (?:open|pending|unfinished|outstanding|remaining)\s+{_THINGS}
+        (?:\s+(?:left|remain|remaining|now|any\s+more))?
+    | (?:there\s+are\s+)?no\s+(?:more\s+)?{_THINGS}\s+(?:are\s+)?(?:left|remain|remaining|open)
+    | (?:there\s+are\s+)?(?:0|zero)\s+(?:open|pending|remaining)\s+{_THINGS}(?:,\s+\d+\s+closed)?
+    )
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_DOUBT_BEFORE = re.compile(
-    r"\b(?:not|never|cannot|once|until|when|if|after|before|unless|whether|will|ensure|make\s+sure)\b"
-    r"|n['’]t\b|['’]ll\b|未|没|等|如果|直到|是否|确保",
+_CHINESE_THINGS = "(?:任务|工作|问题|事项|待办事项|待办|工单)"
+_CHINESE_DONE = "(?:完成|关闭|结束|解决|处理完|做完)"
+_CHINESE_STATEMENTS = re.compile(
+    rf"""
+    (?:(?:好的|是的|太好了|目前|现在|至此)[，,]?)?
+    (?:
+      (?:所有|全部)的?{_CHINESE_THINGS}(?:都|均)?(?:已经|已)(?:全部)?{_CHINESE_DONE}(?:了|完毕)?
+    | (?:所有|全部)的?{_CHINESE_THINGS}(?:都|均|全部)?{_CHINESE_DONE}(?:了|完毕)
+    | {_CHINESE_THINGS}(?:都|均)?(?:已经|已)(?:全部|都|均){_CHINESE_DONE}(?:了|完毕)?
+    | {_CHINESE_THINGS}(?:全部|都){_CHINESE_DONE}(?:了|完毕)
+    | 没有(?:任何|其他)?(?:待处理|未完成|剩余|待办)的?{_CHINESE_THINGS}了?
+    )
+    """,
+    re.VERBOSE,
+)
+# Words of a sentence beside the statement that speak of work to come, or take the statement back.
+_MORE_WORK = re.compile(
+    r"\b(?:next|remain(?:s|ing)?|left|still|to-?dos?|pending|outstanding|unfinished|incomplete"
+    r"|yet|will|shall|going\s+to|needs?|must|should|(?:have|has)\s+to|let\s+me|let['’]s|continu\w+"
+    r"|blocked|fails|(?:is|are)\s+failing|except|apart\s+from|but|however|although|unless|until"
+    r"|once|after\s+that|start(?:ing)?|begin(?:ning)?|more\s+(?:tasks|work|issues)|another"
+    r"|follow-?up|almost|nearly|not\s+(?:really|quite|all|every|done|finished|complete\w*|fixed"
+    r"|working|passing|tested|true)|(?:want|like)\s+me\s+to|haven['’]t|hasn['’]t|isn['’]t|aren['’]t"
+    r"|can['’]t|cannot|['’]ll|partly|mostly|assum\w+|claim\w*)\b|['’]ll\b"
+    r"|\bI\s+(?:now|am\s+now)\b|\bI['’]m\s+(?:now|going)\b"
+    r"|接下来|下一步|下一个|还|仍|剩|尚|待|未|没|不|将|会|需|要|但|然而|除|继续|再|等|如果|若|之后|然后"
+    r"|失败|报错|其余|另外|几乎|差点|基本|大部分|非|开始|假如|一旦|直到",
     re.IGNORECASE,
 )
-_DOUBT_AFTER = re.compile(r"\b(?:except|but|apart\s+from)\b|除|[?？]\Z", re.IGNORECASE)
-_SENTENCE_ENDS = re.compile(r"(?<=[.!?\n。！？])")
-# What was said last counts, and a sentence is no longer than this.
+# To offer help is not to name work.
+_OFFER = re.compile(
+    r"(?:please\s+)?(?:let\s+me\s+know|feel\s+free|just\s+(?:ask|tell\s+me))\b"
+    r"|if\s+you\b.*\b(?:let\s+me\s+know|tell\s+me|ask|feel\s+free)\b"
+    r"|(?:is\s+there\s+)?anything\s+else\b|what['’]?s\s+next\?"
+    r"|(?:如果?|若).*(?:告诉我|联系我|随时|说一声)|(?:还)?有(?:什么|其他|别的|任何).*(?:告诉我|随时|吗|么)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SENTENCE = re.compile(r"""[^.!?。！？]*+[.!?。！？]++[)"'”’*_]*+|[^.!?。！？]++\Z""")
+# A title, an item, a quote or a cell of a table is a place where a statement is only spoken of.
+_ASIDE = re.compile(r"\s*+(?:#|>|[-+*•]\s|\d{1,9}[.)]\s|\||\[)")
+_FENCE = re.compile(r"\s*+(```|~~~)")
+_AROUND = "*_ \t\r✅✔☑🎉✨🚀\ufe0f"
+# What was said last counts, and a statement is no longer than this.
 LOOKED_AT = 64 * 1024
-SENTENCE = 80
+LONGEST = 120
 
 
 def none_left(text: str) -> bool:
-    """Whether the text states that all tasks are done; a doubt, a denial, a question is no such."""
-    text = text[-LOOKED_AT:]
-    return any(_is_stated(text, match) for match in _NONE_LEFT.finditer(text))
+    """Whether the text states that all tasks are done, and nothing in it casts doubt on that."""
+    stated = after_colon = False
+    for is_aside, paragraph in _paragraphs(text[-LOOKED_AT:]):
+        for sentence in _SENTENCE.findall(paragraph):
+            if not (is_aside or after_colon) and _is_statement(sentence):
+                stated = True
+            elif _names_work(sentence):
+                return False
+            after_colon = sentence.rstrip(_AROUND).endswith((":", "："))
+    return stated
 
 
-def _is_stated(text: str, match: re.Match[str]) -> bool:
-    start, end = match.span()
-    before = _SENTENCE_ENDS.split(text[max(0, start - SENTENCE) : start])[-1]
-    after = _SENTENCE_ENDS.split(text[end : end + SENTENCE])[0]
-    return not (_DOUBT_BEFORE.search(before) or _DOUBT_AFTER.search(after))
+def _is_statement(sentence: str) -> bool:
+    if "?" in sentence or "？" in sentence or len(sentence) > LONGEST:
+        return False
+    said = sentence.strip(_AROUND).rstrip(_AROUND + ".!。！")
+    return bool(_STATEMENTS.fullmatch(said) or _CHINESE_STATEMENTS.fullmatch(said))
+
+
+def _names_work(sentence: str) -> bool:
+    return bool(_MORE_WORK.search(sentence)) and not _OFFER.match(sentence.strip(_AROUND))
+
+
+def _paragraphs(text: str) -> list[tuple[bool, str]]:
+    """Return the paragraphs outside of fenced code, and of each whether it is no plain text."""
+    found: list[tuple[bool, list[str]]] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if mark and fence in ("", mark[1]):
+            fence = "" if fence else mark[1]
+            found.append((False, []))
+        elif not fence and (not line.strip() or _ASIDE.match(line)):
+            found.append((bool(line.strip()), [line]))
+        elif not fence:
+            # A sentence may run over several lines, and be denied in the first of them.
+            found = found or [(False, [])]
+            found[-1][1].append(line)
+    return [(is_aside, " ".join(lines)) for is_aside, lines in found]

@@ -64,6 +64,7 @@ class Course:
         "lost",
         "packed",
         "passage",
+        "remark",
         "request",
         "services",
         "splice",
@@ -95,6 +96,8 @@ class Course:
         self.turn: Turn | None = None
         self.passage: Passage | None = None
         self.lost: tuple[str, ...] = ()
+        # What is to be said with the next note.
+        self.remark = ""
         self.first = b""
         self.headers: Headers = ()
         self.has_place = False

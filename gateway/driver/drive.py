@@ -199,7 +199,10 @@ class Drive:
             note = f'"state": "{exchange.state}", "turn": {exchange.number}'
             if isinstance(effect, Hold) and course.time is not None:
                 note += f', "until": {effect.until_ms}, "now": {course.time.now_ms()}'
-            if isinstance(effect, Close) and (why := effect.disarm or effect.why):
+            why, course.remark = course.remark, ""
+            if isinstance(effect, Close):
+                why = effect.disarm or effect.why or why
+            if why:
                 note += f', "why": {json.dumps(why)}'
             await course.client.frames(comment(f"holdgate {{{note}}}"))
 

@@ -279,7 +279,8 @@ async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> Tu
     told = (tap.answered(), *due, UserText(text))
     adding = partial(course.request.dialect.add, course.body, told)
     body = await course.work(len(course.body), adding)
-    if not await session.claim(said):
+    if why_not := await session.claim(said):
+        course.remark = why_not
         if course.time is not None:
             course.time.lost()
         return None

@@ -74,8 +74,8 @@ class Session(Protocol):
     async def repeat(self) -> str | None:
         """Return the text to go on with, if there is one."""
 
-    async def claim(self, said: str) -> bool:
-        """Count one use of that text, durably; False when it must not be sent."""
+    async def claim(self, said: str) -> str:
+        """Count one use of that text, durably; return why it must not be sent, or nothing."""
 
     async def disarm(self, reason: str) -> None:
         """Do not go on any more."""

@@ -28,6 +28,8 @@ from gateway.tools.bd import Tracker
 
 R = TypeVar("R")
 SILENT = (Kind.COMPACTION, Kind.STRUCTURED)
+NOTHING_LISTED = "no work is left: bd lists none"
+NOTHING_LEFT_SAID = "no work is left: the answer says so"
 
 
 @dataclass(slots=True)
@@ -110,15 +112,18 @@ class Session:
         self._offered = stop
         return stop.text
 
-    async def claim(self, said: str) -> bool:
-        """Count one use of what was offered, durably; False when none is left, or no work is."""
-        if await self._no_work_left(said):
-            self._log("stop_message_rests", why="no work is left")
-            return False
+    async def claim(self, said: str) -> str:
+        """Count one use of what was offered, durably; return why it is not sent, or nothing."""
+        if why := await self._why_no_work_is_left(said):
+            self._log("stop_message_rests", why=why)
+            return f"stopMessage was not sent: {why}"
         stop, now = self._offered, self._states.store.now_ms()
         assert stop is not None
         self._claimed = stop
-        return await self._change(lambda state: use_one(state, stop, now), failed=False)
+        counted = await self._change(lambda state: use_one(state, stop, now), failed=None)
+        if counted is None:
+            return "stopMessage was not sent: its use cannot be stored"
+        return "" if counted else "stopMessage was not sent: another request used or changed it"
 
     async def disarm(self, reason: str) -> None:
         """Take the stop message that was claimed last as spent."""
@@ -160,12 +165,12 @@ class Session:
             self._log("session_not_stored", why=error.message)
             return failed
 
-    async def _no_work_left(self, said: str) -> bool:
+    async def _why_no_work_is_left(self, said: str) -> str:
         mode = self._around.settings.bd_mode
         left = None if mode == "heuristic" else await self._around.tracker.work_left()
         if left is None and mode != "runtime":
-            return none_left(said)
-        return left is False
+            return NOTHING_LEFT_SAID if none_left(said) else ""
+        return NOTHING_LISTED if left is False else ""
 
     def _log(self, event: str, **fields: object) -> None:
         self._states.note(event, owner=self._owner, session=self._name, **fields)

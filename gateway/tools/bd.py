@@ -23,8 +23,11 @@ QUESTIONS = (
 class Tracker:
     """Asks `bd`; what it said holds for some seconds. Where there is none, nothing is asked."""
 
-    def __init__(self, now: Callable[[], float], path: str | None) -> None:
+    def __init__(
+        self, now: Callable[[], float], path: str | None, directory: str | None = None
+    ) -> None:
         self._now = now
+        self._directory = directory
         self._program = shutil.which("bd", path=path)
         self._said: bool | None = None
         self._said_at = -CACHE_SECONDS
@@ -43,30 +46,30 @@ class Tracker:
 
     async def _ask(self, program: str) -> bool | None:
         for question in QUESTIONS:
-            listed = await _listed((program, *question))
+            listed = await _listed((program, *question), self._directory)
             if listed is None or listed:
                 return listed
         return False
 
 
-async def _listed(command: tuple[str, ...]) -> bool | None:
+async def _listed(command: tuple[str, ...], directory: str | None) -> bool | None:
     """Return whether the command lists anything, or None when it fails or takes too long."""
     with anyio.move_on_after(LIMIT_SECONDS):
         try:
-            status, output = await _run(command)
+            status, output = await _run(command, directory)
         except OSError:
             return None
         return _any_in(output) if status == 0 else None
     return None
 
 
-async def _run(command: tuple[str, ...]) -> tuple[int, bytes]:
+async def _run(command: tuple[str, ...], directory: str | None) -> tuple[int, bytes]:
     """Run a command to its end; if it is cut off, so is all that it started."""
     quiet = subprocess.DEVNULL
     # While it starts there is nothing yet that could be ended.
     with anyio.CancelScope(shield=True):
         process = await anyio.open_process(
-            command, stdin=quiet, stderr=quiet, start_new_session=True
+            command, stdin=quiet, stderr=quiet, cwd=directory, start_new_session=True
         )
     async with process:
         assert process.stdout is not None

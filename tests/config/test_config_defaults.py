@@ -52,6 +52,7 @@ default_repeats = 10
 max_repeats = 0
 files_dir = ""
 bd_mode = "auto"
+bd_dir = ""
 compaction_sentinels = ["context checkpoint compaction", "checkpoint compaction",
   "handoff summary for another llm", "you are performing a context checkpoint compaction",
   "you are a helpful ai assistant tasked with summarizing conversations"]

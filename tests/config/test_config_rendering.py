@@ -20,7 +20,13 @@ from gateway.config.sections import Texts
 Loader = Callable[..., Config]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
-RULED = ("server.host", "server.workers", "server.session_dir", "stop_message.files_dir")
+RULED = (
+    "server.host",
+    "server.workers",
+    "server.session_dir",
+    "stop_message.files_dir",
+    "stop_message.bd_dir",
+)
 
 
 def values(key: Key) -> st.SearchStrategy[Any] | None:

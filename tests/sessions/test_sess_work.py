@@ -61,8 +61,8 @@ class Bd:
         gate.gateway.parts.sessions.around.tracker = Tracker(lambda: self.now, str(self.place))
 
 
-def gate_in(mode: str, *texts: str) -> AbstractAsyncContextManager[Running]:
-    return running(model(*texts), stop_message__bd_mode=mode)
+def gate_in(mode: str, *texts: str, bd_dir: str = "/") -> AbstractAsyncContextManager[Running]:
+    return running(model(*texts), stop_message__bd_mode=mode, stop_message__bd_dir=bd_dir)
 
 
 LIST = "--no-db list --status in_progress --json"
@@ -98,7 +98,8 @@ async def test_what_bd_says_decides(tmp_path: Path, name: str, mode: str) -> Non
         shown = await stop_message(gate)
         assert shown["armed"] is not fires
         rests = notes_of(gate, "stop_message_rests")
-        assert [note["why"] for note in rests] == [] if fires else ["no work is left"]
+        source = "bd lists none" if left is False else "the answer says so"
+        assert [note["why"] for note in rests] == [] if fires else [f"no work is left: {source}"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "heuristic"])
@@ -110,6 +111,9 @@ async def test_what_bd_says_decides(tmp_path: Path, name: str, mode: str) -> Non
         ("所有任务都已完成。", False),
         ("Not all tasks are done.", True),
         ("Once all tasks are done I will stop.", True),
+        ("Almost all tasks are completed; two remain.", True),
+        ("并非所有任务都已完成。", True),
+        ("所有任务完成后我会汇报。", True),
         (MORE, True),
     ],
 )
@@ -135,6 +139,53 @@ async def test_heuristic_asks_no_program(tmp_path: Path) -> None:
         await gate.ask(talk(GO_ON), SESSION)
         assert len(follow_ups(gate.requests)) == 3
     assert not bd.asked
+
+
+@pytest.mark.parametrize("said", [DONE, MORE])
+async def test_auto_without_a_directory_asks_no_program(tmp_path: Path, said: str) -> None:
+    bd = Bd(tmp_path, {"list": "[]", "ready": "[]"})
+    async with gate_in("auto", said, bd_dir="") as gate:
+        bd.tracks(gate)
+        await gate.ask(talk(GO_ON), SESSION)
+        assert len(follow_ups(gate.requests)) == (3 if said == MORE else 0)
+    assert not bd.asked
+
+
+HERE = """#!/bin/sh
+echo "$*" >> "{place}/asked"
+cat "./$2"
+"""
+
+
+async def test_bd_is_asked_in_its_directory(tmp_path: Path) -> None:
+    bd = Bd(tmp_path, {}, HERE)
+    project = tmp_path / "project"
+    project.mkdir()
+    for question in ("list", "ready"):
+        project.joinpath(question).write_text("[]")
+    for where, asked, fires in ((str(project), [LIST, READY], False), ("/nowhere", [], True)):
+        async with gate_in("auto", MORE, bd_dir=where) as gate:
+            tracker = Tracker(lambda: bd.now, str(tmp_path), where)
+            gate.gateway.parts.sessions.around.tracker = tracker
+            await gate.ask(talk(GO_ON), SESSION)
+            assert bool(follow_ups(gate.requests)) is fires
+            assert bd.asked == asked
+        tmp_path.joinpath("asked").unlink(missing_ok=True)
+
+
+WHY = ', "why": "stopMessage was not sent: no work is left: the answer says so"}'
+
+
+async def test_the_client_is_told_that_it_was_not_sent() -> None:
+    """By a note, if it asked for notes."""
+    async with gate_in("heuristic", DONE) as gate:
+        answer = await gate.ask(talk(GO_ON), SESSION, "x-holdgate-notes: 1")
+        assert f': holdgate {{"state": "closing", "turn": 1{WHY}' in answer.body.decode()
+        (note,) = notes_of(gate, "stop_message_rests")
+        assert note["why"] == "no work is left: the answer says so"
+        assert (await stop_message(gate))["armed"] is True
+        answer = await gate.ask(talk("hi"), "x-session-id: t", "x-holdgate-notes: 1")
+        assert b"why" not in answer.body
 
 
 async def test_runtime_without_bd_goes_on() -> None:
@@ -243,7 +294,8 @@ async def test_a_gateway_finds_it_on_its_path(tmp_path: Path) -> None:
         tables = upstreams_of(upstream.port)
         settings = {f"HOLDGATE_{name.upper()}": json.dumps(rows) for name, rows in tables.items()}
         settings |= {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-        settings |= {"ROUTECODEX_STOPMESSAGE_BD_MODE": "runtime"}
+        settings |= {"ROUTECODEX_STOPMESSAGE_BD_MODE": "auto"}
+        settings |= {"HOLDGATE_STOP_MESSAGE__BD_DIR": str(tmp_path)}
         async with process(tmp_path, settings) as gate:
             client = await Client.connected(gate.port)
             await client.send(ask_of(talk(GO_ON), SESSION))
