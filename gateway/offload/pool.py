@@ -82,9 +82,9 @@ class Offload:
 
     def _admit(self, owner: str, size: int) -> None:
         most = self.settings.queue_bytes
-        mine = self._bytes[owner]
+        mine, all_of_them = self._bytes[owner], self._bytes.total()
         # A single body is let in in any case, whatever the limits say of each other.
-        if mine and (mine + size > most // 2 or self._bytes.total() + size > most):
+        if (mine and mine + size > most // 2) or (all_of_them and all_of_them + size > most):
             says = "Too many large requests wait to be read (limits.offload_queue_bytes)."
             raise Unavailable(says, retry_after=1)
         self._bytes[owner] += size

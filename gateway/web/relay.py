@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
+import anyio
 import msgspec
 
 from gateway.answers import Answers
@@ -128,6 +129,7 @@ class Relay:
         self._limits = limits
         self._draining = draining
         offload = driver.services.offload
+        self._small = offload.above
         self._unpacking = Unpacking(limits.body_bytes, offload)
         rules = reading_rules(models, sessions, giving, limits)
         self._reader = RequestReader(dialect, offload, rules)
@@ -149,9 +151,10 @@ class Relay:
                 self._refuse_while_draining()
             else:
                 body = plain_body(note.headers, body, self._limits.body_bytes)
-            if b"content-encoding" in note.headers:
-                body = await self._unpacking.unpack(note.headers, body, owner.name)
-            request = await self._read(note, owner.name, body, answer)
+            if len(body) > self._small or b"content-encoding" in note.headers:
+                request = await self._read_large(note, owner.name, body, answer)
+            else:
+                request = await self._read(note, owner.name, body, answer)
             driving = self._driver.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
             del scope, note, body, request
@@ -165,6 +168,17 @@ class Relay:
             log.exception("request %s failed", request_id, exc_info=error)
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+
+    async def _read_large(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
+        """Read a request that may take its time, as long as the client is there."""
+        with anyio.CancelScope() as scope:
+            unwatch = answer.watch(scope.cancel)
+            try:
+                body = await self._unpacking.unpack(note.headers, body, owner)
+                return await self._read(note, owner, body, answer)
+            finally:
+                unwatch()
+        raise ClientLeft
 
     async def _read(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
         headers, listed = note.headers, note.listed

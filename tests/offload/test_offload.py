@@ -127,6 +127,8 @@ async def test_only_so_much_waits_and_one_owner_has_half_of_it() -> None:
             assert caught.value.retry_after == 1
             with pytest.raises(Unavailable):
                 await offload.send("other", 20, os.getpid)
+            with pytest.raises(Unavailable):
+                await offload.send("third", 40, os.getpid)
             tasks.cancel_scope.cancel()
 
 
