@@ -45,6 +45,12 @@ SCENES = {
     for dialect in DIALECTS
     for name, prompt in (("tools", TOOLS), ("hold", HOLD), ("stop", STOP))
 }
+# It starts a sub-agent; the user's stop message is for the conversation.
+DELEGATED = """<**stopMessage:"go on",2**>
+demo: tool=Task args={"description":"look","prompt":"find the tea","subagent_type":"general-purpose"}
+demo: say="Done."
+"""
+SUB_AGENT = Scene("sub-agent", DIALECTS[-1], DELEGATED)
 WORDS = Scene("words", DIALECTS[0], "Why is the sky blue?")
 
 over = pytest.mark.parametrize("dialect", DIALECTS)
@@ -56,7 +62,9 @@ Outcomes = Mapping[Scene, Outcome]
 def outcomes(node: None, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all scenes at once."""
     fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
-    return play((*SCENES.values(), WORDS), by(command), tmp_path_factory.mktemp("claude_code"))
+    return play(
+        (*SCENES.values(), SUB_AGENT, WORDS), by(command), tmp_path_factory.mktemp("claude_code")
+    )
 
 
 def command(stage: Stage) -> Command:
@@ -118,6 +126,18 @@ def test_a_stop_message_goes_on(dialect: str, outcomes: Outcomes) -> None:
     assert "stopMessage" not in json.dumps(outcome.asked)
     (exchange,) = outcome.exchanges
     assert exchange["turns"] == 3
+
+
+@tells("a stop message of the conversation, not spent on its sub-agent", CLAUDE_CODE)
+def test_a_sub_agent_takes_nothing_of_the_conversations(outcomes: Outcomes) -> None:
+    asked = [(body, json.dumps(body["messages"])) for body in outcomes[SUB_AGENT].asked]
+    (sub_agents,) = [
+        said for _, said in asked if "find the tea" in said and "tool=Task" not in said
+    ]
+    assert "go on" not in sub_agents
+    ends = [json.dumps(body["messages"][-1]["content"]) for body, _ in asked]
+    assert sum('"go on"' in end for end in ends) == 2
+    assert "stopMessage" not in json.dumps(outcomes[SUB_AGENT].asked)
 
 
 @tells("the clock called in between, unseen", CLAUDE_CODE)
