@@ -24,7 +24,7 @@ FENCE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FencedBlock:
     """One fenced example: where it stands, its language, and how it is tried."""
 
     page: str
@@ -38,14 +38,14 @@ class Block:
         return f"{self.page}:{self.line}"
 
 
-def read_blocks(page: Path) -> Iterator[Block]:
+def read_blocks(page: Path) -> Iterator[FencedBlock]:
     """Find all fenced examples of a page, in order."""
     text = page.read_text()
     for found in FENCE.finditer(text):
         line = text.count("\n", 0, found.start("indent")) + 1
         name = str(page.relative_to(ROOT))
         mark, about = found["mark"] or "", found["about"] or ""
-        yield Block(name, line, found["language"], found["code"], mark, about)
+        yield FencedBlock(name, line, found["language"], found["code"], mark, about)
 
 
 BLOCKS = tuple(block for page in PAGES for block in read_blocks(page))

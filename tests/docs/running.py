@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from .blocks import ROOT, Block
+from .blocks import ROOT, FencedBlock
 
 PATIENCE = 120
 GATEWAY, UPSTREAM = "8787", "8788"
@@ -25,7 +25,7 @@ JOB = {"session_id": "kept", "message": "Hello!", "schedule_text": "daily at 9am
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BlockOutcome:
     """What became of one example: whether it went well, and what it wrote."""
 
     is_fine: bool
@@ -54,7 +54,7 @@ class PageGateway:
             "KEY": "secret",
         }
 
-    def command_for(self, block: Block) -> Sequence[str]:
+    def command_for(self, block: FencedBlock) -> Sequence[str]:
         """Return what runs an example, with the ports of this gateway in it."""
         code = block.code.replace(GATEWAY, self.gateway_port).replace(UPSTREAM, self.upstream_port)
         if block.language == "python":
@@ -69,7 +69,7 @@ def environ_for(home: Path) -> dict[str, str]:
     return {**fixed, "PATH": os.environ["PATH"], "HOME": str(home)}
 
 
-def run_page(blocks: Sequence[Block], place: Path) -> dict[Block, Outcome]:
+def run_page(blocks: Sequence[FencedBlock], place: Path) -> dict[FencedBlock, BlockOutcome]:
     """Run the examples of one page in their order."""
     with open_gateway(place) as gateway, ExitStack() as running:
         return {block: run_block(block, gateway, running) for block in blocks}
@@ -95,7 +95,7 @@ def open_gateway(place: Path) -> Iterator[PageGateway]:
         yield gateway
 
 
-def run_block(block: Block, gateway: PageGateway, running: ExitStack) -> Outcome:
+def run_block(block: FencedBlock, gateway: PageGateway, running: ExitStack) -> BlockOutcome:
     """Run one example to its end, or until it has written what it is run for."""
     process = running.enter_context(
         process_of(gateway.command_for(block), gateway.place, gateway.environ)
@@ -108,10 +108,10 @@ def run_block(block: Block, gateway: PageGateway, running: ExitStack) -> Outcome
         written += line
         if block.mark == "run until" and block.about in line:
             watch.cancel()
-            return Outcome(True, written)
+            return BlockOutcome(True, written)
     watch.cancel()
     is_fine = process.wait() == 0 and '"error"' not in written and block.mark != "run until"
-    return Outcome(is_fine, written)
+    return BlockOutcome(is_fine, written)
 
 
 @contextmanager

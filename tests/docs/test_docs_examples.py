@@ -13,19 +13,19 @@ import pytest
 
 from gateway.config import load
 
-from .blocks import BLOCKS, FENCE, MARKS, ROOT, Block
-from .running import Outcome, environ_for, free_port, run_page
+from .blocks import BLOCKS, FENCE, MARKS, ROOT, FencedBlock
+from .running import BlockOutcome, environ_for, free_port, run_page
 
 RUN = [block for block in BLOCKS if block.language in ("sh", "python") and block.mark != "not run"]
 SETTINGS = [block for block in BLOCKS if block.language == "toml" and block.mark != "not run"]
 MOST_NOT_RUN = 12
 AT_ONCE = 6
 
-Outcomes = Callable[[Block], Outcome]
+BlockOutcomes = Callable[[FencedBlock], BlockOutcome]
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockOutcomes]:
     """Run pages side by side, since most of the time is spent waiting for reminders."""
     pages = {name: list(blocks) for name, blocks in groupby(RUN, key=lambda block: block.page)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -38,13 +38,13 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
 
 
 @pytest.mark.parametrize("block", RUN, ids=str)
-def test_the_example_runs_as_written(block: Block, outcomes: Outcomes) -> None:
+def test_the_example_runs_as_written(block: FencedBlock, outcomes: BlockOutcomes) -> None:
     outcome = outcomes(block)
     assert outcome.is_fine, outcome.written
 
 
 @pytest.mark.parametrize("block", SETTINGS, ids=str)
-def test_the_configuration_is_complete(block: Block, tmp_path: Path) -> None:
+def test_the_configuration_is_complete(block: FencedBlock, tmp_path: Path) -> None:
     file = tmp_path / "holdgate.toml"
     file.write_text(block.code)
     secrets = dict.fromkeys(re.findall(r'_env = "(\w+)"', block.code), "secret")
