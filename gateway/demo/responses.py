@@ -223,10 +223,12 @@ def message_item(stamp: Stamp, at: int, content: Sequence[Json], status: str) ->
 
 
 def call_item(stamp: Stamp, at: int, name: str, arguments: str, status: str) -> Json:
-    """Write a call of a tool."""
+    """Write a call of a tool; one of a namespace is named `namespace.tool`."""
     ident = f"demo{stamp.number:08d}_{at}"
     named = {"id": f"fc_{ident}", "type": "function_call", "status": status}
-    return {**named, "arguments": arguments, "call_id": f"call_{ident}", "name": name}
+    namespace, _, tool = name.rpartition(".")
+    within = {"namespace": namespace} if namespace else {}
+    return {**named, "arguments": arguments, "call_id": f"call_{ident}", "name": tool, **within}
 
 
 class ResponsesVoice:

@@ -87,12 +87,12 @@ def agent(package: str, script: str, directory: Path = DIRECTORY) -> tuple[str, 
     return ("node", str(directory / "node_modules" / package / script))
 
 
-def check(command: tuple[str, str]) -> None:
+def check(command: Sequence[str]) -> None:
     """See whether an agent starts, or say what it lacks."""
     done = subprocess.run((*command, "--version"), capture_output=True, text=True, timeout=LIMIT)
     if done.returncode != 0:
         raise NotReady(
-            f"{command[1]} does not start. The agent's program for this machine is an optional "
+            f"{command[-1]} does not start. The agent's program for this machine is an optional "
             f"dependency: run npm {' '.join(INSTALL)} --include=optional in {DIRECTORY}.\n"
             f"{done.stderr.strip()}"
         )
@@ -113,7 +113,7 @@ def exported(section: str) -> dict[str, str]:
 
 def by(command: Callable[[Stage], Command]) -> Perform:
     """Have scenes performed by an agent that is started like this."""
-    return lambda stage: _run(command(stage), stage.home)
+    return lambda stage: run(command(stage), stage.home)
 
 
 def play(scenes: Sequence[Scene], perform: Perform, place: Path) -> Mapping[Scene, Outcome]:
@@ -147,15 +147,20 @@ def _config(scenes: Iterable[Scene], upstream: str) -> str:
     return "".join((*upstreams, *models))
 
 
-def _run(command: Command, home: Path) -> tuple[Event, ...]:
+def surroundings(home: Path) -> dict[str, str]:
+    """Return the environment of every agent: a home of its own, and nothing but this machine."""
     common = {"PATH": os.environ["PATH"], "HOME": str(home), "NO_PROXY": "127.0.0.1"}
-    common |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), NOWHERE)
+    return common | dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), NOWHERE)
+
+
+def run(command: Command, home: Path) -> tuple[Event, ...]:
+    """Run an agent to its end, and return what it printed."""
     work = home / "work"
-    work.mkdir(parents=True)
+    work.mkdir(parents=True, exist_ok=True)
     with subprocess.Popen(
         command.arguments,
         cwd=work,
-        env={**common, **command.environment},
+        env={**surroundings(home), **command.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 LISTENING = "listening on "
+ADDRESS = re.compile(rf"{LISTENING}(http://\S+)")
 WAIT = 10.0
+STARTING = 60.0
 # A test that failed must not keep the gateway from leaving.
 SETTINGS = {
     "HOLDGATE_SERVER__LOG_FORMAT": "json",
@@ -47,9 +50,9 @@ class Running:
         wait(fact, self.log)
 
 
-def wait(fact: Callable[[], bool], log: Path) -> None:
+def wait(fact: Callable[[], bool], log: Path, limit: float = WAIT) -> None:
     """Wait for something that a process will write there."""
-    deadline = time.monotonic() + WAIT
+    deadline = time.monotonic() + limit
     while not fact():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.01)
@@ -82,7 +85,28 @@ def running(
             _stop(process)
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+@contextmanager
+def running_program(
+    arguments: Sequence[str], environment: Mapping[str, str], directory: Path
+) -> Iterator[str]:
+    """Run a program that serves, and give the address that it prints."""
+    log = directory / "log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            arguments, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        try:
+            wait(lambda: ADDRESS.search(log.read_text()) is not None, log, STARTING)
+            found = ADDRESS.search(log.read_text())
+            assert found is not None
+            yield found[1]
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[Any]) -> None:
     process.terminate()
     try:
         process.wait(WAIT)
