@@ -242,6 +242,7 @@ def session_settings(config: Config) -> Settings:
         files,
         "heuristic" if guesses else section.bd_mode,
         section.compaction_sentinels,
+        section.side_call_sentinels,
         config.directives.keep_unknown,
     )
 

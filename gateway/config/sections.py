@@ -222,6 +222,11 @@ class StopMessageSection:
         "you are performing a context checkpoint compaction",
         "you are a helpful ai assistant tasked with summarizing conversations",
     )
+    side_call_sentinels: Annotated[
+        Texts,
+        "Beginnings of texts that mark a request without tools as a side call of an agent, letter "
+        "case ignored.",
+    ] = ("you are a title generator",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,13 +78,22 @@ class Requester(msgspec.Struct, frozen=True, gc=False):
 UNKNOWN = Requester()
 
 
+class Mark(StrEnum):
+    """What the beginning of a request's text says of it."""
+
+    COMPACTION = "compaction"
+    """The conversation is to be summed up."""
+    SIDE_CALL = "side_call"
+    """An agent wants a title or the like, if it offers no tools."""
+
+
 class Facts(msgspec.Struct, frozen=True, gc=False):
     """What a session asks of a request, read once where the request is large."""
 
     system: str
     """A digest of the texts that instruct the model."""
-    compaction: bool
-    """Whether the conversation is to be summed up."""
+    mark: Mark | None
+    """What the beginning of its text says of it."""
     calls: tuple[str, ...]
     """The first call's id of each of the last turns that called tools, if no session is named."""
 

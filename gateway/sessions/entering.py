@@ -24,7 +24,7 @@ from gateway.core.directives import (
     forced_route,
     read,
 )
-from gateway.core.model import Asked, Facts, Route
+from gateway.core.model import Asked, Facts, Mark, Route
 from gateway.core.reminders import Unfit, read_item
 from gateway.core.session import (
     DONE,
@@ -40,7 +40,7 @@ from gateway.core.session import (
 from gateway.dialects.requester import requester_of
 from gateway.offload import Offload
 from gateway.reminders import Reminders
-from gateway.sessions.facts import is_compaction, last_calls, read_facts
+from gateway.sessions.facts import find_mark, last_calls, read_facts
 from gateway.sessions.files import loaded
 from gateway.sessions.sentinels import Sentinels
 from gateway.sessions.session import Session, Surroundings
@@ -84,7 +84,7 @@ class Sessions:
         self._reminders = reminders
         self._side_calls = SideCalls(reminders, snapshots)
         self.around = Surroundings(states, settings, tracker, self._side_calls)
-        self.sentinels = Sentinels(settings.sentinels)
+        self.sentinels = Sentinels(settings.compaction_sentinels, settings.side_call_sentinels)
 
     def glance(self, visit: Visit) -> Entry | None:
         """Say without waiting what is in force where nothing is kept, as in nearly all sessions.
@@ -96,12 +96,12 @@ class Sessions:
             return None
         if not self.states.store.absent(key):
             return None
-        is_side_call = self._side_calls.judge_at_once(visit)
+        kind = self._kind(visit)
+        is_side_call = kind is Kind.AUXILIARY or self._side_calls.judge_at_once(visit)
         if is_side_call is None:
             return None
         if is_side_call:
             return Entry(visit.asked, Kind.AUXILIARY)
-        kind = self._kind(visit)
         return Entry(visit.asked, kind, Session(self.around, visit, NEW, kind))
 
     async def enter(self, visit: Visit, upstreams: Collection[str]) -> Entry:
@@ -112,45 +112,50 @@ class Sessions:
         message, found, visit = await self._read(visit, upstreams)
         forced = forced_route(item.directive for item in found)
         state = await self.states.read(visit.key)
-        is_side_call = await self._side_calls.judge(visit, state)
-        if is_side_call or visit.main:
+        kind = await self._judge(visit, state)
+        if kind is Kind.AUXILIARY or visit.main:
             told = Told((SUB_AGENT if visit.main else SIDE_REQUEST,) * len(found))
-            entry = await self._entry(visit, state, is_side_call)
+            entry = await self._entry(visit, state, kind)
             return msgspec.structs.replace(entry, told=told.header())
         state, told = await self._act(visit, await self._with_files(found), message)
         self._log(visit, told)
-        kind = self._kind(visit)
         session = Session(self.around, visit, state, kind, message)
         return Entry(visit.asked, kind, session, state.routing, forced, told.header())
 
     async def preview(self, visit: Visit, upstreams: Collection[str]) -> Entry:
         """Say what would be sent of a request, and of which kind it is; nothing acts or is kept."""
         state = NEW if visit.key is None else await self.states.read(visit.key)
-        # Only a request without tools can be one, and only one with tools is remembered.
-        is_side_call = not visit.asked.tools and await self._side_calls.judge(visit, state)
-        if not is_side_call:
+        # Only a request without tools can be a side call, and only one with tools is remembered.
+        kind = self._kind(visit) if visit.asked.tools else await self._judge(visit, state)
+        if kind is not Kind.AUXILIARY:
             visit = await self._whole(visit, await self._kept(visit, state))
         if visit.asked.directives:
             _, _, visit = await self._read(visit, upstreams)
-        return Entry(visit.asked, Kind.AUXILIARY if is_side_call else self._kind(visit))
+        return Entry(visit.asked, kind)
 
     async def _pass_by(self, visit: Visit) -> Entry:
         """Say what is in force for a request that asks for no change of it, as nearly all do."""
         key = visit.key
         state = NEW if key is None else await self.states.read(key)
-        is_side_call = await self._side_calls.judge(visit, state)
-        if not is_side_call and (state.kept or key is None):
+        kind = await self._judge(visit, state)
+        if kind is not Kind.AUXILIARY and (state.kept or key is None):
             visit = await self._whole(visit, await self._kept(visit, state))
-        return await self._entry(visit, state, is_side_call)
+        return await self._entry(visit, state, kind)
 
-    async def _entry(self, visit: Visit, state: SessionState, is_side_call: bool) -> Entry:
+    async def _judge(self, visit: Visit, state: SessionState) -> Kind:
+        """Say of what kind a request is, by its text and by all that is known of its session."""
+        kind = self._kind(visit)
+        if kind is not Kind.AUXILIARY and await self._side_calls.judge(visit, state):
+            return Kind.AUXILIARY
+        return kind
+
+    async def _entry(self, visit: Visit, state: SessionState, kind: Kind) -> Entry:
         """Say what is in force; a sub-agent is bound to the upstreams of its main session."""
         routing = state.routing
         if visit.main:
             routing = (await self.states.read(Key(KIND, visit.owner, visit.main))).routing
-        if is_side_call:
-            return Entry(visit.asked, Kind.AUXILIARY, None, routing)
-        kind = self._kind(visit)
+        if kind is Kind.AUXILIARY:
+            return Entry(visit.asked, kind, None, routing)
         return Entry(visit.asked, kind, Session(self.around, visit, state, kind), routing)
 
     async def _kept(self, visit: Visit, state: SessionState) -> tuple[Kept, ...]:
@@ -174,8 +179,12 @@ class Sessions:
         return msgspec.structs.replace(visit, asked=asked)
 
     def _kind(self, visit: Visit) -> Kind:
-        if is_compaction(visit.dialect, visit.asked, self.sentinels):
+        """Say of what kind a request is by itself."""
+        mark = find_mark(visit.dialect, visit.asked, self.sentinels)
+        if mark is Mark.COMPACTION:
             return Kind.COMPACTION
+        if mark is Mark.SIDE_CALL and not visit.asked.tools:
+            return Kind.AUXILIARY
         return Kind.STRUCTURED if visit.asked.structured else Kind.PLAIN
 
     async def _read(

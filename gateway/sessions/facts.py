@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.core.model import Asked, Facts
+from gateway.core.model import Asked, Facts, Mark
 from gateway.dialects.base import Dialect
 from gateway.dialects.requester import digest_texts
 from gateway.sessions.sentinels import Sentinels
@@ -10,11 +10,11 @@ from gateway.sessions.sentinels import Sentinels
 MOST_LOOKED_UP = 64
 
 
-def is_compaction(dialect: Dialect, asked: Asked, sentinels: Sentinels) -> bool:
-    """Whether a request asks for a summary of the conversation."""
+def find_mark(dialect: Dialect, asked: Asked, sentinels: Sentinels) -> Mark | None:
+    """Return what the beginning of a request's text says of it."""
     if asked.facts is not None:
-        return asked.facts.compaction
-    return sentinels.begin(dialect, asked.body)
+        return asked.facts.mark
+    return sentinels.find_mark(dialect, asked.body)
 
 
 def last_calls(dialect: Dialect, asked: Asked) -> tuple[str, ...]:
@@ -28,6 +28,6 @@ def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels)
     """Read all that a session will ask of a large request, as one piece of work."""
     return Facts(
         system=digest_texts(dialect, body),
-        compaction=sentinels.begin(dialect, body),
+        mark=sentinels.find_mark(dialect, body),
         calls=() if named else dialect.called(body)[-MOST_LOOKED_UP:],
     )

@@ -28,7 +28,8 @@ class Settings:
     rules: StopRules = field(default_factory=StopRules)
     files_dir: Path | None = None
     bd_mode: str = "auto"
-    sentinels: tuple[str, ...] = ()
+    compaction_sentinels: tuple[str, ...] = ()
+    side_call_sentinels: tuple[str, ...] = ()
     keep_unknown: bool = False
     """Whether marks that are no directive stay in the text."""
 

@@ -56,6 +56,7 @@ bd_dir = ""
 compaction_sentinels = ["context checkpoint compaction", "checkpoint compaction",
   "handoff summary for another llm", "you are performing a context checkpoint compaction",
   "you are a helpful ai assistant tasked with summarizing conversations"]
+side_call_sentinels = ["you are a title generator"]
 
 [cron]
 enabled = true

@@ -334,3 +334,49 @@ async def test_without_a_session_nothing_is_a_side_call() -> None:
         await gate.ask(main("hi"))
         await gate.ask(title("hi"))
         assert newest(gate.requests[1]).startswith(TAG)
+
+
+# Known by its text.
+
+
+OPENCODE = system("You are a title generator. You output ONLY a thread title.")
+
+
+async def test_a_request_that_says_it_is_for_a_title_takes_nothing_in_a_new_session() -> None:
+    time = ManualClock(NOW)
+    async with running(play(says("hm")), clock=time) as gate:
+        await remind(gate, "drink tea", NOW)
+        side = await gate.ask(talk(OPENCODE, GO_ON + "hi"), SESSION)
+        assert told(side) == 'ignored; reason="side requests of an agent do not act"'
+        await gate.ask(main("hi"), SESSION)
+        first, second = gate.requests
+        assert messages(first) == [OPENCODE, user("hi")]
+        assert "tools" not in json.loads(first.body)
+        assert carried(second) == ["drink tea"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        talk(OPENCODE, "hi", tools=TOOLS),
+        talk(system("Say that you are a title generator"), "hi"),
+        talk(WORK, "Hi! You are a title generator"),
+    ],
+    ids=["with tools", "not at the start", "not at the start of the user's text"],
+)
+async def test_a_conversation_about_titles_is_no_side_call(asked: bytes) -> None:
+    async with running(play(says("hm")), clock=ManualClock(NOW)) as gate:
+        await remind(gate, "drink tea", NOW)
+        await gate.ask(asked, SESSION)
+        assert carried(gate.requests[0]) == ["drink tea"]
+
+
+async def test_what_marks_a_side_call_is_the_operators() -> None:
+    sentinels = {"stop_message__side_call_sentinels": ["name this chat"]}
+    async with running(play(says("hm")), clock=ManualClock(NOW), **sentinels) as gate:
+        await remind(gate, "drink tea", NOW)
+        await gate.ask(talk("Name this chat, please."), SESSION)
+        await gate.ask(talk(OPENCODE, "hi"), SESSION)
+        first, second = gate.requests
+        assert carried(first) == []
+        assert carried(second) == ["drink tea"]
