@@ -50,7 +50,7 @@ _MORE_WORK = re.compile(
     r"|once|after\s+that|start(?:ing)?|begin(?:ning)?|more\s+(?:tasks|work|issues)|another"
     r"|follow-?up|almost|nearly|not\s+(?:really|quite|all|every|done|finished|complete\w*|fixed"
     r"|working|passing|tested|true)|(?:want|like)\s+me\s+to|haven['’]t|hasn['’]t|isn['’]t|aren['’]t"
-    r"|can['’]t|cannot|['’]ll|partly|mostly|assum\w+|claim\w*)\b|['’]ll\b"
+    r"|can['’]t|cannot|['’]ll|partly|mostly|suppose|imagine|pretend|example|assum\w+|claim\w*)\b|['’]ll\b"
     r"|\bI\s+(?:now|am\s+now)\b|\bI['’]m\s+(?:now|going)\b"
     r"|接下来|下一步|下一个|还|仍|剩|尚|待|未|没|不|将|会|需|要|但|然而|除|继续|再|等|如果|若|之后|然后"
     r"|失败|报错|其余|另外|几乎|差点|基本|大部分|非|开始|假如|一旦|直到",
@@ -68,6 +68,7 @@ _SENTENCE = re.compile(r"""[^.!?。！？]*+[.!?。！？]++[)"'”’*_]*+|[^.!
 # A title, an item, a quote or a cell of a table is a place where a statement is only spoken of.
 _ASIDE = re.compile(r"\s*+(?:#|>|[-+*•]\s|\d{1,9}[.)]\s|\||\[)")
 _FENCE = re.compile(r"\s*+(```|~~~)")
+_QUOTES = tuple(map(re.compile, ('"', "`", "[“”]", "[「」『』]")))
 _AROUND = "*_ \t\r✅✔☑🎉✨🚀\ufe0f"
 # What was said last counts, and a statement is no longer than this.
 LOOKED_AT = 64 * 1024
@@ -78,13 +79,21 @@ def none_left(text: str) -> bool:
     """Whether the text states that all tasks are done, and nothing in it casts doubt on that."""
     stated = after_colon = False
     for is_aside, paragraph in _paragraphs(text[-LOOKED_AT:]):
+        quotes = 0
         for sentence in _SENTENCE.findall(paragraph):
-            if not (is_aside or after_colon) and _is_statement(sentence):
+            quotes ^= _open_quotes(sentence)
+            if not (is_aside or after_colon or quotes) and _is_statement(sentence):
                 stated = True
             elif _names_work(sentence):
                 return False
             after_colon = sentence.rstrip(_AROUND).endswith((":", "："))
     return stated
+
+
+def _open_quotes(sentence: str) -> int:
+    """Return which kinds of quotes begin or end in a sentence without the other, one bit each."""
+    odd = (len(quote.findall(sentence)) % 2 for quote in _QUOTES)
+    return sum(count << bit for bit, count in enumerate(odd))
 
 
 def _is_statement(sentence: str) -> bool:
