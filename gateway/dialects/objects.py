@@ -52,11 +52,27 @@ def read_event(data: bytes) -> Json | None:
     return event
 
 
+def event_name(frame: bytes) -> str:
+    """Return the name that a frame gives its event, empty if none."""
+    if b"event:" not in frame:
+        return ""
+    names = [line[6:].strip() for line in frame.splitlines() if line.startswith(b"event:")]
+    return names[-1].decode(errors="replace") if names else ""
+
+
+def read_named(frame: bytes, data: bytes) -> Json | None:
+    """Parse a frame's event; one without a type that is a text has that of its name."""
+    event = read_event(data)
+    if event is not None and not isinstance(event.get("type"), str):
+        event["type"] = event_name(frame)
+    return event
+
+
 def read_events(frames: bytes) -> Iterator[Json]:
     """Parse the events in whole frames; what is no JSON object is left out."""
     for frame in split(frames):
         data = data_of(frame)
-        event = read_event(data) if data is not None else None
+        event = read_named(frame, data) if data is not None else None
         if event is not None:
             yield event
 

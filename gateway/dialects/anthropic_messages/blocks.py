@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.dialects.anthropic_messages.turn import END, START, ident_of, is_call, name_of
-from gateway.dialects.body import fields_of, raw
+from gateway.dialects.body import Fields, raw
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import Json, as_text, part_of
+from gateway.dialects.raws import readable
 from gateway.errors import UpstreamBroke
 from gateway.sse import data_of, encode
+
+_fields = msgspec.json.Decoder(Fields)
 
 MOST_OPEN = 1000
 NO_NUMBER = -1
@@ -44,12 +47,13 @@ def end_of(number: int) -> bytes:
     return written({"type": END, "index": number})
 
 
-def renumbered(frame: bytes, number: int) -> bytes:
-    """Write an event under another number; all else in it stays as it came."""
-    data = data_of(frame)
-    assert data is not None
-    event = {**fields_of(data), "index": raw(number)}
-    return encode(msgspec.json.encode(event), msgspec.json.decode(event["type"]))
+def renumbered(frame: bytes, event: Json, number: int) -> bytes:
+    """Write an event under another number; all else in it stays as it came, if that is JSON."""
+    fields = readable(_fields, data_of(frame) or b"")
+    if fields is None:
+        return written({**event, "index": number})
+    told = {**fields, "type": raw(event["type"]), "index": raw(number)}
+    return encode(msgspec.json.encode(told), event["type"])
 
 
 class Blocks:
@@ -174,7 +178,9 @@ class Blocks:
             if self._held > self._limit:
                 raise UpstreamBroke("The upstream began many blocks and did not end the first.")
             return b""
-        return frame if event.get("index") == block.number else renumbered(frame, block.number)
+        return (
+            frame if event.get("index") == block.number else renumbered(frame, event, block.number)
+        )
 
     def _end(self, block: _Block | None) -> bytes:
         """End a block that was not ended itself."""

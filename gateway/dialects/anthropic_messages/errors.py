@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.objects import Json, read_object
+from gateway.dialects.objects import Json, read_event, read_object
 from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.sse import encode
@@ -26,12 +26,12 @@ TYPES = {
 
 def is_error(event: Json) -> bool:
     """Whether this is an error and not an event, or an answer."""
-    return event.get("type") == "error" or ("type" not in event and bool(event.get("error")))
+    return event.get("type") == "error" or (not event.get("type") and bool(event.get("error")))
 
 
 def said(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
-    answer = read_object(body)
+    answer = read_event(body)
     if answer is None or not is_error(answer):
         return UpstreamBroke("The upstream's answer is not what was asked for.")
     error = answer.get("error")

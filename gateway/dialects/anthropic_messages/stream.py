@@ -26,7 +26,15 @@ from gateway.dialects.anthropic_messages.turn import (
 )
 from gateway.dialects.base import Tap
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import Json, part_of, read_event, read_events
+from gateway.dialects.objects import (
+    Json,
+    as_text,
+    event_name,
+    part_of,
+    read_event,
+    read_events,
+    read_named,
+)
 from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.sse import Framer, data_of, split
@@ -38,6 +46,8 @@ STOP = written({"type": "message_stop"})
 BLOCK = b'"content_block_st'
 MESSAGE = b'"message_'
 ERROR = b'"error"'
+# The same by name, for data that nobody can read.
+NAMED = (b"event: error", b"event:error", b"event: message_", b"event:message_")
 # How most upstreams begin an event that may, by which it is known.
 USUAL = (
     b'event: content_block_delta\ndata: {"type":"content_block_delta"',
@@ -291,6 +301,8 @@ class MessagesTap:
         is_usual = batch.startswith(USUAL) and batch.find(b"\n\n") == len(batch) - 2
         if not is_usual and (BLOCK in batch or MESSAGE in batch or ERROR in batch):
             return self._judge(batch)
+        if not is_usual and any(name in batch for name in NAMED):
+            return self._judge(batch)
         self._tape.record(batch)
         return batch
 
@@ -304,12 +316,21 @@ class MessagesTap:
         if self._looked and not self._reads_all and frame.startswith(USUAL):
             return frame
         data = data_of(frame)
-        event = read_event(data) if data is not None else None
+        event = read_named(frame, data) if data is not None else None
         if data is None or event is None:
-            return self._keep_place(frame)
+            return self._unread(frame)
         if is_error(event):
             return self._fail(data)
         return self._event(event, frame)
+
+    def _unread(self, frame: bytes) -> bytes:
+        """Leave what cannot be read in its place; its name tells whether it is the end."""
+        name = event_name(frame)
+        if name == "error":
+            return self._fail(b"")
+        if name == "message_stop":
+            return self._event({"type": name}, STOP)
+        return self._keep_place(frame)
 
     def _event(self, event: Json, frame: bytes) -> bytes:
         match event.get("type"):
@@ -364,7 +385,7 @@ class MessagesTap:
         delta = counted_on(part_of(self._end, "delta"), part_of(event, "delta"))
         self._end = {**self._end, **event, "delta": delta}
         self.usage = counted_on(self.usage, part_of(event, "usage"))
-        if isinstance(reason := delta.get("stop_reason"), str):
+        if reason := as_text(delta.get("stop_reason")):
             self.stop_reason = reason
             self._reads_all = True
             return self._withhold(frame)

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.core.model import Stop, ToolCall, Usage
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.objects import NO_ARGUMENTS, Json, number_in, read_object
+from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text, number_in, read_event
 from gateway.dialects.openai_chat.calls import Call, Calls, calls_of, function_of, ident_of
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
@@ -25,12 +25,12 @@ STOPS = {
 }
 
 # Some upstreams have a word for it that nothing has ended yet.
-UNFINISHED = (None, "", "null")
+UNFINISHED = (None, "", "null", "false")
 
 
 def said(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
-    answer = read_object(body)
+    answer = read_event(body)
     if answer is None or not is_error(answer):
         return UpstreamBroke("The upstream's answer is not what was asked for.")
     error = answer["error"]
@@ -69,8 +69,8 @@ def speaks(delta: Json) -> bool:
 
 def finish_of(choice: Json) -> str | None:
     """Return the word for why a choice ended, if it has."""
-    reason = choice.get("finish_reason")
-    return reason if isinstance(reason, str) and reason not in UNFINISHED else None
+    reason = as_text(choice.get("finish_reason"))
+    return None if reason in UNFINISHED else reason
 
 
 def stop_of(reason: object) -> Stop:

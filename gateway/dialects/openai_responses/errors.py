@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from gateway.dialects.body import Fields, raw
-from gateway.dialects.objects import Json, read_object
+from gateway.dialects.objects import Json, read_event, read_object
+from gateway.dialects.openai_responses.heads import FAILED
 from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.sse import encode
 
 NOBODYS = "resp_holdgate"
-FAILED = "response.failed"
 
 
 def told(answer: Json) -> Json | None:
@@ -33,7 +33,7 @@ def told(answer: Json) -> Json | None:
 
 def said(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
-    answer = read_object(body)
+    answer = read_event(body)
     error = told(answer) if answer is not None else None
     if answer is None or error is None:
         return UpstreamBroke("The upstream's answer is not what was asked for.")

@@ -10,6 +10,7 @@ from gateway.core.model import Stop, ToolCall, Usage
 from gateway.dialects.body import Fields, raw
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text, summed
+from gateway.dialects.raws import NULL, readable
 
 FUNCTION_CALL = "function_call"
 CALLS = (FUNCTION_CALL, "custom_tool_call")
@@ -19,6 +20,7 @@ NEEDS_NO_ID = ("message", "reasoning", *CALLS)
 OUTPUT_COUNTS = ("output_tokens", "output_tokens_details")
 
 _objects = msgspec.json.Decoder(list[Json])
+_object = msgspec.json.Decoder(Json)
 _fields = msgspec.json.Decoder(Fields)
 _string = msgspec.json.Decoder(str)
 
@@ -32,32 +34,22 @@ class Answered(msgspec.Struct, frozen=True):
 
 def text_in(fields: Fields, name: str) -> str:
     """Return a text member, empty if it is none."""
-    try:
-        return _string.decode(fields.get(name, b"null"))
-    except msgspec.DecodeError:
-        return ""
+    return readable(_string, fields.get(name, NULL)) or ""
 
 
 def fields_in(fields: Fields, name: str) -> Fields:
     """Return an object member, empty if it is none."""
-    try:
-        return _fields.decode(fields.get(name, b"null"))
-    except msgspec.DecodeError:
-        return {}
+    return readable(_fields, fields.get(name, NULL)) or {}
 
 
 def output_in(response: Fields) -> list[Json]:
     """Return a response's items; none if they cannot be read."""
-    try:
-        return _objects.decode(response.get("output", b"null"))
-    except (msgspec.DecodeError, RecursionError):
-        return []
+    return readable(_objects, response.get("output", NULL)) or []
 
 
 def usage_in(response: Fields) -> Json | None:
     """Return a response's usage object."""
-    usage = fields_in(response, "usage")
-    return {name: msgspec.json.decode(value) for name, value in usage.items()} or None
+    return readable(_object, response.get("usage", NULL)) or None
 
 
 def is_ours(item: Json, tools: frozenset[str]) -> bool:

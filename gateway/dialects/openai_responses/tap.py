@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from gateway.core.additions import AnsweredTurn
 from gateway.core.model import TurnEnd
-from gateway.dialects.body import ABSENT, Fields
+from gateway.dialects.body import Fields
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import Json, read_object
-from gateway.dialects.openai_responses.errors import FAILED, said
+from gateway.dialects.objects import Json, read_event, read_named
+from gateway.dialects.openai_responses.errors import said
+from gateway.dialects.openai_responses.heads import ENDS, Head, is_last, read_head
 from gateway.dialects.openai_responses.items import (
     Answered,
     client_call_ids,
@@ -37,36 +37,10 @@ from gateway.sse import Framer, data_of, encode, split
 
 DONE = b"[DONE]"
 BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
-ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 # What tells of a call: the item itself, or news of one that did not come first.
 CALL = b'"function_call"'
 ARGUMENTS = b"response.function_call_arguments."
 NEVER = b"\0"
-
-
-class _Head(msgspec.Struct, gc=False):
-    """What is looked at of every event that is looked at; what is long stays a raw slice."""
-
-    type: str = ""
-    sequence_number: Any = None
-    response: msgspec.Raw = ABSENT
-    error: msgspec.Raw = ABSENT
-
-    @property
-    def fails(self) -> bool:
-        """Whether it says that something went wrong."""
-        nameless = not self.type and bytes(self.error) not in (b"", b"null")
-        return self.type in ("error", FAILED) or nameless
-
-
-_head = msgspec.json.Decoder(_Head)
-
-
-def _read_head(data: bytes) -> _Head | None:
-    try:
-        return _head.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 class Answer:
@@ -197,7 +171,7 @@ class ResponsesTap:
         """Take the end of the bytes; a turn without its last event was cut short."""
         rest = self._framer.flush()
         data = data_of(rest) if rest else None
-        if data is not None and data != DONE and read_object(data) is None:
+        if data is not None and data.strip() != DONE and read_event(data) is None:
             raise UpstreamBroke("The upstream's answer broke off inside an event.")
         shown = self._pass(rest) if rest else b""
         if not self.ended:
@@ -319,9 +293,9 @@ class ResponsesTap:
             self._tape.record(frame)
             return frame
         data = data_of(frame)
-        head = _read_head(data) if data is not None else None
+        head = read_head(frame, data) if data is not None else None
         if data is None or head is None:
-            return b"" if data == DONE or (self._joined and not self._spoke) else frame
+            return self._unread(frame, data)
         if head.fails:
             return self._fail(data)
         if head.type in ENDS:
@@ -329,12 +303,19 @@ class ResponsesTap:
         self._answer.adopt(head.response)
         self._spoke = self._spoke or head.type not in BEGINNINGS
         if self._reads:
-            return self._event(read_object(data) or {}, frame)
+            return self._event(read_named(frame, data) or {}, frame)
         self._tape.record(frame)
         self._learn(head, frame)
         return frame
 
-    def _learn(self, head: _Head, frame: bytes) -> None:
+    def _unread(self, frame: bytes, data: bytes | None) -> bytes:
+        """Show what is no event that can be read, unless it would be the end of the answer."""
+        if is_last(frame):
+            return self._fail(b"")
+        is_mark = data is not None and data.strip() == DONE
+        return b"" if is_mark or (self._joined and not self._spoke) else frame
+
+    def _learn(self, head: Head, frame: bytes) -> None:
         """Remember how a frame begins, if it only lengthens a text."""
         if head.type.endswith(".delta"):
             named = frame.find(head.type.encode())
@@ -348,7 +329,7 @@ class ResponsesTap:
         self.ended, self._usual = True, NEVER
         return b""
 
-    def _end(self, head: _Head, frame: bytes) -> bytes:
+    def _end(self, head: Head, frame: bytes) -> bytes:
         """Withhold the last event, until the verdict."""
         shown = b"".join([self._let_go(slot) for slot in self._output.settle()])
         self._answer.adopt(head.response)
@@ -444,6 +425,6 @@ def _events(batches: list[bytes]) -> Iterator[tuple[Json, int]]:
     for batch in batches:
         for frame in split(batch):
             data = data_of(frame)
-            event = read_object(data) if data is not None else None
+            event = read_named(frame, data) if data is not None else None
             if event is not None:
                 yield event, len(frame)
