@@ -246,7 +246,10 @@ def test_a_follow_up_is_joined_on_and_hides_as_much(name: str) -> None:
     stream = joined(splice(CLOCK), start() + say(0, "So.") + ours(1) + ended(), story.stream)
     message = read(stream)
     assert not [secret for secret in hidden(story) if secret in stream]
-    assert seen(message.content) == ("So.", *story.seen)
+    shown = seen(message.content)
+    assert tuple(said.removeprefix("\n\n") for said in shown) == ("So.", *story.seen)
+    texts = message.texts
+    assert [said for said in texts if said.startswith("\n\n")] == texts[1:2]
     assert message.stop_reason == reason_of(story, bool(message.calls))
     assert len(message.end["usage"]["iterations"]) == 2
 
@@ -296,7 +299,7 @@ def test_numbers_go_on_over_all_turns() -> None:
         start() + thought(0) + say(1, "c") + theirs(2) + ended(),
     )
     message = read(joined(answer, *turns))
-    assert seen(message.content) == ("hm", "a", "b", "hm", "c", "weather")
+    assert seen(message.content) == ("hm", "a", "b", "hm", "\n\nc", "weather")
     assert message.stop_reason == "tool_use"
 
 

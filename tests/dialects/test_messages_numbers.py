@@ -160,5 +160,8 @@ def test_whatever_comes_and_however_it_is_mixed(
     assert {ident: name for ident, name, _ in message.calls} == client
     assert all(json.loads(says) == {"at": int(ident[2:])} for ident, _, says in message.calls)
     texts = [f"t{at}" for at, name in enumerate(names) if name is None]
-    assert sorted(message.texts) == sorted([*(["before"] if follows else []), *texts])
+    apart = [text for text in message.texts if text.startswith("\n\n")]
+    assert apart == (message.texts[1:2] if follows else [])
+    said = [text.removeprefix("\n\n") for text in message.texts]
+    assert sorted(said) == sorted([*(["before"] if follows else []), *texts])
     assert {made.id for made in tap.end().server_calls} == calls.keys() - client.keys()

@@ -12,6 +12,7 @@ from tests.dialects.messages_wire import (
     NO_TOOLS,
     PING,
     STOP,
+    Json,
     begin,
     call,
     cut,
@@ -101,8 +102,25 @@ def test_three_turns_are_one_answer() -> None:
     texts = ["one", "two", "three"]
     message = read(joined(answer, *(turn(text, text) for text in texts)))
     assert message.start["id"] == "one"
-    assert message.texts == texts
+    assert message.texts == ["one", "\n\ntwo", "\n\nthree"]
     assert message.stop_reason == "end_turn"
+
+
+def test_a_turn_that_continues_no_text_begins_as_it_is() -> None:
+    """Nothing visible stands before it, or nothing that its text could be joined to."""
+    thought = begin(0, {"type": "thinking", "thinking": "hm"}) + stop(0)
+    silent = start() + thought + finish()
+    message = read(joined(splice(), silent, turn("one"), silent, turn("two")))
+    assert message.texts == ["one", "\n\ntwo"]
+
+
+def set_apart(content: list[Json]) -> list[Json]:
+    """Expect an empty line before the first text."""
+    at = next((at for at, block in enumerate(content) if block.get("text")), None)
+    if at is None:
+        return content
+    told = {**content[at], "text": "\n\n" + content[at]["text"]}
+    return [*content[:at], told, *content[at + 1 :]]
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -119,7 +137,7 @@ def test_a_recorded_stream_is_fitted_on(name: str, tools: frozenset[str]) -> Non
         assert stream.count(b'"type":"message_delta"') == 1
         return
     message = read(stream)
-    assert message.content == [{"type": "text", "text": "first"}, *alone.content]
+    assert message.content == [{"type": "text", "text": "first"}, *set_apart(alone.content)]
     assert message.end["delta"] == alone.end["delta"]
 
 
@@ -211,7 +229,7 @@ def test_tokens_counted_on_the_way_are_shown_at_once_in_the_first_turn_only() ->
     answer = splice()
     shown, _ = run(answer, stream)
     assert shown == start() + say(0, "x") + counted + say(1, "y")
-    assert run(answer, stream)[0] == say(2, "x") + say(3, "y")
+    assert run(answer, stream)[0] == say(2, "\n\nx") + say(3, "y")
 
 
 def test_pings_comments_and_what_is_new_pass_in_later_turns_too() -> None:
@@ -273,7 +291,7 @@ def test_a_later_turn_that_only_began_is_lost_without_harm() -> None:
     assert not tap.seen
     with pytest.raises(UpstreamAnswered):
         tap.feed(split(fixture("error"))[-1])
-    assert run(answer, turn("two"))[0] == say(1, "two")
+    assert run(answer, turn("two"))[0] == say(1, "\n\ntwo")
 
 
 def test_an_error_as_the_last_words_of_a_connection() -> None:
@@ -350,14 +368,15 @@ def test_a_block_that_ends_after_the_reason_is_ended_for_the_next_turn() -> None
     assert played(late + STOP) == late + STOP
     for tools in (NO_TOOLS, CLOCK):
         answer = splice(tools)
-        assert read(joined(answer, late + STOP, turn("y"))).texts == ["x", "y"]
+        assert read(joined(answer, late + STOP, turn("y"))).texts == ["x", "\n\ny"]
 
 
 def test_a_block_that_never_ends_is_ended_for_the_next_turn() -> None:
     endless = start() + say(0, "x").removesuffix(stop(0)) + finish()
     assert played(endless) == endless
     nothing = start() + finish()
-    assert read(joined(splice(), endless, nothing, turn("y"), endless)).texts == ["x", "y", "x"]
+    several = read(joined(splice(), endless, nothing, turn("y"), endless))
+    assert several.texts == ["x", "\n\ny", "\n\nx"]
     assert read(joined(splice(), endless, nothing)).texts == ["x"]
     assert read(played(endless, tools=CLOCK)).texts == ["x"]
 

@@ -96,7 +96,7 @@ def test_two_turns_are_one_body() -> None:
     run(answer, body(text("two"), reason="max_tokens", ident="second", **more))
     joined = shown(answer)
     assert (joined["id"], joined["model"]) == ("first", "m-first")
-    assert joined["content"] == [thought, text("one"), text("two")]
+    assert joined["content"] == [thought, text("one"), text("\n\ntwo")]
     assert joined["stop_reason"] == "max_tokens"
     assert joined["container"] == {"id": "c"}
     entry = {"type": "message", "input_tokens": 2, "cache_creation_input_tokens": 0}

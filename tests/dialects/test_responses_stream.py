@@ -457,7 +457,7 @@ def test_a_later_turn_that_fails_ends_the_answer_with_all_that_was_shown() -> No
     assert response["status"] == "failed"
     assert response["error"] == {"code": "server_error", "message": "The model ran out of words."}
     said = [item["content"][0]["text"] for item in response["output"]]
-    assert said == ["One.", "Half a sent"]
+    assert said == ["One.", "\n\nHalf a sent"]
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ def test_a_long_turn_that_lists_its_items_at_the_end_can_be_gone_on_from() -> No
     assert items_of(tap) == [said]
     more, _ = run(answer, turn(message("n", "more"), ident="b"))
     response = Client().read(shown + more + answer.tail(plainly=False))
-    assert response["output"] == [said, message("n", "more")]
+    assert response["output"] == [said, message("n", "\n\nmore")]
 
 
 def test_what_a_stream_accepts() -> None:
@@ -626,6 +626,32 @@ def _without_place(event: Json) -> Json:
     }
 
 
+def texts_of(item: Json) -> list[str]:
+    parts = item["content"] if item["type"] == "message" else []
+    return [part["text"] for part in parts if part.get("text")]
+
+
+def gaps_in(items: list[Json]) -> int:
+    """Count the texts that begin with an empty line."""
+    return sum(text.startswith("\n\n") for item in items for text in texts_of(item))
+
+
+def gaps_expected(turns: list[list[Json]]) -> int:
+    """Count the turns that say something after another one did."""
+    return max(0, sum(any(map(texts_of, items)) for items in turns) - 1)
+
+
+def closed_up(item: Json) -> Json:
+    """Return an item without the empty line before its text."""
+    if not texts_of(item):
+        return item
+    content = [
+        {**part, "text": part["text"].removeprefix("\n\n")} if "text" in part else part
+        for part in item["content"]
+    ]
+    return {**item, "content": content}
+
+
 def is_ours(item: Json) -> bool:
     return item.get("name") == "clock" and item["type"] == "function_call"
 
@@ -650,7 +676,9 @@ def test_whatever_comes_is_one_answer_that_hides_what_is_ours(
     response = client.read(shown + answer.tail(plainly=False))
     assert b"clock" not in shown
     visible = [item for _, items in told for item in items if not is_ours(item)]
-    assert response["output"] == named_anew(visible, response["output"])
+    shown_items = [closed_up(item) for item in response["output"]]
+    assert shown_items == named_anew(visible, shown_items)
+    assert gaps_in(response["output"]) == gaps_expected([items for _, items in told])
     if len(told) == 1 and visible == told[0][1] and not beats:
         assert shown + answer.tail(plainly=False) == told[0][0]
 

@@ -115,7 +115,7 @@ def test_two_turns_are_one_body() -> None:
     joined = tail(answer)
     assert joined["id"] == joined["model"] == "first"
     assert joined["status"] == "incomplete"
-    assert joined["output"] == [message("m", "one"), message("m_2", "two"), {"type": "odd"}]
+    assert joined["output"] == [message("m", "one"), message("m_2", "\n\ntwo"), {"type": "odd"}]
     assert joined["usage"] == {**usage(2, 6, 2), "total_tokens": 5}
     assert "output_text" not in joined
     assert (answer.answer_id, answer.upstream_id) == ("first", "second")

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.turn import END, START, ident_of, is_call, name_of
+from gateway.dialects.anthropic_messages.turn import (
+    END,
+    START,
+    ident_of,
+    is_call,
+    name_of,
+    set_apart,
+    text_in,
+)
 from gateway.dialects.body import Fields, raw
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import Json, as_text, part_of
@@ -72,6 +80,7 @@ class Blocks:
         "_tools",
         "_waiting",
         "calls",
+        "gap",
         "hidden",
         "moved",
         "next",
@@ -81,6 +90,8 @@ class Blocks:
         self.next = first
         self.calls = 0
         self.hidden = 0
+        # Whether the first text is to be set apart from that of the turns before it.
+        self.gap = False
         self.moved = False
         self._tools = tools
         self._new_id = new_id
@@ -178,9 +189,12 @@ class Blocks:
             if self._held > self._limit:
                 raise UpstreamBroke("The upstream began many blocks and did not end the first.")
             return b""
-        return (
-            frame if event.get("index") == block.number else renumbered(frame, event, block.number)
-        )
+        if self.gap and text_in(event):
+            self.gap, event = False, set_apart(event)
+            frame = written(event)
+        if event.get("index") == block.number:
+            return frame
+        return renumbered(frame, event, block.number)
 
     def _end(self, block: _Block | None) -> bytes:
         """End a block that was not ended itself."""

@@ -86,8 +86,10 @@ class MessagesStream:
         "_left_open",
         "_message",
         "_taken",
+        "_unread",
         "server_tools",
         "settling",
+        "text_shown",
     )
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
@@ -97,7 +99,9 @@ class MessagesStream:
         self._message: Json | None = None
         self._taken: list[Taken] = []
         self._left_open = b""
-        self.settling = False
+        # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
+        self._unread: list[MessagesTap] = []
+        self.settling = self.text_shown = False
 
     def accepts(self, content_type: bytes) -> bool:
         """Whether an upstream's answer of this type can be read."""
@@ -105,6 +109,7 @@ class MessagesStream:
 
     def tap(self) -> MessagesTap:
         """Begin to look at one attempt at the next turn."""
+        self._read_on()
         if not self._taken:
             self._message = None
         return MessagesTap(self, len(self._taken), self._event_bytes)
@@ -113,10 +118,17 @@ class MessagesStream:
         """Count a turn as part of the answer."""
         assert isinstance(tap, MessagesTap)
         self._taken.append(tap.taken())
+        self._unread.append(tap)
         self._left_open += tap.blocks.left_open()
+
+    def _read_on(self) -> None:
+        """Read the tapes of turns that passed unread: only before another is it worth it."""
+        unread, self._unread = self._unread, []
+        self.text_shown = self.text_shown or any(tap.recorded().text for tap in unread)
 
     def rest(self) -> None:
         """Keep only what the rest of the answer takes."""
+        self._read_on()
         self._ids.rest()
 
     @property
@@ -141,6 +153,7 @@ class MessagesStream:
     def forget(self) -> None:
         """Let go of the turns: the answer is over."""
         self._taken.clear()
+        self._unread.clear()
 
     def heartbeat(self) -> bytes:
         """Return a ping; before the message has begun, a bare comment line."""
@@ -194,6 +207,7 @@ class MessagesTap:
         self._joined = self._reads_all = self.blocks.moved = turn > 0
         # Without server tools turn 1 passes as it is: its numbers and ids are right already.
         self._sifts = self._joined or bool(splice.server_tools)
+        self.blocks.gap = self._joined and splice.text_shown
         self._framer = Framer(event_bytes)
         self._tape = Tape(event_bytes)
         self._limit = event_bytes

@@ -34,6 +34,7 @@ PLAIN_STOP = "end_turn"
 
 START, DELTA, END = "content_block_start", "content_block_delta", "content_block_stop"
 CALL = "tool_use"
+APART = "\n\n"
 THINKING = ("thinking", "redacted_thinking")
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -65,6 +66,23 @@ def speaks(event: Json) -> bool:
     block, delta = part_of(event, "content_block"), part_of(event, "delta")
     said = {**block, **delta}
     return is_call(block) or any(value for name, value in said.items() if name != "type")
+
+
+def text_in(event: Json) -> str:
+    """Return the text that an event begins or lengthens, empty if it does neither."""
+    part = part_of(event, "content_block") or part_of(event, "delta")
+    text = part.get("text") if part.get("type") in ("text", "text_delta") else None
+    return text if isinstance(text, str) else ""
+
+
+def set_apart(event: Json) -> Json:
+    """Begin the text of an event, or of a block, with an empty line: clients join the texts."""
+    if "text" in event:
+        return {**event, "text": APART + event["text"]}
+    return {
+        name: set_apart(part) if name in ("content_block", "delta") else part
+        for name, part in event.items()
+    }
 
 
 @dataclass(slots=True)

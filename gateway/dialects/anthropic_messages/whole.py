@@ -14,7 +14,9 @@ from gateway.dialects.anthropic_messages.turn import (
     PLAIN_STOP,
     Recorded,
     record_content,
+    set_apart,
     stop_of,
+    text_in,
     totalled,
     usage_of,
 )
@@ -75,7 +77,10 @@ class MessagesWhole(WholeAnswer["MessagesTap"]):
 
     def _joined(self, plainly: bool) -> Json:
         first, last = self._taken[0].answer, self._taken[-1].answer
-        blocks = [b for tap in self._taken for b in tap.recorded().shown(self.server_tools)]
+        blocks: list[Json] = []
+        for tap in self._taken:
+            shown = tap.recorded().shown(self.server_tools)
+            blocks += _apart(shown) if any(map(_text_of, blocks)) else shown
         envelope = {name: first[name] for name in ENVELOPE if name in first}
         answer = {**last, **envelope, "content": blocks}
         if plainly:
@@ -83,6 +88,16 @@ class MessagesWhole(WholeAnswer["MessagesTap"]):
         if len(self._taken) > 1:
             answer["usage"] = totalled((tap.answer.get("model"), tap.usage) for tap in self._taken)
         return answer
+
+
+def _text_of(block: Json) -> str:
+    return text_in({"content_block": block})
+
+
+def _apart(blocks: list[Json]) -> list[Json]:
+    """Begin the first text of a later turn with an empty line."""
+    at = next((at for at, block in enumerate(blocks) if _text_of(block)), len(blocks))
+    return [*blocks[:at], *map(set_apart, blocks[at : at + 1]), *blocks[at + 1 :]]
 
 
 class MessagesTap(WholeTap):

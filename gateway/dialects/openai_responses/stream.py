@@ -9,7 +9,7 @@ from gateway.dialects.base import Tap
 from gateway.dialects.body import raw
 from gateway.dialects.objects import Json
 from gateway.dialects.openai_responses.errors import failed_frames, lifecycle, own_end
-from gateway.dialects.openai_responses.items import joined, spent, text_in, usage_in
+from gateway.dialects.openai_responses.items import joined, spent, text_in, text_of, usage_in
 from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import Answer, ResponsesTap, Taken
 from gateway.errors import HoldgateError
@@ -55,7 +55,8 @@ class ResponsesStream:
         else:
             shown = self._shown_by_taken()
             ids = {item["id"] for item in shown if isinstance(item.get("id"), str)}
-            self._live.join(Start(len(shown), ids), self._taken[-1].last_sequence())
+            sequence = self._taken[-1].last_sequence()
+            self._live.join(Start(len(shown), ids), sequence, bool(text_of(shown)))
         return self._live
 
     def take(self, tap: Tap) -> None:

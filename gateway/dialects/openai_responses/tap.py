@@ -13,6 +13,7 @@ from gateway.dialects.body import Fields
 from gateway.dialects.call_ids import CallIds
 from gateway.dialects.objects import Json, read_event, read_named
 from gateway.dialects.openai_responses.errors import said
+from gateway.dialects.openai_responses.gap import Gap, set_apart
 from gateway.dialects.openai_responses.heads import ENDS, Head, is_last, read_head
 from gateway.dialects.openai_responses.items import (
     Answered,
@@ -99,6 +100,7 @@ class ResponsesTap:
         "_changed",
         "_end_number",
         "_framer",
+        "_gap",
         "_held",
         "_items",
         "_joined",
@@ -135,6 +137,8 @@ class ResponsesTap:
         self._sequence = -1
         self._end_number: int | None = None
         self._items: list[Json] | None = None
+        # What sets its first text apart from that of the turns before it.
+        self._gap: Gap | None = None
         self.end_frame = b""
         self.end_kind = ""
         self.final: Fields = {}
@@ -142,10 +146,11 @@ class ResponsesTap:
         self.seen = False
         self.ended = False
 
-    def join(self, start: Start, sequence: int) -> None:
+    def join(self, start: Start, sequence: int, after_text: bool) -> None:
         """Go on where the turns before it ended."""
         self._output.join(start)
         self._sequence = sequence
+        self._gap = Gap() if after_text else None
 
     @property
     def edited(self) -> bool:
@@ -225,12 +230,21 @@ class ResponsesTap:
 
     def visible(self) -> list[Json]:
         """Return the items that the client has seen of a turn that has ended."""
-        return self.shown() or theirs(self.items(), self._answer.tools)
+        if shown := self.shown():
+            return shown
+        listed = theirs(self.items(), self._answer.tools)
+        return listed if self._gap is None else set_apart(listed)
 
     def shown(self) -> list[Json] | None:
         """Return what the client has seen of it by now; None if that is not known any more."""
         self._catch_up()
-        return self._output.visible() if self._is_whole else None
+        return self._visible() if self._is_whole else None
+
+    def _visible(self) -> list[Json]:
+        gap = self._gap
+        if gap is None:
+            return self._output.visible()
+        return [gap.item(slot) for slot in self._output.shown if slot.begun]
 
     def last_sequence(self) -> int:
         """Return the number of the last event that was shown."""
@@ -385,6 +399,8 @@ class ResponsesTap:
             changed = True
         if self._joined and slot.shown_id:
             self._name(slot, event)
+        if self._gap is not None:
+            self._gap.fit(slot, event)
         return self._written(event, frame, changed)
 
     @staticmethod

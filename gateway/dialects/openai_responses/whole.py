@@ -12,6 +12,7 @@ from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.body import Fields, fields_of
 from gateway.dialects.objects import Json, read_object
 from gateway.dialects.openai_responses.errors import said, told
+from gateway.dialects.openai_responses.gap import set_apart
 from gateway.dialects.openai_responses.items import (
     CALLS,
     Answered,
@@ -97,11 +98,12 @@ class ResponsesWhole(WholeAnswer["ResponsesTap"]):
         first, last = self._taken[0], self._taken[-1]
         if len(self._taken) == 1 and first.passes:
             return first.body
-        items = apart(
-            item for tap in self._taken for item in theirs(tap.items(), self.server_tools)
-        )
+        items: list[Json] = []
+        for tap in self._taken:
+            shown = theirs(tap.items(), self.server_tools)
+            items += set_apart(shown) if text_of(items) else shown
         usage = spent(usage_in(tap.answer) for tap in self._taken)
-        return msgspec.json.encode(joined(first.answer, last.answer, items, usage))
+        return msgspec.json.encode(joined(first.answer, last.answer, apart(items), usage))
 
 
 class ResponsesTap(WholeTap):
