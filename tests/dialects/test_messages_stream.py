@@ -1,5 +1,8 @@
 """Messages streams: turn 1 passes byte for byte, n turns become one answer, breaks are noticed."""
 
+import json
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -409,3 +412,40 @@ def test_a_hidden_call_and_nothing_more_ends_plainly() -> None:
     message = read(shown + answer.tail(plainly=True))
     assert message.stop_reason == "end_turn"
     assert message.end["usage"] == {"output_tokens": 5}
+
+
+def prefilled(*blocks: Json) -> bytes:
+    """Write the start of a message that begins with blocks, as with programmatic tools."""
+    return event("message_start", message={"id": "p", "type": "message", "content": [*blocks]})
+
+
+TOLD: Json = {"type": "text", "text": "So far."}
+HELD: Json = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"at": 1}}
+OURS: Json = {"type": "tool_use", "id": "c1", "name": "clock", "input": {"action": "get"}}
+HMM: Json = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+
+
+@pytest.mark.parametrize("tools", [NO_TOOLS, CLOCK])
+def test_a_message_that_begins_with_content_passes_and_is_remembered(
+    tools: frozenset[str],
+) -> None:
+    stream = prefilled(HMM, TOLD, HELD) + say(3, "x") + finish("tool_use")
+    answer = splice(tools)
+    shown, tap = run(answer, stream)
+    assert shown + answer.tail(plainly=False) == stream
+    assert tap.text() == "So far.x"
+    assert tap.client_call_ids() == ("t1",)
+    content = json.loads(msgspec.json.encode(tap.answered().message))["content"]
+    assert content == [HMM, TOLD, HELD, {"type": "text", "text": "x"}]
+
+
+def test_what_a_message_begins_with_is_numbered_like_the_rest() -> None:
+    answer = splice(CLOCK)
+    stream = prefilled(TOLD, OURS) + say(2, "x") + finish("tool_use")
+    shown, tap = run(answer, stream)
+    assert b"clock" not in shown
+    assert [made.id for made in tap.end().server_calls] == ["c1"]
+    later, _ = run(answer, prefilled(HMM, TOLD, {"type": "odd", "n": 1}) + say(3, "y") + finish())
+    message = read(shown + later + answer.tail(plainly=False))
+    assert message.texts == ["So far.", "x", "\n\nSo far.", "y"]
+    assert {"type": "odd", "n": 1} in message.content

@@ -17,11 +17,14 @@ from gateway.dialects.anthropic_messages.turn import (
     END,
     PLAIN_STOP,
     Recorded,
+    blocks_of,
     counted_on,
+    needs_sifting,
     record_events,
     speaks,
     stop_of,
     totalled,
+    unrolled,
     usage_of,
 )
 from gateway.dialects.base import Tap
@@ -375,7 +378,23 @@ class MessagesTap:
         self._splice.adopt(message)
         self.model = message.get("model")
         self.usage = counted_on(self.usage, part_of(message, "usage"))
-        return b"" if self._joined else frame
+        blocks = blocks_of(event)
+        if not blocks:
+            return b"" if self._joined else frame
+        return self._begin_with(blocks, event, frame)
+
+    def _begin_with(self, blocks: list[Json], event: Json, frame: bytes) -> bytes:
+        """Take blocks that the message begins with; they stay there, if nothing has to change."""
+        events = [piece for at, block in enumerate(blocks) for piece in unrolled(block, at)]
+        tools = self._splice.server_tools
+        if not self._joined and not any(needs_sifting(block, tools) for block in blocks):
+            for piece in events:
+                self.blocks.note(piece)
+            return frame
+        if not self._joined:
+            frame = written({**event, "message": {**part_of(event, "message"), "content": []}})
+        shown = b"".join([self._block(piece, written(piece)) for piece in events])
+        return shown if self._joined else frame + shown
 
     def _block(self, event: Json, frame: bytes) -> bytes:
         self._looked = self._begun = True

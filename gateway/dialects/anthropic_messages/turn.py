@@ -36,6 +36,13 @@ START, DELTA, END = "content_block_start", "content_block_delta", "content_block
 CALL = "tool_use"
 APART = "\n\n"
 THINKING = ("thinking", "redacted_thinking")
+# What is told of a block in pieces: the member, the kind of piece, and what it begins with.
+PIECES: dict[str, tuple[tuple[str, str, object], ...]] = {
+    "text": (("text", "text_delta", ""),),
+    "thinking": (("thinking", "thinking_delta", ""), ("signature", "signature_delta", "")),
+    CALL: (("input", "input_json_delta", {}),),
+}
+DELTA_NAMES = {"input_json_delta": "partial_json"}
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -59,6 +66,11 @@ def name_of(block: Json) -> str:
 def ident_of(block: Json) -> str:
     """Return a call's id as text, empty if it has none."""
     return as_text(block.get("id")) or ""
+
+
+def needs_sifting(block: Json, tools: frozenset[str]) -> bool:
+    """Whether a block calls a tool of ours, or one without an id where ours are offered."""
+    return is_call(block) and bool(tools) and (name_of(block) in tools or not ident_of(block))
 
 
 def speaks(event: Json) -> bool:
@@ -191,12 +203,33 @@ def _called(block: Json, arguments: str) -> Said:
     return Said({**block, "input": msgspec.Raw(told.encode()) if whole else {}}, told)
 
 
+def blocks_of(event: Json) -> list[Json]:
+    """Return the blocks that a message begins with: usually none."""
+    content = part_of(event, "message").get("content")
+    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+
+
+def unrolled(block: Json, index: int) -> list[Json]:
+    """Write a whole block as the events of a stream."""
+    begun, told = dict(block), []
+    for name, kind, empty in PIECES.get(str(block.get("type")), ()):
+        if piece := block.get(name):
+            begun[name] = empty
+            said = piece if isinstance(piece, str) else msgspec.json.encode(piece).decode()
+            told.append({"type": kind, DELTA_NAMES.get(kind, name): said})
+    deltas = [{"type": DELTA, "index": index, "delta": delta} for delta in told]
+    start = {"type": START, "index": index, "content_block": begun}
+    return [start, *deltas, {"type": END, "index": index}]
+
+
 def record_events(events: Iterable[Json], new_id: NewId) -> Recorded:
     """Put a turn together from its streamed events."""
     at: dict[object, _Assembly] = {}
     begun: list[_Assembly] = []
     for event in events:
         index = as_text(event.get("index"))
+        for block in blocks_of(event):
+            begun.append(_Assembly(dict(block)))
         if event.get("type") == START:
             at[index] = _Assembly(dict(part_of(event, "content_block")))
             begun.append(at[index])

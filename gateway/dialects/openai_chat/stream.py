@@ -25,6 +25,7 @@ from gateway.dialects.openai_chat.turn import (
     said,
     speaks,
     stop_of,
+    text_in,
     usage_of,
 )
 from gateway.dialects.tape import Tape
@@ -415,7 +416,7 @@ class ChatTap:
         if not speaks(said):
             return b""
         apart = b""
-        if delta.get("content"):
+        if text_in(delta.get("content")):
             if self._splice.text_shown and not self._said_text:
                 apart = self._splice.chunk({"content": "\n\n"})
             self._said_text = True

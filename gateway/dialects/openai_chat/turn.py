@@ -85,6 +85,22 @@ def usage_of(usage: Json | None) -> Usage | None:
     return Usage(number_in(usage, "prompt_tokens"), number_in(usage, "completion_tokens"))
 
 
+def text_in(content: object) -> str:
+    """Return the text of content, which some send as a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def thought_in(content: object) -> str:
+    """Return the reasoning that Mistral puts into the content, as parts beside the text."""
+    parts = content if isinstance(content, list) else []
+    thoughts = (part.get("thinking") for part in parts if isinstance(part, dict))
+    return "".join(map(text_in, thoughts))
+
+
 class Taken(msgspec.Struct, frozen=True, gc=False):
     """What the end of an answer takes of a turn that is part of it."""
 
@@ -140,8 +156,8 @@ def record_deltas(deltas: Iterable[Json], calls: Calls) -> Recorded:
     legacy = False
     for delta in deltas:
         for name, texts in parts.items():
-            if isinstance(text := delta.get(name), str):
-                texts.append(text)
+            texts.append(text_in(delta.get(name)))
+        parts["reasoning_content"].append(thought_in(delta.get("content")))
         for fragment in calls_of(delta):
             fragments.setdefault(calls.take(fragment), []).append(fragment)
         legacy = legacy or bool(delta.get("function_call"))
@@ -163,12 +179,12 @@ def record_message(message: Json, new_id: NewId) -> Recorded:
     """Read a turn from its whole message."""
 
     def text(name: str) -> str:
-        value = message.get(name)
-        return value if isinstance(value, str) else ""
+        return text_in(message.get(name))
 
     calls = [_identified(call, new_id, at) for at, call in enumerate(calls_of(message))]
     legacy = bool(message.get("function_call"))
-    return Recorded(text("content"), text("reasoning_content"), text("refusal"), calls, legacy)
+    thought = text("reasoning_content") + thought_in(message.get("content"))
+    return Recorded(text("content"), thought, text("refusal"), calls, legacy)
 
 
 def _identified(call: Json, new_id: NewId, ordinal: int) -> Json:

@@ -14,7 +14,7 @@ from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
 from gateway.dialects.translate.chat_calls import ToldCalls
 from gateway.dialects.translate.errors import read_failure
 from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.dialects.translate.wire import number_in, read, text_in, whole_number
+from gateway.dialects.translate.wire import number_in, objects_in, read, text_in, whole_number
 from gateway.errors import UpstreamBroke
 
 DONE = b"[DONE]"
@@ -76,7 +76,7 @@ class ChatReader:
         """Read one event's data."""
         if self.ended:
             return ()
-        if data == DONE:
+        if data.strip() == DONE:
             return self._finish()
         chunk = read(_chunk, data) if self.began else read(_first, data)
         return self._read(chunk) if chunk is not None else ()
@@ -144,7 +144,9 @@ class ChatReader:
         events: list[Event] = []
         if thought := text_in(delta.reasoning_content) or text_in(delta.reasoning):
             events.append(Thought(thought))
-        if text := text_in(content):
+        if isinstance(content, list):
+            events += _parts(content)
+        elif text := text_in(content):
             events.append(Said(text))
         if refusal := text_in(delta.refusal):
             self._refused = True
@@ -186,6 +188,17 @@ class ChatReader:
         if self._calls.any:
             return Stop.TOOL_CALLS
         return Stop.FILTER if self._refused else Stop.STOP
+
+
+def _parts(content: list[Any]) -> list[Event]:
+    """Read content that is a list: Mistral puts its reasoning there, beside the text."""
+    events: list[Event] = []
+    for part in objects_in(content):
+        if thought := text_in(part.get("thinking")):
+            events.append(Thought(thought))
+        if text := text_in(part.get("text")):
+            events.append(Said(text))
+    return events
 
 
 def _numbered(message: _Delta) -> _Delta:

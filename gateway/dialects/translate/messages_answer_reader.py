@@ -157,14 +157,22 @@ class MessagesReader:
             return (read_body(body),)
         if message is None or message.content is None:
             raise UpstreamBroke("The upstream's answer is not what was asked for.")
-        events = [*self._begin(message)]
-        for at, block in enumerate(message.content):
-            events += (*self._begin_block(at, block), *self._end_block(at))
+        events = [*self._begin(message), *self._tell(message.content)]
         self._note_end(message.stop_reason, message.stop_sequence)
         return [*events, *self._finish()]
 
     def _began(self, event: _Event) -> Sequence[Event]:
-        return self._begin(event.message or _Message())
+        if self.began:
+            return ()
+        message = event.message or _Message()
+        return [*self._begin(message), *self._tell(message.content or [])]
+
+    def _tell(self, blocks: Sequence[_Block]) -> Sequence[Event]:
+        """Read blocks that are whole; a message may begin with some."""
+        told: list[Event] = []
+        for at, block in enumerate(blocks):
+            told += (*self._begin_block(at, block), *self._end_block(at))
+        return told
 
     def _begin(self, message: _Message) -> Sequence[Event]:
         if self.began:
