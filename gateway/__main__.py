@@ -15,7 +15,7 @@ from gateway.app.wiring import agents_of
 from gateway.config import Config, ConfigError, load, render
 from gateway.demo.__main__ import main as demo_main
 from gateway.errors import HoldgateError
-from gateway.logs import set_up
+from gateway.logs import Journal, LogWriter, set_up
 from gateway.terminal import ChatOptions, Desk, Refused, add_job_actions, chat, say
 from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.version import __version__
@@ -192,18 +192,18 @@ def _serve(arguments: argparse.Namespace) -> int:
     config = _loaded(arguments)
     if config is None:
         return 1
-    set_up(config.server.log_format, sys.stderr)
+    form = config.server.log_format
+    out, log = LogWriter(sys.stdout, form), LogWriter(sys.stderr, form)
+    set_up(form, log)
 
     def listening(url: str) -> None:
-        try:
-            print(f"listening on {url}", flush=True)
-            if config.demo:
-                print(_advice(config, url), flush=True)
-        except BrokenPipeError:
-            _discard_output()
+        # Not printed: nobody has to read it for the gateway to serve.
+        out.write(f"listening on {url}\n")
+        if config.demo:
+            out.write(_advice(config, url) + "\n")
 
     try:
-        serve(config, listening)
+        serve(config, listening, Journal(form, log))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

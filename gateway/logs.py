@@ -2,22 +2,31 @@
 
 Two ways in. `Journal` writes what happens on every request: it formats without the machinery of
 `logging` and writes a tenth of a second's lines at once, since a line each was a third of what a
-small request cost. Warnings and exceptions go through `logging`, in the same form.
+small request cost. Warnings and exceptions go through `logging`, in the same form. Both write
+through a `LogWriter`, so that nobody waits for a log that is not read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
+import os
 import re
+import select
+import threading
 import time
 from collections.abc import Callable
-from typing import Any, TextIO, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
 import msgspec
 
 FLUSH_SECONDS = 0.1
+# What may wait to be written, in characters; what comes beyond is dropped and counted.
+MOST_WAITING = 1024 * 1024
+EXIT_SECONDS = 1.0
+DROPPED = "log_lines_dropped"
 _is_bare = re.compile(r"[\w.,:/@*+-]+").fullmatch
 
 Fields = dict[str, Any]
@@ -85,15 +94,117 @@ class Stamp:
         return f"{self._text}.{millisecond:03d}Z"
 
 
+class LogStream(Protocol):
+    """Where lines go."""
+
+    def write(self, text: str, /) -> object:
+        """Take whole lines."""
+
+    def flush(self) -> object:
+        """See that they are on their way."""
+
+
+class LogWriter:
+    """Writes lines from a thread of its own: a full pipe or a stopped terminal blocks only that.
+
+    What does not fit into its buffer is dropped, which a line says as soon as one can be written.
+    """
+
+    def __init__(self, stream: TextIO, form: str, most: int = MOST_WAITING) -> None:
+        self._stream = stream
+        self._form = form
+        self._most = most
+        self._changed = threading.Condition()
+        self._lines: list[str] = []
+        self._size = 0
+        self._untold = 0
+        self._thread: threading.Thread | None = None
+        self.dropped = 0
+        """Lines that were never written."""
+
+    def write(self, text: str, /) -> None:
+        """Take whole lines; never wait for them to be written."""
+        with self._changed:
+            if self._size and self._size + len(text) > self._most:
+                self._drop(text.count("\n"))
+                return
+            self._lines.append(text)
+            self._size += len(text)
+            if self._thread is None:
+                self._start()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Do nothing: lines are written as soon as that is possible."""
+
+    def close(self, seconds: float = EXIT_SECONDS) -> None:
+        """Wait until all is written, but not for long: perhaps nobody reads it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._size, seconds)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def _drop(self, lines: int) -> None:
+        self.dropped += lines
+        self._untold += lines
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
+                text, self._lines = "".join(self._lines), []
+            lost = self._put(text)
+            with self._changed:
+                self._size -= len(text)
+                if lost:
+                    self._drop(lost)
+                elif self._untold:
+                    self._tell()
+                self._changed.notify_all()
+
+    def _tell(self) -> None:
+        said = WRITERS[self._form]({"lines": self._untold})
+        line = FRAMES[self._form](Stamp()(time.time()), "WARNING", DROPPED, said)
+        self._lines.append(line)
+        self._size += len(line)
+        self._untold = 0
+
+    def _put(self, text: str) -> int:
+        """Write all of it, however long that takes; return how many lines could not be."""
+        try:
+            descriptor = self._stream.fileno()
+        except (OSError, ValueError):
+            self._stream.write(text)
+            return 0
+        # Not through the stream: one that blocks inside could not be left at the end.
+        data = memoryview(text.encode("utf-8", "backslashreplace"))
+        while data:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                select.select((), (descriptor,), ())
+            except OSError:
+                return bytes(data).count(b"\n")
+        return 0
+
+
 class Journal:
     """Notes what happens, in lines that are written a moment later, many at once."""
 
-    def __init__(self, form: str, stream: TextIO, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, form: str, stream: LogStream, now: Callable[[], float] = time.time) -> None:
         self.form = form
         self._stream = stream
         self._now = now
         self._stamp = Stamp()
         self._lines: list[Line] = []
+
+    @property
+    def dropped(self) -> int:
+        """How many lines were never written."""
+        return self._stream.dropped if isinstance(self._stream, LogWriter) else 0
 
     def note(self, event: str, **fields: Any) -> None:
         """Note what happened, with its particulars."""
@@ -139,9 +250,9 @@ class _Lines(logging.Formatter):
         return FRAMES[self._form](when, record.levelname, "log", said).removesuffix("\n")
 
 
-def set_up(form: str, stream: TextIO) -> None:
+def set_up(form: str, stream: LogStream) -> None:
     """Send what `logging` takes, ours and the libraries', to this stream in this form."""
-    handler = logging.StreamHandler(stream)
+    handler: logging.StreamHandler[Any] = logging.StreamHandler(stream)
     handler.setFormatter(_Lines(form))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -79,6 +79,7 @@ class Metrics(Collector):
         self._whole: dict[str, Spread] = {}
         self.quarantined = 0
         self.connections_refused: Callable[[], int] = lambda: 0
+        self.log_lines_dropped: Callable[[], int] = lambda: 0
         self.reminders = Counts()
         self.holds: Holds | None = None
         self.runs: Mapping[str, int] = {}
@@ -130,6 +131,8 @@ class Metrics(Collector):
         yield _labelled("runs", "Runs of jobs that ended.", "status", self.runs)
         says = "Results for clients, by what became of them."
         yield _labelled("deliveries", says, "event", asdict(self.deliveries))
+        says = "Log lines that were not written, since nobody read them."
+        yield CounterMetricFamily("holdgate_log_lines_dropped", says, self.log_lines_dropped())
         says = "Client connections refused for their number."
         yield CounterMetricFamily("holdgate_connections_refused", says, self.connections_refused())
         yield CounterMetricFamily(

@@ -1,12 +1,86 @@
 """Log lines: one line each, text or JSON, whatever is in them."""
 
+import fcntl
 import io
 import json
 import logging
+import os
+import threading
+from collections.abc import Iterator
 
 import anyio
+import pytest
 
-from gateway.logs import Journal, Stamp, set_up
+from gateway.logs import Journal, LogWriter, Stamp, set_up
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
+    """A pipe that is full already, and a stream that writes to it."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETFL, os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(writes, bytes(4096))
+    except BlockingIOError:
+        fcntl.fcntl(writes, fcntl.F_SETFL, 0)
+    with os.fdopen(writes, "w") as stream:
+        yield reads, stream
+        os.close(reads)
+
+
+def read_all(descriptor: int, last: bytes) -> bytes:
+    """Read a pipe up to this, without what it was filled with."""
+    found = b""
+    while not found.endswith(last):
+        found += os.read(descriptor, 65536)
+    return found.lstrip(b"\0")
+
+
+@pytest.mark.parametrize(
+    "form, told",
+    [
+        ("text", b"WARNING log_lines_dropped lines=7\n"),
+        ("json", b'"event":"log_lines_dropped","lines":7}\n'),
+    ],
+)
+def test_a_log_nobody_reads_blocks_nobody_and_says_what_was_dropped(
+    form: str, told: bytes, pipe: tuple[int, io.TextIOWrapper]
+) -> None:
+    reads, stream = pipe
+    writer = LogWriter(stream, form, most=100)
+    for number in range(9):
+        writer.write(f"line {number} {'x' * 42}\n")
+    writer.close(0.01)
+    assert writer.dropped == 7
+    lines = read_all(reads, told).splitlines()
+    assert [line[:6] for line in lines[:-1]] == [b"line 0", b"line 1"]
+    writer.write("and on\n")
+    assert read_all(reads, b"and on\n") == b"and on\n"
+    assert writer.dropped == 7
+
+
+def test_a_log_whose_reader_left_is_no_trouble(pipe: tuple[int, io.TextIOWrapper]) -> None:
+    reads, stream = pipe
+    writer = LogWriter(stream, "text")
+    writer.write("one\ntwo\n")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, reads)
+    os.close(null)
+    writer.close(5)
+    assert writer.dropped == 2
+
+
+def test_lines_of_many_threads_come_whole() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(stream, "text")
+    threads = [threading.Thread(target=writer.write, args=(f"{n}\n" * 50,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close(5)
+    assert sorted(stream.getvalue().split()) == sorted(str(n) for n in range(8) for _ in range(50))
 
 
 async def test_lines_are_written_a_moment_later_and_stay_one_line() -> None:

@@ -28,7 +28,7 @@ from gateway.demo.server import DemoServer
 from gateway.driver import Report
 from gateway.errors import Draining
 from gateway.holds import Holds
-from gateway.logs import Journal
+from gateway.logs import Journal, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders import SHAPE as REMINDERS
 from gateway.reports import log_report
@@ -56,7 +56,8 @@ class Gateway:
         clock: Clock | None = None,
     ) -> None:
         self.config = config
-        self.journal = journal or Journal(config.server.log_format, sys.stderr)
+        form = config.server.log_format
+        self.journal = journal or Journal(form, LogWriter(sys.stderr, form))
         self.draining = False
         self.upstreams: dict[str, Upstream] = {
             section.id: connect(wiring.endpoint_of(section)) for section in config.upstreams
@@ -82,6 +83,7 @@ class Gateway:
             lambda name: self.upstreams[name].busy,
         )
         self.metrics.holds = self.holds
+        self.metrics.log_lines_dropped = lambda: self.journal.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
         site = Site([], lifespan=lambda app: self)
         self.asgi = Front(site, wiring.admission_of(config, bool(self.keys)), {})

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gateway.app.gateway import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import Config
+from gateway.logs import Journal
 from gateway.web.connection import limited_connection
 from gateway.web.front import Front
 from gateway.web.server import Server, listen, server_config
@@ -24,9 +25,9 @@ def create_app(config: Config) -> Front:
     return Gateway(config).asgi
 
 
-def serve(config: Config, listening: Callable[[str], None]) -> None:
+def serve(config: Config, listening: Callable[[str], None], journal: Journal | None = None) -> None:
     """Run the gateway until a signal ends it."""
-    gateway = Gateway(config)
+    gateway = Gateway(config, journal)
     server = config.server
     protocol = limited_connection(connection_limits(config))
     if (counts := protocol.counts) is not None:

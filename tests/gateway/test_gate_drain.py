@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,63 @@ async def test_a_terminal_that_closes_lets_answers_finish() -> None:
         status, seconds = await gate.exit()
         assert status == 0
         assert seconds < 5
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_log_nobody_reads_stops_neither_requests_nor_the_exit(
+    form: str, tmp_path: Path
+) -> None:
+    """Output and log go to one pipe that is full from the start: not even its address is seen."""
+    reads, writes = full_pipe()
+    (tmp_path / "holdgate.toml").touch()
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "serve", "--port", str(port), "--log-format", form),
+        cwd=tmp_path,
+        stdout=writes,
+        stderr=writes,
+        env={"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "ROUTECODEX_CLOCK_NTP": "off"},
+    )
+    try:
+        await until(lambda: is_listening(port), 20)
+        for number in range(5):
+            client = await Client.connected(port)
+            await client.send(ask_of(chat(f"{number}", model="demo")))
+            assert (await client.answer()).body.endswith(DONE)
+            client.leave()
+        process.send_signal(signal.SIGTERM)
+        with anyio.fail_after(10):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(reads)
+        os.close(writes)
+
+
+def full_pipe() -> tuple[int, int]:
+    """Return the ends of a pipe that takes nothing more."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    try:
+        while True:
+            os.write(writes, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(writes, True)
+    return reads, writes
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def test_under_nohup_a_closing_terminal_changes_nothing() -> None:
