@@ -69,6 +69,16 @@ def command(stage: Stage) -> Command:
     return Command((*agent(PACKAGE, SCRIPT), *OPTIONS, stage.scene.prompt), exported(NAME))
 
 
+def command_by_url(stage: Stage) -> Command:
+    """Configure Codex with the gateway's address alone: it tries a WebSocket first."""
+    config = stage.home / ".codex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    model = stage.scene.model
+    config.write_text(f'model = "{model}"\nopenai_base_url = "{stage.url}/v1"\n')
+    arguments = (*agent(PACKAGE, SCRIPT), *OPTIONS, stage.scene.prompt)
+    return Command(arguments, {"OPENAI_API_KEY": "none", "CODEX_API_KEY": "none"})
+
+
 def items(outcome: Outcome, kind: str, member: str) -> list[str]:
     """List what Codex shows of its finished items of one kind."""
     done = [event["item"] for event in outcome.events if event["type"] == "item.completed"]
@@ -115,6 +125,17 @@ def test_the_clock_is_called_unseen(scene: str, dialect: str, outcomes: Outcomes
 def test_the_demo_quotes_the_user(outcomes: Outcomes) -> None:
     (said,) = items(outcomes[WORDS], "agent_message", "text")
     assert said.startswith("You said “Why is the sky blue?”.")
+
+
+def test_told_only_the_url_it_falls_back_from_its_websocket(node: None, tmp_path: Path) -> None:
+    """It opens a WebSocket; told 426, it asks over HTTP at once and without an error."""
+    fail_unless(lambda: check(agent(PACKAGE, SCRIPT)))
+    scene = Scene("by-url", "openai-responses", 'demo: say="Over HTTP."')
+    outcome = play((scene,), by(command_by_url), tmp_path)[scene]
+    assert items(outcome, "agent_message", "text") == ["Over HTTP."]
+    assert [event for event in outcome.events if event["type"] == "error"] == []
+    (exchange,) = outcome.exchanges
+    assert exchange["state"] == "done"
 
 
 def test_without_its_program_it_says_so(node: None, tmp_path: Path) -> None:
