@@ -11,7 +11,13 @@ from gateway.core.additions import NO_PARTS, GatewayParts
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat.fitting import fit_chat
 from gateway.dialects.profiles import NONE, Profile
-from gateway.dialects.translate.answers import StreamPassage, WholePassage, error_body
+from gateway.dialects.translate.answers import (
+    GatheringPassage,
+    StreamPassage,
+    UnrollingPassage,
+    WholePassage,
+    error_body,
+)
 from gateway.dialects.translate.requests import translate_request
 from gateway.dialects.translate.responses_answer_writer import repeated
 from gateway.dialects.translate.wanted import Wanted, wanted
@@ -108,6 +114,19 @@ class Ways:
         speech = self._speeches[upstream]
         answer = self._answer(speech.dialect, dialect.name, said.stream, said.told)
         return Way(dialect.name, speech, answer, said.lost)
+
+    def convert(self, upstream: str, dialect: Dialect, body: bytes, turn: str, stream: bool) -> Way:
+        """Return the way back for an answer that came as a stream where none was asked for.
+
+        Or the other way round: `stream` tells what was asked for, whatever the dialects are.
+        """
+        speech = self._speeches.get(upstream) or Speech(dialect.name)
+        told = wanted(dialect.read(body, ANY_DEPTH), dialect.name, turn, int(self._wall()))
+        told = msgspec.structs.replace(told, keeps_id=speech.dialect == dialect.name)
+        kind = UnrollingPassage if stream else GatheringPassage
+        return Way(
+            dialect.name, speech, kind(speech.dialect, dialect.name, told, self._answer_bytes)
+        )
 
     def _answer(
         self, spoken: str, dialect: str, stream: bool, told: Wanted

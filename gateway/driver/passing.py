@@ -10,10 +10,12 @@ from gateway.upstream.base import Turn
 class TranslatedTurn:
     """One upstream answer, read in the client's dialect."""
 
-    __slots__ = ("_passage", "_turn", "headers")
+    __slots__ = ("_first", "_passage", "_turn", "headers")
 
-    def __init__(self, turn: Turn, passage: Passage) -> None:
+    def __init__(self, turn: Turn, passage: Passage, first: bytes = b"") -> None:
         self._turn = turn
+        # What was read of it before.
+        self._first = first
         self._passage: Passage | None = passage
         self.headers: Headers = turn.headers
 
@@ -38,6 +40,9 @@ class TranslatedTurn:
 
     async def _read(self, passage: Passage) -> tuple[bytes, bool]:
         """Say what comes next, and whether that was all."""
+        if self._first:
+            first, self._first = self._first, b""
+            return passage.feed(first), self._turn.over
         if self._turn.over:
             return b"", True
         try:

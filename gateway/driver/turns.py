@@ -14,14 +14,13 @@ from gateway.dialects.base import Tap
 from gateway.dialects.seals import may_be_sealed
 from gateway.dialects.ways import say_again
 from gateway.driver.course import Course
-from gateway.driver.passing import TranslatedTurn
+from gateway.driver.forms import read_form
 from gateway.driver.settling import settle
 from gateway.driver.values import Session, Time
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.upstream.base import Turn
 from gateway.upstream.headers import towards_client
 
-REFUSAL_BYTES = 65536
 OPENED = TurnOpened()
 STREAM_HEADERS: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
@@ -71,28 +70,29 @@ async def _ask(course: Course, effect: OpenTurn) -> None:
     upstream = course.services.upstreams[where]
     query = request.query if passage is None else b""
     turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())), query)
-    course.turn = turn = turn if passage is None else TranslatedTurn(turn, passage)
-    if not course.splice.accepts(_content_type(turn.headers)):
-        raise await _refusal(course, turn)
+    course.turn = turn
     if not course.client.started:
         _greet(course, effect.route.upstream, turn)
-    await _read_first(course, turn)
+    course.turn, first = await read_form(course, turn, name)
+    await _read_first(course, course.turn, first)
     if request.asked.stream and course.exchange.has_other_routes:
         await settle(course, upstream.endpoint.timeouts.settle)
 
 
-async def _read_first(course: Course, turn: Turn) -> None:
-    """Read until the first frame is in, or the whole body."""
+async def _read_first(course: Course, turn: Turn, data: bytes | None) -> None:
+    """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = course.tap = course.splice.tap()
     course.first = b""
-    async for data in turn:
-        course.first += tap.feed(data)
+    while data is not None:
+        if data:
+            course.first += tap.feed(data)
         if tap.seen:
             return
         if turn.over:
             break
         if course.ending:
             await checkpoint_if_cancelled()
+        data = await anext(turn, None)
     course.first += tap.close()
 
 
@@ -151,16 +151,6 @@ def _follow_up(course: Course, effect: OpenTurn) -> tuple[Addition, ...]:
     # After a long wait that turn is in the request already; only what ended the wait is not.
     assert course.time is not None
     return course.time.woken()
-
-
-async def _refusal(course: Course, turn: Turn) -> UpstreamError:
-    """Read what was answered instead of what was asked for."""
-    body = b""
-    async for data in turn:
-        body += data
-        if len(body) > REFUSAL_BYTES:
-            break
-    return course.request.dialect.refusal(body)
 
 
 def _greet(course: Course, upstream: str, turn: Turn) -> None:
@@ -287,13 +277,6 @@ async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> Tu
     course.body, course.body_turn = body, course.exchange.number + 1
     course.told(told)
     return offered
-
-
-def _content_type(headers: Headers) -> bytes:
-    for name, value in headers:
-        if name == b"content-type":
-            return value.lower()
-    return b""
 
 
 def _retry_after(error: HoldgateError) -> float | None:

@@ -187,6 +187,11 @@ class Ways(Protocol):
     ) -> Saying | None:
         """Return how a large request is translated; None when its upstream speaks the same."""
 
+    def convert(
+        self, upstream: str, dialect: Dialect, body: bytes, turn: str, stream: bool
+    ) -> Passage | None:
+        """Return the way back for an answer in another form than was asked for, if there is one."""
+
     def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
         """Return the way back for the answer to a request that was translated already."""
 
@@ -202,6 +207,12 @@ class SameDialect:
 
     def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
         """Return no way: none is needed."""
+        return None
+
+    def convert(
+        self, upstream: str, dialect: Dialect, body: bytes, turn: str, stream: bool
+    ) -> Passage | None:
+        """Return none."""
         return None
 
     def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:

@@ -180,12 +180,39 @@ class WholePassage:
 
     def close(self) -> bytes:
         """Take the end of the body; return it in the client's dialect. Raises `UpstreamError`."""
-        events = self._reader.whole(b"".join(self._pieces))
+        shown = self._checked(self._reader.whole(b"".join(self._pieces)))
+        answer = put_together(shown)
+        self.tokens = answer.ended.tokens
+        return self._writer.whole(answer)
+
+    def _checked(self, events: Sequence[Event]) -> list[Event]:
+        """Return what the client is told of it, or raise the error that it is."""
         for event in events:
             if isinstance(event, Failed):
                 raise UpstreamAnswered(event.status, (), ERRORS[self._to](event))
-        shown = (shown for event in events for shown in self._customs.take(event))
-        answer = put_together(shown)
+        return [shown for event in events for shown in self._customs.take(event)]
+
+
+class UnrollingPassage(WholePassage):
+    """Makes a stream of an answer that came as one body, though a stream was asked for."""
+
+    def close(self) -> bytes:
+        """Take the end of the body; return it as frames. Raises `UpstreamError`."""
+        shown = self._checked(self._reader.whole(b"".join(self._pieces)))
+        return b"".join([self._writer.write(event) for event in shown])
+
+
+class GatheringPassage(WholePassage):
+    """Makes one body of an answer that came as a stream, though none was asked for."""
+
+    def close(self) -> bytes:
+        """Take the end of the stream; return it as one body. Raises `UpstreamError`."""
+        framer, reader = Framer(self._size + 1), self._reader
+        events: list[Event] = []
+        for batch in (framer.batch(b"".join(self._pieces)), framer.flush()):
+            for data in datas(batch):
+                events += reader.read(data)
+        answer = put_together(self._checked([*events, *reader.close()]))
         self.tokens = answer.ended.tokens
         return self._writer.whole(answer)
 

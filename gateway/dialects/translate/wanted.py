@@ -41,9 +41,13 @@ class Wanted(msgspec.Struct, frozen=True):
     """Whether a Chat Completions client asked for the usage of a stream."""
     custom: frozenset[str] = frozenset()
     """The tools that take plain text instead of JSON."""
+    keeps_id: bool = False
+    """Whether the answer keeps the upstream's id: both speak the same dialect."""
 
     def ident(self, prefix: str, *told: object) -> str:
         """Make an id: each time the same for the same things told."""
+        if self.keeps_id and len(told) == 1 and told[0]:
+            return str(told[0])
         parts = "\0".join(map(str, (self.seed, *told)))
         return f"{prefix}{sha256(parts.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 

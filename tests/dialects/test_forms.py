@@ -1,0 +1,69 @@
+"""Answers that come as a stream where a body was asked for, and the other way round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.dialects import DIALECTS
+from gateway.dialects.ways import Speech, Ways
+from gateway.errors import UpstreamAnswered, UpstreamBroke
+
+ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
+CHAT, RESPONSES = DIALECTS["openai-chat"], DIALECTS["openai-responses"]
+BODY = {
+    "id": "chatcmpl-1",
+    "choices": [{"index": 0, "message": {"content": "Hi."}, "finish_reason": "stop"}],
+}
+ASKED = b'{"model":"m","messages":[]}'
+
+
+def ways(**speeches: str) -> Ways:
+    spoken = {name: Speech(dialect) for name, dialect in speeches.items()}
+    return Ways(spoken, 10**6, 10**6, lambda: 7.0)
+
+
+def test_a_body_becomes_a_stream_and_keeps_its_id() -> None:
+    way = ways().convert("a", CHAT, ASKED, "turn", True)
+    assert way.feed(json.dumps(BODY).encode()) == b""
+    told = way.close()
+    assert told.count(b'"id":"chatcmpl-1"') == told.count(b"data: {")
+    assert b'"content":"Hi."' in told
+    assert told.endswith(b"data: [DONE]\n\n")
+    assert way.failure is None
+
+
+def test_a_body_without_an_id_gets_one() -> None:
+    way = ways().convert("a", CHAT, ASKED, "turn", True)
+    way.feed(json.dumps({**BODY, "id": ""}).encode())
+    assert b'"id":"chatcmpl-' in way.close()
+
+
+def test_a_stream_becomes_a_body_and_keeps_its_id() -> None:
+    way = ways(a="openai-responses").convert("a", RESPONSES, b'{"model":"m"}', "turn", False)
+    stream = ANSWERS.joinpath("responses_text.sse").read_bytes()
+    for at in range(0, len(stream), 100):
+        assert way.feed(stream[at : at + 100]) == b""
+    body = json.loads(way.close())
+    assert body["id"].encode() in stream
+    assert body["output"][0]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_error_in_another_form_keeps_its_status(stream: bool) -> None:
+    error = b'{"error":{"message":"No.","code":"rate_limit_exceeded"}}'
+    way = ways(a="openai-chat").convert("a", DIALECTS["anthropic-messages"], ASKED, "t", stream)
+    way.feed(error if stream else b"data: " + error + b"\n\n")
+    with pytest.raises(UpstreamAnswered) as raised:
+        way.close()
+    assert raised.value.status == 429
+    assert json.loads(raised.value.body)["type"] == "error"
+
+
+def test_a_stream_that_breaks_off_is_no_body() -> None:
+    way = ways().convert("a", CHAT, ASKED, "turn", False)
+    way.feed(b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
+    with pytest.raises(UpstreamBroke):
+        way.close()
