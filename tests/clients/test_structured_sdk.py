@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from langchain_openai import ChatOpenAI
@@ -21,6 +22,9 @@ from tests.clock.words import NOW, Call, Said, says, sent
 from tests.gateway.harness import Running, running
 from tests.sessions.talk import GO_ON, SESSION, stop_message, talk
 from tests.upstream.fake import Peer
+
+from . import instructor_python
+from .conftest import fail_unless
 
 # No connection is to outlive its request: the gateway waits for those in the end.
 HEADERS = {"x-session-id": "s", "connection": "close"}
@@ -152,6 +156,25 @@ async def test_the_object_comes_at_once_and_the_reminder_with_the_next_request(w
         await remind(gate, "drink tea", NOW)
         await remind(gate, "go home", NOW + 5000)
         assert await WAYS[way](f"http://127.0.0.1:{gate.port}") == TEA
+        assert carried(gate.requests[0]) == []
+        assert await next_request(gate) == ["drink tea"]
+
+
+@pytest.fixture(scope="module")
+def instructor() -> None:
+    """Install instructor."""
+    fail_unless(instructor_python.provide)
+
+
+@pytest.mark.usefixtures("instructor")
+@pytest.mark.parametrize("mode", ["TOOLS", "JSON", "JSON_SCHEMA"])
+async def test_instructor_gets_the_object_at_once_and_the_reminder_waits(mode: str) -> None:
+    async with running(brewing, clock=ManualClock(NOW), clock__due_window_ms=0) as gate:
+        await remind(gate, "drink tea", NOW)
+        command = instructor_python.command(f"http://127.0.0.1:{gate.port}", mode)
+        done = await anyio.run_process(command, env=instructor_python.environment(), check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert Drink.model_validate_json(done.stdout) == TEA
         assert carried(gate.requests[0]) == []
         assert await next_request(gate) == ["drink tea"]
 
