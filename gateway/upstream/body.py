@@ -32,7 +32,7 @@ class Body:
                 raise StopAsyncIteration
             await connection.news()
         data = connection.take()
-        if connection.complete:
+        if connection.complete and not connection.parts:
             # The next one to ask need not wait until the end is read as well.
             self._over(connection)
         return data

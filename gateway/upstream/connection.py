@@ -165,12 +165,21 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def take(self) -> bytes:
-        """Return all that has arrived; after much of it, more comes only when it is waited for."""
+        """Return what has arrived, of much of it a piece: more comes only when all is taken."""
+        if self._size > PAUSE_ABOVE:
+            return self._take_piece()
         parts = self.parts
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._size = 0
         return data
+
+    def _take_piece(self) -> bytes:
+        # What is taken is copied several times on its way; what a blocked client waits for is not.
+        data = b"".join(self.parts)
+        self.parts[:] = [data[PAUSE_ABOVE:]] if len(data) > PAUSE_ABOVE else []
+        self._size = len(data) - PAUSE_ABOVE if self.parts else 0
+        return data[:PAUSE_ABOVE]
 
     def pause(self) -> None:
         """Let nothing more come until more is wanted."""
@@ -357,7 +366,8 @@ class Connection(asyncio.Protocol):
             cast(asyncio.Transport, self._transport).resume_reading()
 
     def _discard(self) -> None:
-        self.take()
+        self.parts.clear()
+        self._size = 0
         if self._paused:
             self._resume()
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 KEEP_ALIVE_AFTER = 60
-# What the kernel may take of an answer that waits for its reader; by itself it takes megabytes.
-RECEIVE_BUFFER = 96 * 1024
 
 # Where struct tcp_info of linux/tcp.h has bytes_acked, and bytes_sent with bytes_retrans.
 _ACKED = struct.Struct("=Q")
@@ -22,8 +20,7 @@ _SIZE = _SENT_AT + _SENT.size
 
 
 def tune(sock: TransportSocket) -> None:
-    """Send small writes at once, receive little ahead, notice a peer that vanished in silence."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    """Send small writes at once, and notice a peer that vanished in silence."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
