@@ -187,6 +187,23 @@ def test_what_a_later_turn_says_of_the_response_is_said_of_the_answer() -> None:
     assert odd == b'data: {"type":"odd\\nevent","x":1}\n\n'
 
 
+def without_content_index(stream: bytes) -> bytes:
+    """Tell a stream as upstreams do that do not say which part of a message a text is."""
+    told = [{n: v for n, v in e.items() if n != "content_index"} for e in events(stream)]
+    return b"".join(frame(event.pop("type"), **event) for event in told)
+
+
+def test_the_empty_line_is_told_everywhere_also_where_parts_have_no_index() -> None:
+    second = without_content_index(turn(message("msg_2", "Two."), ident="resp_2"))
+    shown = events(played(turn(message("msg_1", "One.")), second))
+    later = [event for event in shown if event.get("output_index") == 1]
+    deltas = [event["delta"] for event in later if event["type"].endswith(".delta")]
+    (text,) = [event["text"] for event in later if event["type"].endswith("_text.done")]
+    (item,) = [event["item"] for event in later if event["type"].endswith("_item.done")]
+    assert "".join(deltas) == text == item["content"][0]["text"] == "\n\nTwo."
+    assert shown[-1]["response"]["output"][1] == item
+
+
 def test_ids_that_come_again_are_told_apart() -> None:
     turns = [turn(message("m", t), call("c", "f"), ident=t) for t in ("one", "two", "three")]
     response = heard(played(*turns))

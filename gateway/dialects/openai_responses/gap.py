@@ -42,6 +42,8 @@ class Gap:
 def _texts_in(event: Json) -> Iterator[tuple[object, Json, str]]:
     """Find the texts that an event tells: which part of the item, and where; none is empty."""
     kind, index = str(event.get("type")), event.get("content_index")
+    # Some upstreams do not say which part it is: their items have just one.
+    index = index if isinstance(index, int) else 0
     found: list[tuple[object, Json, str]] = []
     if kind == DELTA:
         found = [(index, event, "delta")]
