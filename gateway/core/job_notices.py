@@ -20,7 +20,8 @@ def failure_notice(before: Job, after: Job | None, run: Run) -> str | None:
         times = "once, and is not tried again" if tries == 1 else f"{tries} times"
         return f"It was tried {times}; the last try was {_ended(run)}: {reason}"
     failures = after.consecutive_failures
-    return f"It failed {failures} times in a row and is disabled now; the last error: {reason}"
+    times = "once" if failures == 1 else f"{failures} times in a row"
+    return f"It failed {times} and is disabled now; the last error: {reason}"
 
 
 def missed_notice(count: int, last_ms: int) -> str:

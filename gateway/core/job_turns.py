@@ -24,7 +24,7 @@ BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
 RETRY_MS = BACK_OFF_MS[:4]
 OVER = "Its schedule has no further time."
 OVER_AND_MISSED = "Its time was missed, and its schedule has no further one."
-GIVEN_UP = "It was tried as often as it may, {tries} times; give it another time by update."
+GIVEN_UP = "It was tried as often as it may, {tries}; give it another time by update."
 TOO_OFTEN = "It failed as often in a row as it may, {failures}; enable it to try again."
 
 

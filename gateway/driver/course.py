@@ -140,7 +140,7 @@ class Course:
 
     def told(self, additions: tuple[Addition, ...]) -> None:
         """Note what the conversation gained, and let know whoever keeps it."""
-        self.additions += additions
+        self.additions += tuple([a for a in additions if isinstance(a, LASTING)])
         if self.request.witness is not None:
             self.request.witness.told(additions)
 
@@ -154,7 +154,6 @@ class Course:
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.
         self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
-        self.additions = tuple(a for a in self.additions if isinstance(a, LASTING))
         self.tap = self.passage = None
         if request.onlooker is not None:
             request.onlooker.rest()

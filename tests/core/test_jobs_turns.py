@@ -526,6 +526,16 @@ def test_what_is_disabled_by_failures_is_told() -> None:
     assert told == "It failed 5 times in a row and is disabled now; the last error: No luck."
 
 
+def test_what_is_disabled_by_its_first_failure_is_told() -> None:
+    begun, run = running(every())
+    over, rules = (
+        finished(run, NOW, "error", error="No luck."),
+        JobRules(max_consecutive_failures=1),
+    )
+    told = failure_notice(begun, after(begun, over, NOW, rules), over)
+    assert told == "It failed once and is disabled now; the last error: No luck."
+
+
 @pytest.mark.parametrize("status", AFTER)
 def test_what_goes_on_or_rests_already_is_not_told(status: Status) -> None:
     begun, run = running(replace(every(), delete_after_run=True))
