@@ -15,7 +15,7 @@ from gateway.core.directive_values import ForceRoute, Found, Unreadable
 REMEMBERED_MS = 30 * 60 * 1000
 MOST_REMEMBERED = 256
 MOST_SENT = 16
-# Nobody wants the same once more so soon after the answer to the first.
+# Nobody wants the same once more so soon after the first was sent.
 RETRY_MS = 2000
 
 
@@ -65,8 +65,8 @@ class SentMessage(msgspec.Struct, frozen=True, rename="camel"):
     sent_at_ms: int
     request_id: str = ""
     idempotency_hash: str = ""
-    ended_at_ms: int | None = None
-    """When its exchange ended normally; None if it did not, or not yet."""
+    ended: bool = False
+    """Whether its exchange ended normally; False also while it is going on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def is_retry(message: NewestMessage, sent: tuple[SentMessage, ...], now_ms: int)
     """Whether a message that came alone is one that was sent before, and not a new wish.
 
     A client that sends no history can only mean the same again by sending the same again. So it is
-    a retry if the client says so, or if it is the last that was sent and did not end normally or
-    only just now.
+    a retry if the client says so, or if it is the last that was sent, and its exchange did not end
+    normally or it was sent only just now.
     """
     before = next((item for item in sent if item.fingerprint == message.fingerprint), None)
     if before is None:
@@ -118,8 +118,8 @@ def is_retry(message: NewestMessage, sent: tuple[SentMessage, ...], now_ms: int)
         return True
     if attempt.idempotency_key and _digest(attempt.idempotency_key) == before.idempotency_hash:
         return True
-    ended = before.ended_at_ms
-    return before is sent[-1] and (ended is None or abs(now_ms - ended) < RETRY_MS)
+    is_recent = abs(now_ms - before.sent_at_ms) < RETRY_MS
+    return before is sent[-1] and (is_recent or not before.ended)
 
 
 def remember_sent(
@@ -137,13 +137,11 @@ def remember_sent(
     return (*others[1 - MOST_SENT :], this)
 
 
-def end_sent(
-    sent: tuple[SentMessage, ...], message: NewestMessage, now_ms: int
-) -> tuple[SentMessage, ...]:
+def end_sent(sent: tuple[SentMessage, ...], message: NewestMessage) -> tuple[SentMessage, ...]:
     """Note that the exchange of a message ended normally, unless it was sent again meanwhile."""
     mine = (message.fingerprint, message.attempt.request_id)
     return tuple(
-        replace(item, ended_at_ms=now_ms) if (item.fingerprint, item.request_id) == mine else item
+        replace(item, ended=True) if (item.fingerprint, item.request_id) == mine else item
         for item in sent
     )
 

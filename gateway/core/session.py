@@ -187,9 +187,9 @@ def is_sent(state: SessionState, message: NewestMessage) -> bool:
     return message.alone and any(sent.fingerprint == message.fingerprint for sent in state.sent)
 
 
-def end_message(state: SessionState, message: NewestMessage, now_ms: int) -> SessionState:
+def end_message(state: SessionState, message: NewestMessage) -> SessionState:
     """Remember that the exchange of a message ended normally: sent again, it is a new wish."""
-    return replace(state, sent=end_sent(state.sent, message, now_ms))
+    return replace(state, sent=end_sent(state.sent, message))
 
 
 def _remembering(state: SessionState, seen: Mapping[str, int]) -> SessionState:

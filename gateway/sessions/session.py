@@ -151,9 +151,9 @@ class Session:
 
     async def end(self) -> None:
         """Remember that the exchange ended normally: its message, sent again, is a new wish."""
-        message, now_ms = self._message, self._states.store.now_ms()
+        message = self._message
         assert message is not None
-        await self._change(lambda state: (end_message(state, message, now_ms), None), failed=None)
+        await self._change(lambda state: (end_message(state, message), None), failed=None)
 
     async def _change(self, change: Change[R], failed: R) -> R:
         if self._key is None:

@@ -100,7 +100,7 @@ def sent_alone(
     message = NewestMessage(1, (text,), alone=True, attempt=attempt or Attempt(f"id-{now}"))
     state, told = directed(state, found(text), RULES, Context(message, now))
     if ended:
-        state = end_message(state, message, now)
+        state = end_message(state, message)
     return state, told.header()
 
 
@@ -114,7 +114,7 @@ def test_alone_it_is_a_retry_while_the_first_has_not_ended() -> None:
     state, _ = sent_alone("<**#a**>", ended=False)
     again, effect = sent_alone("<**#a**>", state, NOW + REMEMBERED_MS - 1)
     assert effect == "unchanged"
-    assert [sent.ended_at_ms for sent in again.sent] == [NOW + REMEMBERED_MS - 1]
+    assert [sent.ended for sent in again.sent] == [True]
     assert sent_alone("<**#a**>", state, NOW + REMEMBERED_MS)[1] == "set"
 
 
@@ -180,7 +180,7 @@ def test_an_end_that_comes_late_ends_nothing_that_was_sent_again() -> None:
     state, _ = sent_alone("<**#a**>", state, NOW + 1, ended=False)
     late = NewestMessage(1, ("<**#a**>",), alone=True, attempt=Attempt(f"id-{NOW}"))
     assert is_sent(state, late)
-    assert end_message(state, late, NOW + 2) == state
+    assert end_message(state, late) == state
     assert not is_sent(state, NewestMessage(1, ("<**#a**>",)))
 
 

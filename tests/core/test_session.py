@@ -271,7 +271,7 @@ SENT = st.builds(
     sent_at_ms=st.integers(0, 2**62),
     request_id=st.text(),
     idempotency_hash=st.text(),
-    ended_at_ms=st.none() | st.integers(0, 2**62),
+    ended=st.booleans(),
 )
 STATES = st.builds(
     SessionState,

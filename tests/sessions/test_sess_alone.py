@@ -24,6 +24,7 @@ from tests.sessions.talk import (
     look,
     model,
     newest,
+    reply,
     stop_message,
     system,
     talk,
@@ -74,6 +75,20 @@ async def test_the_same_message_within_two_seconds_is_a_retry() -> None:
         clock.advance(LATER - 1)
         assert told(await gate.ask(talk(GO_ON + "hi"), SESSION)) == "unchanged"
         assert len(gate.requests) == 5
+
+
+async def test_after_a_long_answer_the_same_message_is_a_new_wish_at_once() -> None:
+    """The two seconds are counted from when the message was sent, not from its answer."""
+    clock = ManualClock(NOW)
+
+    async def long(peer: Peer) -> None:
+        await peer.request()
+        clock.advance(LATER)
+        await peer.send(*reply("x", finish="length", stream=True))
+
+    async with gate_at(clock, long) as gate:
+        for _ in range(2):
+            assert told(await gate.ask(talk(GO_ON + "hi"), SESSION)) == "set"
 
 
 async def broken(peer: Peer) -> None:
@@ -209,7 +224,7 @@ async def test_how_it_ended_is_known_after_a_restart(tmp_path: Path) -> None:
         await gate.ask(talk(GO_ON), SESSION)
         await gate.quiet()
     (sent,) = document(tmp_path)["directiveMessages"]
-    assert sent["endedAtMs"] == NOW
+    assert (sent["sentAtMs"], sent["ended"]) == (NOW, True)
     assert GO_ON not in json.dumps(sent)
     clock.advance(LATER)
     async with gate_at(clock, model(("x", "length")), **kept(tmp_path)) as gate:
