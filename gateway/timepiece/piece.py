@@ -202,8 +202,9 @@ class Timepiece:
             return None
         reservation = parcel = None
         who = (errand.owner, session, errand.chain, asker.requester() if asker else UNKNOWN)
-        if with_reminders:
-            reservation = await self._reminders.reserve(*who, by)
+        if with_reminders and (reservation := await self._reminders.reserve(*who, by)) is not None:
+            # Whoever leaves while the results are looked for gives it back.
+            self.cargo = Cargo(self._reminders, parts.deliveries, reservation, None)
         if with_results and parts.deliveries is not None:
             parcel = await parts.deliveries.reserve(*who)
         if reservation is None and parcel is None:

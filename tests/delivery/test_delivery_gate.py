@@ -83,6 +83,39 @@ async def test_when_the_upstream_fails_it_comes_again() -> None:
         assert await inbox(gate) == []
 
 
+class SlowRows:
+    """A store that takes its time to say what waits."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+        self.asked, self.cue = 0, anyio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rows, name)
+
+    async def pending(self, *where: str) -> Any:
+        self.asked += 1
+        await self.cue.wait()
+        return await self._rows.pending(*where)
+
+
+async def test_who_leaves_while_results_are_looked_for_leaves_the_reminder_too() -> None:
+    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+        await remind(gate, "drink tea", NOW)
+        await result(gate)
+        deliveries: Any = gate.gateway.parts.deliveries
+        slow = deliveries.rows = SlowRows(deliveries.rows)
+        client = await gate.start(talk("hi"), SESSION)
+        await until(lambda: slow.asked == 1)
+        client.leave()
+        await gate.quiet()
+        slow.cue.set()
+        await gate.ask(talk("hi"), SESSION, NO_HOLD)
+        (asked,) = gate.requests
+        assert reminding(asked)
+        assert brought(asked) == [f"{HEADING}\nall is well"]
+
+
 async def test_of_many_requests_one_brings_it() -> None:
     async with running(HELLO, clock=ManualClock(NOW)) as gate:
         await result(gate)
