@@ -15,7 +15,7 @@ from gateway.core.clock_words import reminder_text, time_tag
 from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.model import UNKNOWN, ToolCall
 from gateway.core.reminders import Task
-from gateway.holds import DUE, GONE, LEFT, LIMIT, Hold, Holds
+from gateway.holds import DUE, GONE, LEFT, LIMIT, TAKEN_OVER, Hold, Holds
 from gateway.reminders import Reminders
 from gateway.timepiece.cargo import Cargo
 from gateway.timepiece.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
@@ -399,6 +399,10 @@ class Timepiece:
         most_ms, begun_ms = self._most_ms(), self.now_ms()
         slept_for: int | None = None
         while not hold.reason:
+            if self._is_auxiliary():
+                # It may claim nothing any more: what is due is the conversation's.
+                hold.end(TAKEN_OVER)
+                break
             if slept_for is not None and await self._is_due(hold, session, slept_for):
                 return REMINDER_DUE
             hold.look()

@@ -384,3 +384,28 @@ async def _nothing_happens(gate: Running) -> None:
     """Let the gateway do what it would do now."""
     for _ in range(5):
         assert (await gate.fetch(get("/healthz"))).status == 200
+
+
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+FORM = {"type": "json_schema", "json_schema": {"name": "t", "schema": {}}}
+TAKES_NOTHING = {
+    "asks for an unknown model": {"model": "nobody/m"},
+    "wants an answer of a certain form": {"response_format": FORM},
+}
+
+
+@pytest.mark.parametrize("other", TAKES_NOTHING)
+async def test_a_hold_of_what_turns_out_to_be_a_side_call_ends_when_it_is_due(other: str) -> None:
+    """A request with tools shows it, though it takes no reminder; the next one does."""
+    clock = ManualClock(NOW)
+    async with room(clock, acting(says("I will."))) as gate:
+        await remind(gate, SECOND)
+        client = await gate.start(talk(system("Write a title."), "hi"), SESSION)
+        await held(gate)
+        await gate.ask(talk(system("Work."), "hi", tools=TOOLS, **TAKES_NOTHING[other]), SESSION)
+        assert len(gate.gateway.holds) == 1
+        clock.advance(SECOND)
+        with anyio.fail_after(SOON):
+            assert text_of(await client.answer()) == "I will."
+        await gate.ask(talk(system("Work."), "hi", tools=TOOLS), SESSION)
+        assert reminded(gate.requests[-1]) == ["drink tea"]
