@@ -233,21 +233,33 @@ async def change(gate: Running, message: str) -> None:
     assert told(answer) == "set"
 
 
-@pytest.mark.parametrize("how", ["<**stopMessage:clear**>", "<**clear**>", "forgotten"])
+@pytest.mark.parametrize("how", ["<**stopMessage:clear**>", "<**clear**>"])
 async def test_cleared_meanwhile_it_ends(how: str) -> None:
     story = Meanwhile()
     async with running(story.play) as gate:
         client = await gate.start(talk(GO_ON + "hi"), SESSION)
         await until(lambda: story.waiting == 1)
-        if how == "forgotten":
-            assert (await forget(gate)).status == 200
-        else:
-            await change(gate, how)
+        await change(gate, how)
         story.cue.give()
         assert text_of(await client.answer()) == "to hi\n\nto go on"
         assert len(follow_ups(gate.requests)) == 1
         shown = await look(gate)
         assert shown.status == 404 or shown.json["stopMessage"] is None
+
+
+async def test_deleted_meanwhile_it_ends_at_once() -> None:
+    """The follow-up is not waited for, and nothing of the session comes back."""
+    story = Meanwhile()
+    async with running(story.play) as gate:
+        client = await gate.start(talk(GO_ON + "hi"), SESSION)
+        await until(lambda: story.waiting == 1)
+        assert (await forget(gate)).status == 200
+        answer = await client.answer()
+        assert (text_of(answer), answer.datas[-1]) == ("to hi", b"[DONE]")
+        story.cue.give()
+        await gate.quiet()
+        assert len(follow_ups(gate.requests)) == 1
+        assert (await look(gate)).status == 404
 
 
 async def test_set_anew_meanwhile_it_goes_on_with_the_new_text() -> None:
