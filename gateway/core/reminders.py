@@ -39,7 +39,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     text: str
     tool: str = ""
     arguments: str = ""
-    """A JSON object, compact and with its names in order; empty when there is none."""
+    """JSON: an object, compact and with its names in order, or a text; empty when there is none."""
     delivered_ms: int | None = None
     deliveries: int = 0
     guard: str = ""
@@ -170,12 +170,12 @@ def _read_arguments(arguments: str, rules: Rules) -> str:
     text = _bounded(arguments.strip(), "arguments", rules.arguments_bytes)
     if not text:
         return ""
+    value: dict[str, Any] | str
     try:
         value = _decode_object(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Unfit(
-            'arguments must be a JSON object written as text, such as {"city":"Paris"}, or {}.'
-        ) from None
+        # They are only a hint, so what is no object serves as well.
+        value = text
     if _is_deeper(value, DEPTH):
         raise Unfit(f"arguments are nested more than {DEPTH} levels deep; make them flatter.")
     return _bounded(_compact(value), "arguments", rules.arguments_bytes)
@@ -184,7 +184,7 @@ def _read_arguments(arguments: str, rules: Rules) -> str:
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def _compact(value: Mapping[str, Any]) -> str:
+def _compact(value: Mapping[str, Any] | str) -> str:
     # Names in order, so that equal arguments are equal texts.
     return msgspec.json.encode(value, order="sorted").decode() if value else ""
 
@@ -397,7 +397,7 @@ class _Row(msgspec.Struct, rename="camel"):
     created_at_ms: Instant = 0
     updated_at_ms: Instant = 0
     tool: str | None = None
-    arguments: dict[str, Any] | None = None
+    arguments: dict[str, Any] | str | None = None
     delivered_at_ms: Instant | None = None
     delivery_count: Count = 0
     not_before_request_id: str | None = None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.clock import ManualClock
-from tests.clock.reminding import NO_HOLD, SECOND, carried, iso, listed, remind, reminding
-from tests.clock.words import MINUTE, NOW, tags, tools
+from tests.clock.reminding import NO_HOLD, SECOND, carried, due, iso, listed, remind, reminding
+from tests.clock.words import MINUTE, NOW, clock, play, says, tags, tools
 from tests.gateway.harness import Running, running
 from tests.gateway.wire import get
-from tests.sessions.talk import SESSION, assistant, messages, model, talk
+from tests.sessions.talk import SESSION, assistant, kept, messages, model, talk
 
 
 async def test_reminders_stand_in_one_message_before_the_time() -> None:
@@ -36,6 +37,20 @@ async def test_reminders_stand_in_one_message_before_the_time() -> None:
         ]
         await gate.ask(talk("hi"), SESSION, NO_HOLD)
         assert not reminding(gate.requests[1])
+
+
+async def test_arguments_that_are_no_object_are_kept_as_text(tmp_path: Path) -> None:
+    """They are only a hint: the model that reads them wrote them."""
+    wanted = clock("schedule", due("tea", NOW, "kettle", "sugar=1]"))
+    stories = play(says("", wanted), says("I will."))
+    async with running(stories, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+        await gate.ask(talk("hi"), SESSION, NO_HOLD)
+        (shown,) = (await listed(gate))["items"]
+        assert shown["arguments"] == "sugar=1]"
+    async with running(play(says("Tea!")), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+        await gate.ask(talk("hi"), SESSION, NO_HOLD)
+        (told,) = reminding(gate.requests[0])
+        assert f'tool=kettle args="sugar=1\\u005d" dueAt={iso(NOW)}]' in told
 
 
 HOSTILE = (

@@ -187,7 +187,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(ANY_TEXT, inner)),
     max_leaves=8,
 )
-ANY_ARGUMENTS = st.dictionaries(ANY_TEXT, ANY_JSON, min_size=1, max_size=3)
+ANY_ARGUMENTS = st.one_of(
+    st.dictionaries(ANY_TEXT, ANY_JSON, min_size=1, max_size=3), ANY_TEXT.filter(bool)
+)
 
 
 def compact(value: object) -> str:
@@ -196,7 +198,7 @@ def compact(value: object) -> str:
 
 @given(ANY_TEXT, ANY_TEXT, st.one_of(st.none(), ANY_ARGUMENTS))
 def test_one_task_is_one_line_that_reads_as_it_was_meant(
-    text: str, tool: str, arguments: dict[str, object] | None
+    text: str, tool: str, arguments: dict[str, object] | str | None
 ) -> None:
     (line,) = lines(task(text, tool, compact(arguments) if arguments else ""))
     expected: dict[str, object] = {"task": text, "dueAt": iso(NOW)}
@@ -221,7 +223,7 @@ def test_only_the_last_bracket_of_a_line_closes(text: str, tool: str) -> None:
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_ARGUMENTS)
-def test_no_directive_is_left(text: str, tool: str, arguments: dict[str, object]) -> None:
+def test_no_directive_is_left(text: str, tool: str, arguments: dict[str, object] | str) -> None:
     written = reminder_text((task(text, tool, compact(arguments)),), standard_tools=True)
     assert "<**" not in written
     assert "**>" not in written

@@ -159,7 +159,7 @@ REMINDER_WISH: Json = wish(
         "tool": text("A tool that may help; a hint."),
         "arguments": {
             "type": ["object", "string"],
-            "description": "Of that tool: an object, or one as text.",
+            "description": "Of that tool: an object, or a text.",
         },
     },
     "dueAt",
