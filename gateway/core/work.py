@@ -46,14 +46,16 @@ _CHINESE_STATEMENTS = re.compile(
 _MORE_WORK = re.compile(
     r"\b(?:next|remain(?:s|ing)?|left|still|to-?dos?|pending|outstanding|unfinished|incomplete"
     r"|yet|will|shall|going\s+to|needs?|must|should|(?:have|has)\s+to|let\s+me|let['’]s|continu\w+"
-    r"|blocked|fails|(?:is|are)\s+failing|except|apart\s+from|but|however|although|unless|until"
+    r"|blocked|fails?|failed|(?:is|are)\s+(?:failing|broken)|open|in\s+progress|wait(?:s|ing)?"
+    r"|working\s+on|please|(?:I\s+am|I['’]m|we\s+are|we['’]re)\s+(?:now\s+)?\w+ing|thought|wish"
+    r"|false|kidding|except|apart\s+from|but|however|although|unless|until"
     r"|once|after\s+that|start(?:ing)?|begin(?:ning)?|more\s+(?:tasks|work|issues)|another"
     r"|follow-?up|almost|nearly|not\s+(?:really|quite|all|every|done|finished|complete\w*|fixed"
     r"|working|passing|tested|true)|(?:want|like)\s+me\s+to|haven['’]t|hasn['’]t|isn['’]t|aren['’]t"
     r"|can['’]t|cannot|['’]ll|partly|mostly|suppose|imagine|pretend|example|assum\w+|claim\w*)\b|['’]ll\b"
-    r"|\bI\s+(?:now|am\s+now)\b|\bI['’]m\s+(?:now|going)\b"
+    r"|\bI\s+(?:now|am\s+now)\b|\bI['’]m\s+now\b"
     r"|接下来|下一步|下一个|还|仍|剩|尚|待|未|没|不|将|会|需|要|但|然而|除|继续|再|等|如果|若|之后|然后"
-    r"|失败|报错|其余|另外|几乎|差点|基本|大部分|非|开始|假如|一旦|直到",
+    r"|正在|失败|报错|其余|另外|几乎|差点|基本|大部分|非|开始|假如|一旦|直到",
     re.IGNORECASE,
 )
 # To offer help is not to name work.
