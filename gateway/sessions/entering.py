@@ -83,6 +83,7 @@ class Sessions:
         self._settings = settings
         self._reminders = reminders
         self._side_calls = SideCalls(reminders, snapshots)
+        states.on_forget = self._side_calls.forget
         self.around = Surroundings(states, settings, tracker, self._side_calls)
         self.sentinels = Sentinels(settings.compaction_sentinels, settings.side_call_sentinels)
 

@@ -44,6 +44,10 @@ class SideCalls:
         """Return the system text's digest of the session's last request with tools, if known."""
         return self._last.get(key)
 
+    def forget(self, key: Key) -> None:
+        """Forget what a session has sent."""
+        self._last.pop(key, None)
+
     def judge_at_once(self, visit: Visit) -> bool | None:
         """Tell whether a request of a session that has no document is a side call.
 

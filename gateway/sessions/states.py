@@ -26,6 +26,8 @@ class States:
         self.note = note
         # Counts what this process changes, so that an exchange need not read again what it read.
         self.changes = 0
+        self.on_forget: Callable[[Key], None] = _unheard
+        """Told of each session that is forgotten."""
 
     async def read(self, key: Key | None) -> SessionState:
         """Return what is in force; without a working store, nothing is."""
@@ -50,8 +52,10 @@ class States:
 
     async def forget(self, owner: str, name: str) -> None:
         """Remove all that is kept of a session."""
-        await self.store.delete(Key(KIND, owner, name))
+        key = Key(KIND, owner, name)
+        await self.store.delete(key)
         self.changes += 1
+        self.on_forget(key)
 
     async def run(self, tick_ms: int) -> NoReturn:
         """Sweep now, and then every tick, for ever."""
@@ -77,3 +81,7 @@ class States:
             # One bad session must not keep the others from being tidied up.
             who = {"owner": key.owner, "session": key.session}
             self.note("sessions_not_swept", **who, why=error.message)
+
+
+def _unheard(key: Key) -> None:
+    return None

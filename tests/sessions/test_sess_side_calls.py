@@ -27,6 +27,7 @@ from tests.sessions.talk import (
     GO_ON,
     SESSION,
     assistant,
+    forget,
     kept,
     messages,
     model,
@@ -327,6 +328,14 @@ async def test_a_request_for_a_structured_title_is_a_side_call_at_once() -> None
         assert messages(gate.requests[0]) == [TITLE, user("hi")]
         await gate.ask(main("hi"), SESSION)
         assert carried(gate.requests[1]) == ["drink tea"]
+
+
+async def test_of_a_deleted_session_it_is_forgotten_that_tools_were_sent() -> None:
+    async with running(model(), clock=ManualClock(NOW)) as gate:
+        await gate.ask(main(GO_ON + "hi"), SESSION)
+        assert (await forget(gate)).status == 200
+        await gate.ask(title("hi"), SESSION)
+        assert newest(gate.requests[-1]).startswith(TAG)
 
 
 async def test_without_a_session_nothing_is_a_side_call() -> None:
