@@ -197,23 +197,19 @@ class Timepiece:
         by: Callable[[], None] | None = None,
     ) -> Cargo | None:
         """Claim what is there for the session, for this exchange to carry."""
-        errand, parts, asker = self._errand, self._parts, self._errand.asker
+        errand, deliveries, asker = self._errand, self._parts.deliveries, self._errand.asker
         if self._is_auxiliary():
             return None
-        reservation = parcel = None
+        reservation = None
         who = (errand.owner, session, errand.chain, asker.requester() if asker else UNKNOWN)
-        if with_reminders and (reservation := await self._reminders.reserve(*who, by)) is not None:
+        if with_reminders and (reservation := await self._reminders.reserve(*who, by)):
             # Whoever leaves while the results are looked for gives it back.
-            self.cargo = Cargo(self._reminders, parts.deliveries, reservation, None)
-        if with_results and parts.deliveries is not None:
-            parcel = await parts.deliveries.reserve(*who)
-        if reservation is None and parcel is None:
-            return None
-        self.cargo = Cargo(self._reminders, parts.deliveries, reservation, parcel)
+            self.cargo = Cargo(self._reminders, deliveries, reservation, None)
+        if with_results and deliveries is not None and (parcel := await deliveries.reserve(*who)):
+            self.cargo = Cargo(self._reminders, deliveries, reservation, parcel)
         return self.cargo
 
     def _told(self, cargo: Cargo) -> list[Addition]:
-        self.cargo = cargo
         texts: list[Addition] = [UserText(cargo.parcel.text)] if cargo.parcel is not None else []
         if cargo.reservation is None:
             return texts
@@ -401,8 +397,7 @@ class Timepiece:
         while not hold.reason:
             if self._is_auxiliary():
                 # It may claim nothing any more: what is due is the conversation's.
-                hold.end(TAKEN_OVER)
-                break
+                return HoldEnded(TAKEN_OVER)
             if slept_for is not None and await self._is_due(hold, session, slept_for):
                 return REMINDER_DUE
             hold.look()
