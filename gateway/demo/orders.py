@@ -157,7 +157,13 @@ KEYS: dict[str, Key] = {
     "endless": Key("endless", flag, "never stop talking"),
     "first_ms": Key("first_ms=N", duration, "stay silent for N ms before the headers"),
     "quiet_ms": Key("quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", repeats=True),
-    "tool": Key("tool=NAME", plain, "call this tool, after the text if there is any", repeats=True),
+    "tool": Key(
+        "tool=NAME",
+        plain,
+        "call this tool, after the text if there is any; in Responses `namespace.tool` calls one "
+        "of a namespace",
+        repeats=True,
+    ),
     "args": Key(
         "args={…}",
         plain,

@@ -109,7 +109,7 @@ def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["hold", dialect]]
     first, second = texts(outcome)
     assert first.startswith("I set it: drink tea. This answer stays open")
-    assert second == "It is time: drink tea."
+    assert second == "\n\nIt is time: drink tea."
     (exchange,) = outcome.exchanges
     assert exchange["state"] == "done"
     assert exchange["ms"] > (SECONDS - 1) * 1000
@@ -121,7 +121,7 @@ def test_a_stop_message_goes_on(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["stop", dialect]]
     first, *others = texts(outcome)
     assert first == "First."
-    assert [text.partition(".")[0] for text in others] == ["You said “go on”"] * 2
+    assert [text.partition(".")[0] for text in others] == ["\n\nYou said “go on”"] * 2
     assert len(outcome.asked) == 3
     assert "stopMessage" not in json.dumps(outcome.asked)
     (exchange,) = outcome.exchanges

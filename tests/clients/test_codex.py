@@ -107,7 +107,7 @@ def test_it_survives_a_hold(dialect: str, outcomes: Outcomes) -> None:
     outcome = outcomes[SCENES["hold", dialect]]
     first, second = items(outcome, "agent_message", "text")
     assert first.startswith("I set it: drink tea. This answer stays open")
-    assert second == "It is time: drink tea."
+    assert second == "\n\nIt is time: drink tea."
     (exchange,) = outcome.exchanges
     assert exchange["state"] == "done"
     assert exchange["ms"] > 2 * IDLE_MS

@@ -288,7 +288,7 @@ async def test_a_reminder_from_the_wish_to_its_time_as_one_stream(server: DemoSe
     await gate.turns()
     stream = gate.answer()
     message: Seen = read(stream)
-    assert message.texts == [PROMISE, "It is time: drink tea."]
+    assert message.texts == [PROMISE, "\n\nIt is time: drink tea."]
     assert message.stop_reason == "end_turn"
     assert len(message.end["usage"]["iterations"]) == 3
     assert b"clock" not in stream
@@ -305,7 +305,7 @@ async def test_and_as_one_document(server: DemoServer) -> None:
     texts = [block["text"] for block in answer["content"]]
     assert texts == [
         "好的，记下了：喝茶。这条回答会保持打开，我在 13:22:58 继续。",
-        "时间到了：喝茶。",
+        "\n\n时间到了：喝茶。",
     ]
     assert answer["id"] == "msg_demo00000001"
 
@@ -316,7 +316,7 @@ async def test_orders_are_obeyed_turn_by_turn(server: DemoServer) -> None:
     )
     gate = Gate(server.url, lines, stream=True)
     await gate.turns()
-    assert read(gate.answer()).texts == ["One.", "Two."]
+    assert read(gate.answer()).texts == ["One.", "\n\nTwo."]
 
 
 @pytest.fixture
@@ -427,7 +427,7 @@ async def test_an_answer_of_several_turns_is_one_message_to_the_sdk(server: Demo
         ) as stream:
             texts = "".join([text async for text in stream.text_stream])
             final = await stream.get_final_message()
-    assert texts == PROMISE + "It is time: drink tea."
+    assert texts == PROMISE + "\n\nIt is time: drink tea."
     assert [block.type for block in final.content] == ["text", "text"]
     assert final.stop_reason == "end_turn"
     assert final.usage.iterations is not None

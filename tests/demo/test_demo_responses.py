@@ -270,6 +270,16 @@ async def test_the_streaming_helper_accumulates(client: AsyncOpenAI) -> None:
     assert calls == [("a", '{"x":1}'), ("b", '{"y":"☃"}')]
 
 
+@pytest.mark.parametrize("name, namespace", [("f", None), ("files.f", "files")])
+async def test_a_tool_may_be_one_of_a_namespace(
+    name: str, namespace: str | None, client: AsyncOpenAI
+) -> None:
+    answer = await client.responses.create(model="demo", input=f"demo: tool={name} args={{}}")
+    (call,) = answer.output
+    assert call.type == "function_call"
+    assert (call.name, call.namespace) == ("f", namespace)
+
+
 async def test_a_whole_answer_that_is_cut(client: AsyncOpenAI) -> None:
     answer = await client.responses.create(model="demo", input="你好", max_output_tokens=3)
     assert answer.output_text == "你好！我是"
