@@ -22,6 +22,7 @@ After = Callable[[Job, Run, int, JobRules], Job | None]
 
 BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
 RETRY_MS = BACK_OFF_MS[:4]
+DAY_MS = 86_400_000
 OVER = "Its schedule has no further time."
 OVER_AND_MISSED = "Its time was missed, and its schedule has no further one."
 GIVEN_UP = "It was tried as often as it may, {tries}; give it another time by update."
@@ -87,6 +88,9 @@ def reckon_again(job: Job, now_ms: int, rules: JobRules) -> Job:
     not get another one: the store sees to that.
     """
     if not job.enabled or job.next_run_ms is None:
+        return job
+    if now_ms < job.created_ms - DAY_MS:
+        # A host without a clock of its own starts long ago; times since then would count as missed.
         return job
     if job.retry_ms is not None:
         retry_ms = min(job.retry_ms, now_ms + RETRY_MS[job.retries - 1])

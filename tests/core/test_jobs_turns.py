@@ -464,6 +464,13 @@ def test_a_retry_that_a_clock_ahead_planned() -> None:
     assert reckon_again(job, NOW + HOUR, RULES) == job
 
 
+def test_a_host_that_starts_long_ago_reckons_no_times_since_then() -> None:
+    made = replace(job(Cron("0 9 * * *", "UTC")), created_ms=NOW)
+    daily, _ = claimed(made, NOW + 24 * HOUR)
+    assert reckon_again(daily, 0, RULES) == daily
+    assert reckon_again(daily, NOW - 23 * HOUR, RULES) != daily
+
+
 def test_what_needs_no_reckoning() -> None:
     later = replace(job(At(NOW + HOUR)), due_ms=NOW + HOUR, next_run_ms=NOW + HOUR)
     for one in (every(), later, running(once())[0], disabled(every(), NOW)):
