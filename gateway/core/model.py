@@ -71,8 +71,11 @@ class Requester(msgspec.Struct, frozen=True, gc=False):
         return self.system if self.tools else ""
 
     def outranks(self, other: Requester) -> bool:
-        """Whether the other one, which offers no tools, is a side call of this one's session."""
-        return self.tools and not other.tools and self.system != other.system
+        """Whether the other one, which offers no tools, is a side call of this one's session.
+
+        Of whom nothing is known, as of an agent of the gateway's own, that cannot be said.
+        """
+        return self.tools and not other.tools and other.system not in ("", self.system)
 
 
 UNKNOWN = Requester()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.model import Requester
+from gateway.core.model import UNKNOWN, Requester
 from gateway.dialects import DIALECTS
 from gateway.dialects.requester import requester_of
 
@@ -59,6 +59,7 @@ def test_requests_are_told_apart_by_tools_and_system_text() -> None:
     assert (work.setter, talk.setter) == (talk.system, "")
     assert work.outranks(title)
     assert not any((work.outranks(talk), talk.outranks(title), title.outranks(work)))
+    assert not work.outranks(UNKNOWN)
 
 
 CHOICES: list[tuple[Any, Any, bool]] = [
