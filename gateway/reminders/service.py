@@ -145,8 +145,10 @@ class Reminders:
                 main, lambda tasks: inherit(tasks, passed, main.session, now_ms, self.rules)
             )
             await self._change(key, lambda tasks: (drop_passed(tasks, there), None))
-            self._log("reminders_passed_on", key, passed, main=main.session, tasks=_ids(passed))
-            self.on_schedule(owner, main.session)
+            if arrived := tuple(task for task in passed if task.id in there):
+                told = {"main": main.session, "tasks": _ids(arrived)}
+                self._log("reminders_passed_on", key, arrived, **told)
+                self.on_schedule(owner, main.session)
         return next_handover(await self._read(key))
 
     async def cancel(self, owner: str, session: str, task_id: str) -> bool:

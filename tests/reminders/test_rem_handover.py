@@ -85,8 +85,10 @@ async def test_where_there_is_no_room_it_waits(desk: Desk) -> None:
     await delegated(desk)
     desk.clock.advance(MINUTE)
     assert await desk.reminders.hand_over(OWNER, AGENT) is not None
+    assert not desk.noted("reminders_passed_on")
     assert await desk.reminders.clear(OWNER, MAIN) == 1
     assert await desk.reminders.hand_over(OWNER, AGENT) is None
+    assert [note["count"] for note in desk.noted("reminders_passed_on")] == [1]
     assert await taken(desk, MAIN) == ["drink tea"]
 
 
