@@ -95,7 +95,7 @@ class Offload:
             del self._bytes[owner]
 
     async def _call(self, work: Callable[[], Any]) -> tuple[bool, Any]:
-        helper: HelperProcess | None = self._resting.pop() if self._resting else None
+        helper = self._wake()
         try:
             with anyio.fail_after(self.settings.seconds):
                 if helper is None:
@@ -120,6 +120,15 @@ class Offload:
             helper.busy = False
             tasks.cancel_scope.cancel()
         return reply
+
+    def _wake(self) -> HelperProcess | None:
+        """Return a helper that rests; one that died meanwhile is nobody's fault, and forgotten."""
+        while self._resting:
+            helper = self._resting.pop()
+            if helper.is_alive:
+                return helper
+            helper.close()
+        return None
 
     def _threads(self) -> anyio.CapacityLimiter:
         """Return the threads that wait for helpers: others must not wait for these."""

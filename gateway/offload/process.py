@@ -57,12 +57,19 @@ class HelperProcess:
         """Have work done; None when the process died over it."""
         try:
             write_frame(self._requests, pickle.dumps(work, pickle.HIGHEST_PROTOCOL))
-            data, self.over = read_frame(self._answers)
+            data, last = read_frame(self._answers)
         except (EOFError, OSError):
             self.over = True
             return None
+        # It may have been killed just after it had answered.
+        self.over = self.over or last
         done: tuple[bool, Any] = pickle.loads(data)
         return done
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended, by itself or by somebody's signal."""
+        return self._process.poll() is None
 
     def kill(self) -> None:
         """Stop it at once; whoever waits for its answer hears of it."""

@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import resource
+import signal
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,14 @@ def perform(work: Callable[[], Any]) -> tuple[bool, Any]:
         return False, WorkFailed(f"{type(error).__name__}\n{where}")
 
 
+def answer(data: bytearray) -> bytes:
+    """Do the work that was sent; return the answer to send back."""
+    try:
+        return pickle.dumps(perform(pickle.loads(data)), pickle.HIGHEST_PROTOCOL)
+    except MemoryError:
+        return pickle.dumps((False, BodyTooLarge(TOO_COMPLEX)))
+
+
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Do one piece of work after the other until the gateway leaves."""
     while True:
@@ -46,7 +55,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             data, _ = read_frame(requests)
         except EOFError:
             return
-        reply = pickle.dumps(perform(pickle.loads(data)), pickle.HIGHEST_PROTOCOL)
+        reply = answer(data)
         del data
         grown = memory_in_use() - len(reply) > RETIRE_ABOVE
         write_frame(answers, reply, last=grown)
@@ -72,6 +81,10 @@ def main() -> None:
     # What a library prints must not be read as an answer.
     os.dup2(2, 1)
     os.nice(NICE)
+    # A service manager may signal all processes of a service. The gateway drains then, with the
+    # work that is under way; a helper ends when the gateway closes its pipe, or dies.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     # A large body is millions of objects and no cycle: looking for one would take most of the time.
     gc.disable()

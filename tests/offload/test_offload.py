@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
+from anyio.to_thread import run_sync
 
 from gateway.dialects import DIALECTS
 from gateway.errors import BadRequest, BodyTooLarge, Unavailable
 from gateway.offload import Offload, OffloadSettings
+from gateway.offload.frames import write_frame
+from gateway.offload.process import HelperProcess
 from gateway.offload.turns import FairQueue
 from gateway.offload.worker import WorkFailed
 
@@ -70,6 +79,9 @@ async def test_work_that_takes_too_much_memory_is_refused() -> None:
     async with offloading() as offload:
         with pytest.raises(BodyTooLarge, match="too much memory"):
             await offload.send("me", 1, partial(bytes, 2**33))
+        with pytest.raises(BodyTooLarge, match="too much memory"):
+            # The result fits, but not once more as the answer.
+            await offload.send("me", 1, partial(bytes, 2**30))
         assert await offload.send("me", 1, partial(len, b"abc")) == 3
 
 
@@ -94,6 +106,60 @@ async def test_a_helper_that_dies_hurts_one_request() -> None:
         with pytest.raises(Unavailable, match="died"):
             await offload.send("me", 1, partial(os._exit, 1))
         assert await offload.send("me", 1, partial(len, b"abc")) == 3
+
+
+async def test_a_helper_that_died_at_rest_hurts_nobody() -> None:
+    async with offloading() as offload:
+        before = await offload.send("me", 1, os.getpid)
+        os.kill(before, signal.SIGKILL)
+        await run_sync(os.waitid, os.P_PID, before, os.WEXITED | os.WNOWAIT)
+        assert await offload.send("me", 1, os.getpid) != before
+        with pytest.raises(ProcessLookupError):
+            os.kill(before, 0)
+
+
+async def test_a_signal_to_all_processes_of_a_service_ends_no_work() -> None:
+    async with offloading() as offload:
+        helper = await offload.send("me", 1, os.getpid)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(helper, number)
+        assert await offload.send("me", 1, os.getpid) == helper
+
+
+def test_a_helper_that_was_killed_as_it_answered_is_not_used_again() -> None:
+    helper = HelperProcess()
+    answer = io.BytesIO()
+    write_frame(answer, pickle.dumps((True, 3)))
+
+    class Answers(io.BytesIO):
+        def readinto(self, place: Any) -> int:
+            helper.kill()
+            return super().readinto(place)
+
+    pipes = helper._requests, helper._answers
+    helper._requests, helper._answers = io.BytesIO(), Answers(answer.getvalue())
+    assert helper.call(os.getpid) == (True, 3)
+    assert helper.over
+    helper._requests, helper._answers = pipes
+    helper.close()
+
+
+@pytest.mark.parametrize("work", ["os.getpid", "partial(time.sleep, 0.5)"])
+def test_a_helper_ends_with_the_gateway_whatever_kills_that(work: str) -> None:
+    begin = "import os, time; from functools import partial; "
+    helper = "from gateway.offload.process import HelperProcess; h = HelperProcess(); "
+    call = f"h.call(os.getpid); os.write(1, b'.'); h.call({work}); time.sleep({LONG})"
+    with subprocess.Popen(
+        [sys.executable, "-c", begin + helper + call],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as gateway:
+        assert gateway.stdout is not None
+        assert gateway.stderr is not None
+        assert gateway.stdout.read(1) == b"."
+        gateway.kill()
+        # The helper has it open as well.
+        assert gateway.stderr.read() == b""
 
 
 async def test_who_leaves_ends_the_helper_that_works_for_nobody() -> None:
