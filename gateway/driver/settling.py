@@ -27,6 +27,8 @@ async def settle(course: Course, seconds: float) -> None:
             shown = await _read(course, turn)
             course.first += shown
             if _has_settled(course, shown):
+                # Nothing is under way: the rest is read without a step between.
+                course.turn = turn.turn
                 return
     finally:
         course.splice.settling = False
@@ -54,10 +56,10 @@ async def _read(course: Course, turn: Turn) -> bytes:
 class ReadAhead:
     """A turn whose next read can be waited for without being cancelled when the wait is over."""
 
-    __slots__ = ("_read", "_turn", "headers")
+    __slots__ = ("_read", "headers", "turn")
 
     def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+        self.turn = turn
         self._read: asyncio.Task[bytes] | None = None
         self.headers: Headers = turn.headers
 
@@ -66,7 +68,7 @@ class ReadAhead:
 
     async def __anext__(self) -> bytes:
         read, self._read = self._read, None
-        return await (self._turn.__anext__() if read is None else read)
+        return await (self.turn.__anext__() if read is None else read)
 
     async def wait(self, seconds: float) -> bool:
         """Tell whether the next read is there within so many seconds; else it goes on."""
@@ -77,21 +79,21 @@ class ReadAhead:
         return bool(done)
 
     async def _next(self) -> bytes:
-        return await self._turn.__anext__()
+        return await self.turn.__anext__()
 
     @property
     def over(self) -> bool:
         """Whether all of it was read."""
-        return self._read is None and self._turn.over
+        return self._read is None and self.turn.over
 
     def pause(self) -> None:
         """Read nothing ahead until more is asked for; a read under way is asked for."""
         if self._read is None:
-            self._turn.pause()
+            self.turn.pause()
 
     async def release(self) -> None:
         """Give the connection back."""
-        await self._turn.release()
+        await self.turn.release()
 
     async def aclose(self) -> None:
         """End the read that is under way, and close the connection."""
@@ -99,4 +101,4 @@ class ReadAhead:
         if read is not None:
             read.cancel()
             await asyncio.gather(read, return_exceptions=True)
-        await self._turn.aclose()
+        await self.turn.aclose()
