@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from gateway.core.additions import NO_PARTS, GatewayParts
+from gateway.core.model import Asked
 from gateway.dialects.base import Dialect
 from gateway.dialects.openai_chat.fitting import fit_chat
 from gateway.dialects.profiles import NONE, Profile
@@ -19,7 +20,7 @@ from gateway.dialects.translate.answers import (
     error_body,
 )
 from gateway.dialects.translate.requests import translate_request
-from gateway.dialects.translate.responses_answer_writer import repeated
+from gateway.dialects.translate.responses_answer_writer import LONGEST_REPEATED, repeated
 from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import Headers, UpstreamError
 
@@ -63,10 +64,21 @@ def say_again(saying: Saying, body: bytes) -> SaidAgain:
     """Say it; of the request itself the answer's writer is left only what it repeats."""
     speech, client = saying.speech, saying.dialect.name
     asked = saying.dialect.read(body, ANY_DEPTH)
-    told = wanted(asked, client, saying.turn, saying.at)
-    told = msgspec.structs.replace(told, request=repeated(body))
+    told = _wanted_of_large(asked, client, saying.turn, saying.at)
     said = translate_request(body, client, speech.dialect, speech.profile, saying.parts)
     return SaidAgain(said.body, said.lost, asked.stream, told)
+
+
+def read_wanted(dialect: Dialect, body: bytes, turn: str, at: int) -> Wanted:
+    """Read what an answer takes from its request, as one piece of work."""
+    asked = dialect.read(body, ANY_DEPTH)
+    read = wanted if len(body) <= LONGEST_REPEATED else _wanted_of_large
+    return read(asked, dialect.name, turn, at)
+
+
+def _wanted_of_large(asked: Asked, dialect: str, turn: str, at: int) -> Wanted:
+    told = wanted(asked, dialect, turn, at)
+    return msgspec.structs.replace(told, request=repeated(asked.body))
 
 
 class Ways:
@@ -115,13 +127,16 @@ class Ways:
         answer = self._answer(speech.dialect, dialect.name, said.stream, said.told)
         return Way(dialect.name, speech, answer, said.lost)
 
-    def convert(self, upstream: str, dialect: Dialect, body: bytes, turn: str, stream: bool) -> Way:
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+        """Return how to read what the way back needs to know, as one piece of work."""
+        return partial(read_wanted, dialect, body, turn, int(self._wall()))
+
+    def convert(self, upstream: str, dialect: Dialect, told: Wanted, stream: bool) -> Way:
         """Return the way back for an answer that came as a stream where none was asked for.
 
         Or the other way round: `stream` tells what was asked for, whatever the dialects are.
         """
         speech = self._speeches.get(upstream) or Speech(dialect.name)
-        told = wanted(dialect.read(body, ANY_DEPTH), dialect.name, turn, int(self._wall()))
         told = msgspec.structs.replace(told, keeps_id=speech.dialect == dialect.name)
         kind = UnrollingPassage if stream else GatheringPassage
         return Way(

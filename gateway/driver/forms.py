@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.dialects.base import Passage
 from gateway.driver.course import Course
 from gateway.driver.passing import TranslatedTurn
-from gateway.errors import Headers, UpstreamAnswered, UpstreamBroke, UpstreamError
+from gateway.errors import Headers, UpstreamAnswered, UpstreamBroke
 from gateway.sse import BOM
 from gateway.upstream.base import Turn
 
@@ -39,7 +39,7 @@ async def read_form(course: Course, turn: Turn, name: str) -> tuple[Turn, bytes]
     elif form != (STREAM if stream else BODY):
         if stream:
             first = await _read_body(course, turn, first)
-        course.passage = _convert(course, name, first)
+        course.passage = await _convert(course, name, first)
     if course.passage is None:
         return turn, first
     return TranslatedTurn(turn, course.passage, first), b""
@@ -55,16 +55,16 @@ async def _read_body(course: Course, turn: Turn, first: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _convert(course: Course, name: str, body: bytes) -> Passage:
+async def _convert(course: Course, name: str, body: bytes) -> Passage:
     """Return the way back from the form that came, unless it is an error of the upstream's own."""
-    request, where = course.request, course.exchange.route.upstream
-    error: UpstreamError | None = None
-    if course.passage is None:
-        error = request.dialect.refusal(body)
-    passage = course.services.ways.convert(
-        where, request.dialect, course.body, name, request.asked.stream
-    )
-    if error is not None and (passage is None or isinstance(error, UpstreamAnswered)):
+    request, ways, asked = course.request, course.services.ways, course.body
+    error = request.dialect.refusal(body) if course.passage is None else None
+    if isinstance(error, UpstreamAnswered):
+        raise error
+    told = await course.work(len(asked), ways.wanting(request.dialect, asked, name))
+    where, stream = course.exchange.route.upstream, request.asked.stream
+    passage = ways.convert(where, request.dialect, told, stream)
+    if passage is None and error is not None:
         raise error
     assert passage is not None
     return passage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -17,6 +18,7 @@ from gateway.core.events import HoldEnded, ReminderDue, Wait
 from gateway.core.exchange import State
 from gateway.core.model import Asked, Route, ToolCall, TurnEnd, Usage
 from gateway.dialects.base import Dialect, Passage
+from gateway.dialects.translate.wanted import Wanted
 from gateway.dialects.ways import SaidAgain, Saying
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.offload import Offload
@@ -187,8 +189,11 @@ class Ways(Protocol):
     ) -> Saying | None:
         """Return how a large request is translated; None when its upstream speaks the same."""
 
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+        """Return how to read what the way back needs to know, as one piece of work."""
+
     def convert(
-        self, upstream: str, dialect: Dialect, body: bytes, turn: str, stream: bool
+        self, upstream: str, dialect: Dialect, told: Wanted, stream: bool
     ) -> Passage | None:
         """Return the way back for an answer in another form than was asked for, if there is one."""
 
@@ -209,8 +214,12 @@ class SameDialect:
         """Return no way: none is needed."""
         return None
 
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+        """Return how to read nothing: there is no way back."""
+        return partial(Wanted, "", turn)
+
     def convert(
-        self, upstream: str, dialect: Dialect, body: bytes, turn: str, stream: bool
+        self, upstream: str, dialect: Dialect, told: Wanted, stream: bool
     ) -> Passage | None:
         """Return none."""
         return None

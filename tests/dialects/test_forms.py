@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.ways import Speech, Ways
+from gateway.dialects.base import Dialect
+from gateway.dialects.ways import Speech, Way, Ways
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 
 ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
@@ -25,8 +26,12 @@ def ways(**speeches: str) -> Ways:
     return Ways(spoken, 10**6, 10**6, lambda: 7.0)
 
 
+def convert(through: Ways, dialect: Dialect, asked: bytes, stream: bool) -> Way:
+    return through.convert("a", dialect, through.wanting(dialect, asked, "turn")(), stream)
+
+
 def test_a_body_becomes_a_stream_and_keeps_its_id() -> None:
-    way = ways().convert("a", CHAT, ASKED, "turn", True)
+    way = convert(ways(), CHAT, ASKED, True)
     assert way.feed(json.dumps(BODY).encode()) == b""
     told = way.close()
     assert told.count(b'"id":"chatcmpl-1"') == told.count(b"data: {")
@@ -36,13 +41,13 @@ def test_a_body_becomes_a_stream_and_keeps_its_id() -> None:
 
 
 def test_a_body_without_an_id_gets_one() -> None:
-    way = ways().convert("a", CHAT, ASKED, "turn", True)
+    way = convert(ways(), CHAT, ASKED, True)
     way.feed(json.dumps({**BODY, "id": ""}).encode())
     assert b'"id":"chatcmpl-' in way.close()
 
 
 def test_a_stream_becomes_a_body_and_keeps_its_id() -> None:
-    way = ways(a="openai-responses").convert("a", RESPONSES, b'{"model":"m"}', "turn", False)
+    way = convert(ways(a="openai-responses"), RESPONSES, b'{"model":"m"}', False)
     stream = ANSWERS.joinpath("responses_text.sse").read_bytes()
     for at in range(0, len(stream), 100):
         assert way.feed(stream[at : at + 100]) == b""
@@ -54,7 +59,7 @@ def test_a_stream_becomes_a_body_and_keeps_its_id() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_error_in_another_form_keeps_its_status(stream: bool) -> None:
     error = b'{"error":{"message":"No.","code":"rate_limit_exceeded"}}'
-    way = ways(a="openai-chat").convert("a", DIALECTS["anthropic-messages"], ASKED, "t", stream)
+    way = convert(ways(a="openai-chat"), DIALECTS["anthropic-messages"], ASKED, stream)
     way.feed(error if stream else b"data: " + error + b"\n\n")
     with pytest.raises(UpstreamAnswered) as raised:
         way.close()
@@ -63,7 +68,16 @@ def test_an_error_in_another_form_keeps_its_status(stream: bool) -> None:
 
 
 def test_a_stream_that_breaks_off_is_no_body() -> None:
-    way = ways().convert("a", CHAT, ASKED, "turn", False)
+    way = convert(ways(), CHAT, ASKED, False)
     way.feed(b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
     with pytest.raises(UpstreamBroke):
         way.close()
+
+
+def test_of_a_large_request_only_what_the_answer_repeats_is_kept() -> None:
+    asked = b'{"model":"m","temperature":0.5,"input":"%b"}' % (b"x" * 100_000)
+    told = ways().wanting(RESPONSES, asked, "turn")()
+    assert told.model == "m"
+    assert told.request == b'{"temperature":0.5}'
+    small = b'{"model":"m","input":"x"}'
+    assert ways().wanting(RESPONSES, small, "turn")().request == small

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gateway.dialects import DIALECTS
 from tests.upstream.fake import LAST, Story, answering, chunk, head
 
 from .gate import both_ways, each_pair, gate, read
-from .neutral import Answer, Ask, Call, Tongue
+from .neutral import Answer, Ask, Call, Tongue, Turn
 
 SAID = Answer("Here I am.")
 CALLED = Answer(calls=(Call("call_1", "look", '{"at":1}'),), stop="tools")
@@ -53,3 +56,23 @@ async def test_an_answer_in_the_other_form_is_turned_into_what_was_asked_for(
         got = read(client, sent, stream)
         assert (got.text, got.calls, got.stop) == (answer.text, answer.calls, answer.stop)
         assert got.tokens == answer.tokens
+
+
+@both_ways
+@each_pair
+async def test_a_large_request_is_not_read_on_the_loop_for_an_answer_in_the_other_form(
+    client: Tongue, upstream: Tongue, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, sizes = type(DIALECTS[client.NAME]), [0]
+    read_request = kind.read
+
+    def read_here(self: Any, body: bytes, *rest: Any) -> Any:
+        sizes.append(len(body))
+        return read_request(self, body, *rest)
+
+    monkeypatch.setattr(kind, "read", read_here)
+    story = telling(upstream, SAID, not stream, "none", 10**6)
+    async with gate((upstream, story)) as between:
+        sent = await between.ask(client, Ask(turns=(Turn("user", "x" * 200_000),)), stream)
+    assert read(client, sent, stream).text == "Here I am."
+    assert max(sizes) < 200_000
