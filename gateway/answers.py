@@ -16,6 +16,7 @@ from gateway.stores.base import Documents, Key, Shape, StoreUnavailable, fetch, 
 from gateway.stores.overdue import overdue
 
 KIND = "answer"
+LONGEST_ID = 4096
 KEPT_MS = 30 * 24 * 60 * 60 * 1000
 Note = Callable[..., None]
 
@@ -58,7 +59,8 @@ class Answers:
     async def upstream_id(self, owner: str, seen: str) -> str:
         """Return what an answer is called upstream: the same, if nothing else is known."""
         key = Key(KIND, owner, seen)
-        if self.store.absent(key):
+        # To look for a name takes time by its length, and a client may send one of megabytes.
+        if len(seen) > LONGEST_ID or self.store.absent(key):
             return seen
         try:
             return (await fetch(self.store, key, SHAPE)).upstream_id or seen

@@ -25,8 +25,8 @@ def text_of(report: Report) -> str:
     tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
     lost = f" lost={quoted(','.join(report.lost))}" if report.lost else ""
     return (
-        f"id={report.request_id} owner={_quoted(report.owner)} "
-        f"model={_quoted(report.model)} upstream={report.upstream} "
+        f"id={report.request_id} owner={_quoted(report.owner[:LONGEST_NAME])} "
+        f"model={_quoted(report.model[:LONGEST_NAME])} upstream={report.upstream} "
         f"state={report.state} status={report.status}{code} stream={report.stream} "
         f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}{lost}"
     )
@@ -34,7 +34,7 @@ def text_of(report: Report) -> str:
 
 @lru_cache(maxsize=1024)
 def _quoted(name: str) -> str:
-    return quoted(name[:LONGEST_NAME])
+    return quoted(name)
 
 
 def fields_of(report: Report) -> dict[str, Any]:

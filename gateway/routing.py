@@ -11,6 +11,7 @@ from gateway.core.model import Route
 from gateway.errors import ModelNotFound
 
 ANY = "*"
+LONGEST_NAME = 100
 FIRST_COOL_DOWN = 5.0
 LONGEST_COOL_DOWN = 120.0
 LONGEST_RETRY_AFTER = 3600.0
@@ -73,9 +74,11 @@ class Models:
         return [Route(upstream, name) for upstream in self._any_name]
 
     def _unknown(self, name: str) -> str:
+        # To compare a name takes time by its length, and a client may send one of megabytes.
+        name = name[:LONGEST_NAME]
         near = get_close_matches(name, self._listed, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else " GET /v1/models lists them."
-        return f"No model is called '{name[:100]}'.{hint}"
+        return f"No model is called '{name}'.{hint}"
 
 
 def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:

@@ -26,6 +26,12 @@ async def test_it_is_known_for_thirty_days() -> None:
     assert await answers.upstream_id("ann", "resp_seen") == "resp_seen"
 
 
+async def test_an_id_of_megabytes_is_not_looked_for() -> None:
+    answers = Answers(Broken(lambda: 0, lambda *_: None), lambda *_, **__: pytest.fail("it was"))
+    long = "r" * 2**20
+    assert await answers.upstream_id("ann", long) == long
+
+
 class Broken(Memory):
     """A store that is down."""
 

@@ -3,6 +3,9 @@
 import io
 import json
 
+import msgspec
+
+from gateway import reports
 from gateway.core.exchange import State
 from gateway.core.model import Usage
 from gateway.driver import Report
@@ -44,3 +47,12 @@ async def test_json() -> None:
         "code": None,
     }
     assert json.loads(await line("json", FAILED))["first_ms"] is None
+
+
+async def test_of_a_long_name_only_the_beginning_is_kept() -> None:
+    reports._quoted.cache_clear()
+    for end in "ab":
+        report = msgspec.structs.replace(DONE, model="m" * 100 + end)
+        assert f" model={'m' * 100} " in await line("text", report)
+    owner_and_model = 2
+    assert reports._quoted.cache_info().currsize == owner_and_model

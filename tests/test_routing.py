@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway import routing
 from gateway.core.model import Route
 from gateway.errors import ModelNotFound
 from gateway.routing import Health, Models, PublicModel, every_model
@@ -89,3 +90,13 @@ def test_what_an_upstream_offers() -> None:
     assert models.offers(Route("x", "anything"))
     assert not models.offers(Route("a", "other"))
     assert not models.offers(B)
+
+
+def test_of_a_name_of_megabytes_only_the_beginning_is_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(routing, "get_close_matches", lambda name, *_, **__: compared.append(name))
+    with pytest.raises(ModelNotFound):
+        every_model({"a": ("m",)}).find("m" * 2**20)
+    assert compared == ["m" * 100]

@@ -8,6 +8,7 @@ from gateway.dialects.requester import digest_texts
 from gateway.sessions.sentinels import Sentinels
 
 MOST_LOOKED_UP = 64
+LONGEST_CALL = 16 * 1024
 
 
 def find_mark(dialect: Dialect, asked: Asked, sentinels: Sentinels) -> Mark | None:
@@ -21,7 +22,7 @@ def last_calls(dialect: Dialect, asked: Asked) -> tuple[str, ...]:
     """Return the first call's id of each of the last turns that called tools."""
     if asked.facts is not None:
         return asked.facts.calls
-    return dialect.called(asked.body)[-MOST_LOOKED_UP:]
+    return _read_last_calls(dialect, asked.body)
 
 
 def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels) -> Facts:
@@ -29,5 +30,10 @@ def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels)
     return Facts(
         system=digest_texts(dialect, body),
         mark=sentinels.find_mark(dialect, body),
-        calls=() if named else dialect.called(body)[-MOST_LOOKED_UP:],
+        calls=() if named else _read_last_calls(dialect, body),
     )
+
+
+def _read_last_calls(dialect: Dialect, body: bytes) -> tuple[str, ...]:
+    # To look for a name takes time by its length, and a client may send one of megabytes.
+    return tuple(c for c in dialect.called(body)[-MOST_LOOKED_UP:] if len(c) <= LONGEST_CALL)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate.wanted import Wanted, custom_tools
+from gateway.dialects.translate.wanted import MOST_CUSTOM, Wanted, custom_tools
+from gateway.errors import BadRequest
 from tests.dialects.answers_wire import (
     CHAT,
     DONE,
@@ -100,3 +101,10 @@ def test_custom_calls_without_input_stay_empty() -> None:
 )
 def test_which_tools_take_plain_text(tools: Any, names: set[str]) -> None:
     assert custom_tools(json.dumps(tools).encode()) == names
+
+
+def test_more_custom_tools_than_can_be_remembered_are_refused() -> None:
+    tools = [{"type": "custom", "name": f"n{number}"} for number in range(MOST_CUSTOM + 1)]
+    assert len(custom_tools(json.dumps(tools[1:]).encode())) == MOST_CUSTOM
+    with pytest.raises(BadRequest, match="more than 10000 custom tools"):
+        custom_tools(json.dumps(tools).encode())

@@ -250,3 +250,10 @@ def test_what_has_no_counterpart_is_left_out_and_named_once(
 ) -> None:
     asked = {"input": "hi"} if client == RESPONSES else {"messages": [HI]}
     assert lost(client, ELSEWHERE[client], **{**asked, **members}) == names
+
+
+def test_of_a_million_unknown_members_the_first_are_named_in_the_log() -> None:
+    members = {"k" * 200: 1} | {f"k{number}": 1 for number in range(1000)}
+    told = lost("openai-chat", "anthropic-messages", messages=[], **members)
+    assert told[:3] == ("k" * 100, "k0", "k1")
+    assert len(told) == 50

@@ -118,6 +118,14 @@ def tools(dialect: str, size: int) -> bytes:
     return hello(dialect) + b',"tools":[%b]' % b",".join(repeat(write(tool), size))
 
 
+def custom_tools(dialect: str, size: int) -> bytes:
+    form = b'{"type":"custom","name":"n%d"}'
+    if dialect == CHAT:
+        form = b'{"type":"custom","custom":{"name":"n%d"}}'
+    items = b",".join(form % number for number in range(size // 50))
+    return hello(dialect) + b',"tools":[%b]' % items
+
+
 def tool_calls(dialect: str, size: int) -> bytes:
     """A long loop of calls and results."""
     items: list[bytes] = [user(dialect, b'"hello"')]
@@ -172,6 +180,10 @@ def white_space(dialect: str, size: int) -> bytes:
     return hello(dialect) + b" " * size
 
 
+def answer_id(dialect: str, size: int) -> bytes:
+    return hello(dialect) + b',"previous_response_id":"%b"' % (b"r" * size)
+
+
 TRANSLATED: dict[str, Shape] = {
     "small messages": small_messages,
     "tool calls": tool_calls,
@@ -181,6 +193,8 @@ TRANSLATED: dict[str, Shape] = {
     "empty lists": member_of(b"[]"),
     "system text": system,
     "images": images,
+    "unique keys": unique_keys,
+    "custom tools": custom_tools,
 }
 SHAPES: dict[str, Shape] = {
     **TRANSLATED,
@@ -195,9 +209,9 @@ SHAPES: dict[str, Shape] = {
     "directives in history": directives_in_history,
     "metadata": metadata,
     "duplicate keys": duplicate_keys,
-    "unique keys": unique_keys,
     "invalid utf-8": invalid_utf8,
     "white space": white_space,
+    "answer id": answer_id,
 }
 
 

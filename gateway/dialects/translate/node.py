@@ -9,6 +9,9 @@ import msgspec
 
 from gateway.errors import BadRequest
 
+MOST_LOSSES = 50
+LONGEST_LOSS = 100
+
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -107,7 +110,11 @@ def opened(body: bytes) -> Node:
 
 
 class Losses:
-    """What a translation leaves out, each named once, in the order it was met."""
+    """What a translation leaves out, each named once, in the order it was met.
+
+    Names may be a client's own, any number of them and of any length: of many only the first are
+    told, and of a long one its beginning.
+    """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = dict.fromkeys(names)
@@ -119,7 +126,8 @@ class Losses:
 
     def add(self, name: str) -> None:
         """Name something that is left out."""
-        self._names[name] = None
+        if len(self._names) < MOST_LOSSES:
+            self._names[name[:LONGEST_LOSS]] = None
 
     def beside(self, node: Node, known: frozenset[str], kind: str = "") -> None:
         """Name the members that are not known; those that ask for nothing are no loss."""

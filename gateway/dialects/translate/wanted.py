@@ -7,9 +7,11 @@ from hashlib import sha256
 import msgspec
 
 from gateway.core.model import Asked
-from gateway.errors import UpstreamBroke
+from gateway.errors import BadRequest, UpstreamBroke
 
 ID_DIGITS = 24
+# They are remembered for the answer, which takes the event loop time for each.
+MOST_CUSTOM = 10_000
 # Who calls functions "custom", and has no tools that take plain text.
 FUNCTIONS_ONLY = frozenset({"anthropic-messages"})
 
@@ -67,7 +69,10 @@ def custom_tools(tools: bytes) -> frozenset[str]:
         # What is wrong with them is the request's translation to say.
         return frozenset()
     names = (tool.custom.name if tool.custom else tool.name for tool in offered if _is_custom(tool))
-    return frozenset(name for name in names if name)
+    found = frozenset(name for name in names if name)
+    if len(found) > MOST_CUSTOM:
+        raise BadRequest(f"`tools` has more than {MOST_CUSTOM} custom tools.", param="tools")
+    return found
 
 
 def _is_custom(tool: _Tool) -> bool:
