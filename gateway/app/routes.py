@@ -20,7 +20,7 @@ from gateway.web.delivery import DeliveryArea, FeedTimes
 from gateway.web.front import Relaying
 from gateway.web.openapi import OpenApi
 from gateway.web.operations import Operations
-from gateway.web.reading import RequestReader
+from gateway.web.reading import ModelRequestReader
 from gateway.web.relay import Giving, Relay, RelayLimits, reading_rules
 from gateway.web.reminders import BodyLimits, RemindersArea
 from gateway.web.session_removal import SessionRemoval
@@ -95,7 +95,7 @@ def _counting(parts: Parts) -> Counting:
         parts.sessions,
         giving,
         limits,
-        RequestReader(DIALECTS[MESSAGES], base.driver.services.offload, rules),
+        ModelRequestReader(DIALECTS[MESSAGES], base.driver.services.offload, rules),
     )
 
 

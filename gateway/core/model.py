@@ -90,7 +90,7 @@ class Mark(StrEnum):
     """An agent wants a title or the like, if it offers no tools."""
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
+class RequestFacts(msgspec.Struct, frozen=True, gc=False):
     """What a session asks of a request, read once where the request is large."""
 
     system: str
@@ -125,5 +125,5 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """Whether a user's text may hold a directive."""
     identity: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """The members that may name a session, as JSON."""
-    facts: Facts | None = None
+    facts: RequestFacts | None = None
     """Of a large request, what else is asked of it; others are looked at when it is asked."""

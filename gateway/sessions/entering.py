@@ -24,7 +24,7 @@ from gateway.core.directives import (
     forced_route,
     read,
 )
-from gateway.core.model import Asked, Facts, Mark, Route
+from gateway.core.model import Asked, Mark, RequestFacts, Route
 from gateway.core.reminders import Unfit, read_item
 from gateway.core.session import (
     DONE,
@@ -287,7 +287,7 @@ class _Taken(msgspec.Struct, frozen=True):
     message: NewestMessage
     found: tuple[Found, ...]
     body: bytes
-    facts: Facts | None = None
+    facts: RequestFacts | None = None
 
 
 def _take_directives(visit: Visit, upstreams: Collection[str], keep_unknown: bool) -> _Taken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.core.model import Asked, Facts, Mark
+from gateway.core.model import Asked, Mark, RequestFacts
 from gateway.dialects.base import Dialect
 from gateway.dialects.requester import digest_texts
 from gateway.sessions.sentinels import Sentinels
@@ -25,9 +25,9 @@ def last_calls(dialect: Dialect, asked: Asked) -> tuple[str, ...]:
     return _read_last_calls(dialect, asked.body)
 
 
-def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels) -> Facts:
+def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels) -> RequestFacts:
     """Read all that a session will ask of a large request, as one piece of work."""
-    return Facts(
+    return RequestFacts(
         system=digest_texts(dialect, body),
         mark=sentinels.find_mark(dialect, body),
         calls=() if named else _read_last_calls(dialect, body),

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 from gateway.web.connection_limits import ConnectionCounts, ConnectionLimits, Release
 from gateway.web.cycle import App, Cycle, Scope
 from gateway.web.refusals import TOO_LONG, TOO_MANY, TOO_SLOW, UNREADABLE
-from gateway.web.request_reader import RequestReader
+from gateway.web.request_reader import HttpRequestReader
 from gateway.web.slow_readers import ReaderWatch, count_unread, notice_leaving
 
 KEEP_ALIVE = 75.0
@@ -28,7 +28,7 @@ NOT_YET: tuple[object, bytes] = (None, b"")
 NEVER_VALID = b"\0"
 
 
-class Connection(RequestReader):
+class Connection(HttpRequestReader):
     """One client connection: no endless headers, no request that never comes whole."""
 
     __slots__ = (

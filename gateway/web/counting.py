@@ -27,7 +27,7 @@ from gateway.upstream.base import Upstream
 from gateway.upstream.headers import query_towards_upstream, towards_upstream
 from gateway.web.auth import Keys
 from gateway.web.incoming import ClientLeft, Incoming, Unpacking, incoming_of, receive_body
-from gateway.web.reading import RequestReader
+from gateway.web.reading import ModelRequestReader
 from gateway.web.relay import SHY, Giving, RelayLimits
 
 PATH = "/v1/messages/count_tokens"
@@ -53,7 +53,7 @@ class Counting:
     sessions: Sessions
     giving: Giving
     limits: RelayLimits
-    reader: RequestReader
+    reader: ModelRequestReader
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""

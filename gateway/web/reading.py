@@ -44,7 +44,7 @@ class ReadingRules(msgspec.Struct, frozen=True):
     sentinels: Sentinels
 
 
-class RequestReader:
+class ModelRequestReader:
     """Reads the requests of one dialect, large ones beside the loop."""
 
     def __init__(self, dialect: Dialect, offload: Offload, rules: ReadingRules) -> None:

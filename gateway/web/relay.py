@@ -44,7 +44,7 @@ from gateway.web.incoming import (
     plain_body,
     receive_body,
 )
-from gateway.web.reading import ReadingRules, RequestReader
+from gateway.web.reading import ModelRequestReader, ReadingRules
 from gateway.web.stream import Answer, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
@@ -132,7 +132,7 @@ class Relay:
         self._small = offload.above
         self._unpacking = Unpacking(limits.body_bytes, offload)
         rules = reading_rules(models, sessions, giving, limits)
-        self._reader = RequestReader(dialect, offload, rules)
+        self._reader = ModelRequestReader(dialect, offload, rules)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""

@@ -15,7 +15,7 @@ MOST_UNREAD = 64 * 1024
 _HTTP2_OFFER = re.compile(rb"\r\nupgrade:(?=[^\r\n]*h2c)(?![^\r\n]*websocket)", re.IGNORECASE)
 
 
-class RequestReader(asyncio.Protocol):
+class HttpRequestReader(asyncio.Protocol):
     """Makes cycles of what is read; who answers them says when and how by overriding."""
 
     __slots__ = (

@@ -14,7 +14,7 @@ FAILURES = ("error", FAILED)
 ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
-class Head(msgspec.Struct, gc=False):
+class EventHead(msgspec.Struct, gc=False):
     """What an event is; what is long stays a raw slice."""
 
     type: Any = None
@@ -29,10 +29,10 @@ class Head(msgspec.Struct, gc=False):
         return self.type in FAILURES or nameless
 
 
-_head = msgspec.json.Decoder(Head)
+_head = msgspec.json.Decoder(EventHead)
 
 
-def read_head(frame: bytes, data: bytes) -> Head | None:
+def read_head(frame: bytes, data: bytes) -> EventHead | None:
     """Read an event as clients do; one without a type that is a text has that of its name."""
     head = _read(data)
     if head is None and (mended := mend_json(data)) is not None:
@@ -42,7 +42,7 @@ def read_head(frame: bytes, data: bytes) -> Head | None:
     return head
 
 
-def _read(data: bytes) -> Head | None:
+def _read(data: bytes) -> EventHead | None:
     try:
         if not data.isascii():
             # What is not looked at is not decoded either, and must be text all the same.

@@ -14,7 +14,7 @@ from gateway.dialects.call_ids import CallIds
 from gateway.dialects.objects import Json, read_event, read_named
 from gateway.dialects.openai_responses.errors import said
 from gateway.dialects.openai_responses.gap import Gap, set_apart
-from gateway.dialects.openai_responses.heads import ENDS, Head, is_last, read_head
+from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, read_head
 from gateway.dialects.openai_responses.items import (
     Answered,
     client_call_ids,
@@ -329,7 +329,7 @@ class ResponsesTap:
         is_mark = data is not None and data.strip() == DONE
         return b"" if is_mark or (self._joined and not self._spoke) else frame
 
-    def _learn(self, head: Head, frame: bytes) -> None:
+    def _learn(self, head: EventHead, frame: bytes) -> None:
         """Remember how a frame begins, if it only lengthens a text."""
         if head.type.endswith(".delta"):
             named = frame.find(head.type.encode())
@@ -343,7 +343,7 @@ class ResponsesTap:
         self.ended, self._usual = True, NEVER
         return b""
 
-    def _end(self, head: Head, frame: bytes) -> bytes:
+    def _end(self, head: EventHead, frame: bytes) -> bytes:
         """Withhold the last event, until the verdict."""
         shown = b"".join([self._let_go(slot) for slot in self._output.settle()])
         self._answer.adopt(head.response)
