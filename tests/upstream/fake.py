@@ -25,6 +25,8 @@ class Request:
     line: bytes
     headers: dict[bytes, bytes]
     body: bytes
+    head: bytes = b""
+    """Its line and headers as they came."""
 
 
 class Peer:
@@ -46,7 +48,7 @@ class Peer:
         headers = {name: value.strip() for name, _, value in (x.partition(b":") for x in lines)}
         while len(self._unread) < int(headers.get(b"content-length", b"0")):
             await self._more()
-        request = Request(self.number, line, headers, bytes(self._unread))
+        request = Request(self.number, line, headers, bytes(self._unread), head)
         self._unread.clear()
         self._log.append(request)
         return request

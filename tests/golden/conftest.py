@@ -1,0 +1,32 @@
+"""The event loop of production, and the recorder of a story."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.record import Stage, recorded
+
+Record = Callable[..., AbstractAsyncContextManager[Stage]]
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return ("asyncio", {"use_uvloop": True})
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest, tmp_path: Path) -> Record:
+    """Run a gateway whose traces are compared with the record of this test's name."""
+    area = request.path.stem.removeprefix("test_golden_")
+    name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_")).strip("-")
+
+    def run(*stories: Any, **options: Any) -> AbstractAsyncContextManager[Stage]:
+        return recorded(f"{area}_{name}", tmp_path, *stories, **options)
+
+    return run

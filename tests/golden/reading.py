@@ -1,0 +1,147 @@
+"""What a gateway left behind, as text: requests, answers, files, tables, log lines, counters."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.delivery.receiver import Posted
+from tests.gateway.client import Dechunker
+from tests.upstream.fake import Request
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+def quoted(mark: str, text: str) -> list[str]:
+    """Return the lines of a text, marked."""
+    return [f"{mark} {line}".rstrip() for line in text.split("\n")]
+
+
+def head_lines(mark: str, head: bytes, body: bytes) -> list[str]:
+    """Return a start line and headers; a length that is the body's is only said to be so."""
+    text = head.decode("latin-1").removesuffix("\r\n\r\n").replace("\r\n", "\n")
+    text = text.replace(f"content-length: {len(body)}\n", "content-length: <that of the body>\n")
+    if text.endswith(f"content-length: {len(body)}"):
+        text = text.removesuffix(str(len(body))) + "<that of the body>"
+    return [*quoted(mark, text), mark]
+
+
+def request_lines(head: bytes, body: bytes) -> list[str]:
+    """Return a request as it was sent."""
+    return [*head_lines(">", head, body), *quoted(">", body.decode())]
+
+
+def upstream_lines(requests: list[Request]) -> list[str]:
+    """Return what an upstream was asked."""
+    if not requests:
+        return ["(was not asked)"]
+    return [line for one in requests for line in ("", *request_lines(one.head, one.body))][1:]
+
+
+def answer_lines(raw: bytes, ending: str, beating: bool) -> list[str]:
+    """Return an answer: its head, its body without the chunks' frames, and how it ended."""
+    if not raw:
+        return [f"({ending}: no answer)"]
+    head, _, rest = raw.partition(b"\r\n\r\n")
+    body = rest
+    if b"transfer-encoding: chunked" in head.lower():
+        coded = Dechunker()
+        coded.feed(rest)
+        body = b"".join(coded.chunks)
+        assert not (coded.over and coded.unread), coded.unread
+        ending = ending or ("whole" if coded.over else "unfinished")
+    frames = body.decode()
+    if beating:
+        frames = _once_each(frames)
+    return [*head_lines("<", head, body), *quoted("<", frames), f"({ending})"]
+
+
+def _once_each(frames: str) -> str:
+    """Leave one of equal frames in a row: how many heartbeats there are is chance."""
+    kept: list[str] = []
+    for frame in frames.split("\n\n"):
+        if kept and frame and kept[-1].removesuffix("\n(again and again)") == frame:
+            kept[-1] = f"{frame}\n(again and again)"
+        else:
+            kept.append(frame)
+    return "\n\n".join(kept)
+
+
+def store_lines(directory: Path) -> list[str]:
+    """Return all files in a directory, and all rows of those that are databases."""
+    lines: list[str] = []
+    for path in sorted(directory.rglob("*")):
+        if not path.is_file() or path.name.endswith(("-wal", "-shm")):
+            continue
+        name = str(path.relative_to(directory))
+        data = path.read_bytes()
+        if data.startswith(_SQLITE):
+            lines += _table_lines(name, path)
+        else:
+            text = "<process id>" if name == ".lock" and data.strip().isdigit() else _text(data)
+            lines += ["", f"### file {name}", *text.split("\n")]
+    return lines[1:] or ["(nothing)"]
+
+
+def _text(data: bytes) -> str:
+    return data.decode().rstrip("\n") or "(empty)"
+
+
+def _table_lines(name: str, path: Path) -> list[str]:
+    lines: list[str] = []
+    with closing(sqlite3.connect(path)) as database:
+        schema = "SELECT name, sql FROM sqlite_master WHERE type='table' ORDER BY name"
+        for table, sql in database.execute(schema).fetchall():
+            cursor = database.execute(f'SELECT * FROM "{table}"')
+            columns = [column[0] for column in cursor.description]
+            rows = sorted([_cell(value) for value in row] for row in cursor.fetchall())
+            lines += ["", f"### {name}, table {table}" + ("" if rows else " (no rows)")]
+            for row in rows:
+                lines += [
+                    f"{column}: {cell}" for column, cell in zip(columns, row, strict=True)
+                ] + ["-"]
+            assert sql
+    return lines
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    return "null" if value is None else str(value)
+
+
+def metric_lines(body: bytes) -> list[str]:
+    """Return the counters that counted something; how long things took is chance."""
+    counted = [line for line in body.decode().splitlines() if line.startswith("holdgate_")]
+    told = [
+        re.sub(r"(_seconds_(?:sum|total)\S*) .*", r"\1 <duration>", line)
+        for line in counted
+        if not line.endswith((" 0", " 0.0"))
+    ]
+    return sorted(one for one in told if "_bucket{" not in one and "_created" not in one)
+
+
+def posted_lines(posted: list[Posted]) -> list[str]:
+    """Return what was posted to a webhook."""
+    lines: list[str] = []
+    for one in posted:
+        headers = [f"{name}: {value}" for name, value in one.headers.items() if name]
+        head = "\r\n".join([one.line, *headers]).encode()
+        lines += ["", *request_lines(head, one.body)]
+    return lines[1:]
+
+
+def log_lines(log: str) -> list[str]:
+    """Return log lines, as they were written."""
+    lines = log.splitlines()
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+    return lines or ["(nothing)"]
+
+
+def event_of(line: str) -> str:
+    """Return what a log line tells of."""
+    found: str = json.loads(line)["event"]
+    return found
