@@ -12,12 +12,15 @@ from typing import Any
 
 from gateway.app import serve
 from gateway.app.wiring import agents_of
+from gateway.cli.chat import ChatOptions, chat
+from gateway.cli.job_options import add_job_actions
+from gateway.cli.jobs import Desk
+from gateway.cli.line import Refused, say
 from gateway.config import Config, ConfigError, load, render
 from gateway.demo.__main__ import main as demo_main
 from gateway.errors import HoldgateError
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.logs import Journal, LogWriter, set_up
-from gateway.terminal import ChatOptions, Desk, Refused, add_job_actions, chat, say
-from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
 from gateway.version import __version__
 
 BROKEN_PIPE = 128 + signal.SIGPIPE

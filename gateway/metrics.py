@@ -20,10 +20,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from gateway.delivery import DeliveryCounts
-from gateway.driver import Report
-from gateway.holds import Holds
-from gateway.reminders import Counts
+from gateway.exchange.ports import Report
+from gateway.outbox.queue import DeliveryCounts
+from gateway.reminders.holds import Holds
+from gateway.reminders.records import Counts
 
 AT_ONCE = 256
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from gateway.core.model import Route
 from gateway.errors import ModelNotFound
+from gateway.exchange.model import Route
 
 ANY = "*"
 LONGEST_NAME = 100

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from gateway.answers import KEPT_MS, Answers
+from gateway.exchange.answer_ids import KEPT_MS, Answers
 from gateway.stores import Memory
-from gateway.stores.base import StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 from tests.gateway.harness import running
 from tests.gateway.wire import request
-from tests.upstream.fake import Peer, sized
+from tests.wire.fake import Peer, sized
 
 
 async def test_it_is_known_for_thirty_days() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-INTERRUPTED = "tests/terminal/test_terminal_chat.py::test_the_chat_ends"
+INTERRUPTED = "tests/cli/test_terminal_chat.py::test_the_chat_ends"
 IGNORING = "trap '' INT HUP; exec \"$@\""
 
 

@@ -1,8 +1,8 @@
 """Counters, as Prometheus reads them."""
 
-from gateway.core.exchange import State
-from gateway.core.model import Usage
-from gateway.driver import Report
+from gateway.exchange.machine import State
+from gateway.exchange.model import Usage
+from gateway.exchange.ports import Report
 from gateway.metrics import Metrics
 
 

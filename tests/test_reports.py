@@ -5,12 +5,12 @@ import json
 
 import msgspec
 
-from gateway import reports
-from gateway.core.exchange import State
-from gateway.core.model import Usage
-from gateway.driver import Report
+from gateway.exchange import exchange_log as reports
+from gateway.exchange.exchange_log import log_report
+from gateway.exchange.machine import State
+from gateway.exchange.model import Usage
+from gateway.exchange.ports import Report
 from gateway.logs import Journal
-from gateway.reports import log_report
 
 DONE = Report("req_1", "ann b", "m", True, State.DONE, "up", 2, 200, "", 0.25, 0.0123, Usage(4, 5))
 FAILED = Report(

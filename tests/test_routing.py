@@ -3,8 +3,8 @@
 import pytest
 
 from gateway import routing
-from gateway.core.model import Route
 from gateway.errors import ModelNotFound
+from gateway.exchange.model import Route
 from gateway.routing import Health, Models, PublicModel, every_model
 
 A, B, C = Route("a", "m"), Route("b", "m"), Route("c", "m")

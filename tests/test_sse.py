@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import UpstreamBroke
-from gateway.sse import BOM, Framer, comment, data_of, encode, split
+from gateway.wire.sse import BOM, Framer, comment, data_of, encode, split
 
 STREAM = 'data: {"a":"é€😀"}\n\n: note\n\nevent: x\r\ndata: 1\r\ndata: 2\r\n\r\ndata: cr\r\rdata: end\n\n'.encode()
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.agents.history import Message, extended
+from gateway.agents.transcript import Message, extended
 from gateway.offload import Offload
-from gateway.stores.base import Conflict, StoreUnavailable
+from gateway.stores.documents import Conflict, StoreUnavailable
 from gateway.stores.rows import Conversation, ConversationRows
 
 ATTEMPTS = 32

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.dialects.objects import Json, part_of, read_object
 from gateway.dialects.openai_chat.calls import calls_of, function_of
 from gateway.dialects.openai_chat.turn import first_choice, is_error
-from gateway.sse import data_of, split
+from gateway.wire.sse import data_of, split
 
 NOTE = b": holdgate {"
 THOUGHTS = ("reasoning_content", "reasoning")

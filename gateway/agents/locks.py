@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import anyio
 
-from gateway.holds import Holds
-from gateway.stores.base import StoreUnavailable
+from gateway.reminders.holds import Holds
+from gateway.stores.documents import StoreUnavailable
 from gateway.stores.rows import LockRows
 
 Note = Callable[..., None]

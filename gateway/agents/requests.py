@@ -8,25 +8,28 @@ from functools import partial
 
 import msgspec
 
+from gateway.agents.client import Talk
 from gateway.agents.conversations import Conversations
-from gateway.agents.talk import Talk
-from gateway.agents.values import ChatErrand
-from gateway.core.additions import ToolResult
-from gateway.core.directive_memory import Attempt
-from gateway.core.directives import NOTHING, candidates, no_route
-from gateway.core.model import Asked, Route
+from gateway.agents.model import ChatErrand
 from gateway.dialects import DIALECTS
 from gateway.dialects.body import appended
-from gateway.driver import Driver, Request
 from gateway.errors import NoRoute
+from gateway.exchange.additions import ToolResult
+from gateway.exchange.live import Driver
+from gateway.exchange.model import Asked, Route
+from gateway.exchange.ports import Request
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.jobs.tool_calls import SENTENCE
+from gateway.reminders.clock_calls import NAME as CLOCK
+from gateway.reminders.timepiece import Timepiece, Timepieces
+from gateway.reminders.tool_scope import Errand, ServerTool
 from gateway.routing import Models, PublicModel
-from gateway.sessions import Entry, Kind, Sessions, Visit
+from gateway.sessions.directives.memory import Attempt
+from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.facts import read_facts
 from gateway.sessions.sentinels import Sentinels
-from gateway.timepiece import Errand, ServerTool, Timepiece, Timepieces
-from gateway.tools.clock import NAME as CLOCK
-from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
-from gateway.tools.schedule_task import SENTENCE
+from gateway.sessions.service import Entry, Sessions
+from gateway.sessions.session_request import Kind, Visit
 
 Tools = Callable[[ChatErrand], tuple[ServerTool, ...]]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from gateway.agents.client import Talk
 from gateway.agents.conversations import Record, Unkept
 from gateway.agents.locks import Lease
+from gateway.agents.model import CANCELLED, GONE, Agent, ChatErrand, Ear, Outcome
 from gateway.agents.requests import Means, drafted, request_of
-from gateway.agents.talk import Talk
-from gateway.agents.values import CANCELLED, GONE, Agent, ChatErrand, Ear, Outcome
-from gateway.driver import Request
 from gateway.errors import NotFound
+from gateway.exchange.ports import Request
 
 log = logging.getLogger("holdgate.agents")
 MOST_NAMED = 20

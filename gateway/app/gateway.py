@@ -13,32 +13,33 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.answers import SHAPE as ANSWERS
+from gateway.api.admission import Front
+from gateway.api.error_router import Site
 from gateway.app import wiring
 from gateway.app.parts import Base, Parts
 from gateway.app.routes import relays_of, routes_of
-from gateway.clock.alarms import Alarms
-from gateway.clock.base import Clock
 from gateway.clock.ntp import NtpClock
+from gateway.clock.protocol import Clock
+from gateway.clock.timer_queue import Alarms
 from gateway.clock.zone import zone_of
 from gateway.config import Config
-from gateway.core.decide import RULES, Rule
 from gateway.demo.journal import Journal as DemoJournal
 from gateway.demo.server import DemoServer
-from gateway.driver import Report
 from gateway.errors import Draining
-from gateway.holds import Holds
+from gateway.exchange.answer_ids import SHAPE as ANSWERS
+from gateway.exchange.exchange_log import log_report
+from gateway.exchange.ports import Report
+from gateway.exchange.rules import RULES, Rule
 from gateway.logs import Journal, LogWriter
 from gateway.metrics import Metrics
-from gateway.reminders import SHAPE as REMINDERS
-from gateway.reports import log_report
-from gateway.sessions import SHAPE
+from gateway.reminders.holds import Holds
+from gateway.reminders.service import SHAPE as REMINDERS
+from gateway.sessions.session_request import SHAPE
 from gateway.stores import open_documents
-from gateway.stores.base import Shape
+from gateway.stores.documents import Shape
 from gateway.stores.opening import open_rows
-from gateway.upstream import Endpoint, Upstream, connect
-from gateway.web.front import Front
-from gateway.web.site import Site
+from gateway.wire.http_client.connect import connect
+from gateway.wire.http_client.upstream import Endpoint, Upstream
 
 FAREWELL = 1.0
 

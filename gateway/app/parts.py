@@ -10,40 +10,49 @@ from typing import Any
 
 import msgspec
 
-from gateway.agents import Agents, ChatErrand, Conversations, Locks, Means
-from gateway.answers import Answers
+from gateway.agents.conversations import Conversations
+from gateway.agents.locks import Locks
+from gateway.agents.model import ChatErrand
+from gateway.agents.requests import Means
+from gateway.agents.service import Agents
+from gateway.api.auth import Keys
 from gateway.app import wiring
-from gateway.clock.alarms import Alarms
-from gateway.clock.base import Clock
+from gateway.clock.protocol import Clock
+from gateway.clock.timer_queue import Alarms
 from gateway.clock.zone import Zone
 from gateway.config import Config
-from gateway.core.jobs import Job
-from gateway.delivery import Deliveries, Feed, Handover, Herald, Inbox, Webhooks
-from gateway.driver import Driver
-from gateway.holds import Holds
+from gateway.exchange.answer_ids import Answers
+from gateway.exchange.live import Driver
+from gateway.jobs.agent_runs import AgentRuns
+from gateway.jobs.index import Agenda
+from gateway.jobs.model import Job
+from gateway.jobs.relay_runs import RelayRuns
+from gateway.jobs.run_services import Parts as RunParts
+from gateway.jobs.scheduler import Scheduler
+from gateway.jobs.service import Jobs
+from gateway.jobs.snapshots import Snapshots
+from gateway.jobs.tool import ScheduleTask
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.metrics import Metrics
-from gateway.reminders import Reminders
+from gateway.outbox.feed import Feed
+from gateway.outbox.inbox import Inbox
+from gateway.outbox.queue import Deliveries
+from gateway.outbox.webhooks import Webhooks
+from gateway.reminders.handover import Handover
+from gateway.reminders.holds import Holds
+from gateway.reminders.notifier import Herald
+from gateway.reminders.service import Reminders
+from gateway.reminders.timepiece import Timepieces
+from gateway.reminders.tool_scope import ServerTool
 from gateway.routing import Models
-from gateway.scheduler import (
-    Agenda,
-    AgentRuns,
-    Jobs,
-    RelayRuns,
-    Scheduler,
-    ScheduleTask,
-    Snapshots,
-)
-from gateway.scheduler import Parts as RunParts
-from gateway.sessions import Sessions, States
+from gateway.sessions.service import Sessions
+from gateway.sessions.state_store import States
+from gateway.sessions.task_tracker import Tracker
 from gateway.stores import Documents
-from gateway.stores.base import StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
-from gateway.timepiece import ServerTool, Timepieces
-from gateway.tools.bd import Tracker
-from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
-from gateway.upstream import Upstream
-from gateway.web.auth import Keys
+from gateway.wire.http_client.upstream import Upstream
 
 Note = Callable[..., None]
 

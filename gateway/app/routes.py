@@ -7,24 +7,24 @@ from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
+from gateway.api.admission import Relaying
+from gateway.api.chat import PATH as CHAT
+from gateway.api.chat import Chat
+from gateway.api.count_tokens import Counting
+from gateway.api.delivery import DeliveryArea, FeedTimes
+from gateway.api.jobs import CronArea
+from gateway.api.openapi import OpenApi
+from gateway.api.operations import Operations
+from gateway.api.relay import Giving, Relay, RelayLimits, reading_rules
+from gateway.api.reminders import BodyLimits, RemindersArea
+from gateway.api.session_removal import SessionRemoval
+from gateway.api.sessions import SessionsArea
 from gateway.app.parts import Parts
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
-from gateway.tools.clock import NAME as CLOCK_TOOL
-from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
-from gateway.web.chat import PATH as CHAT
-from gateway.web.chat import Chat
-from gateway.web.counting import Counting
-from gateway.web.cron import CronArea
-from gateway.web.delivery import DeliveryArea, FeedTimes
-from gateway.web.front import Relaying
-from gateway.web.openapi import OpenApi
-from gateway.web.operations import Operations
-from gateway.web.reading import ModelRequestReader
-from gateway.web.relay import Giving, Relay, RelayLimits, reading_rules
-from gateway.web.reminders import BodyLimits, RemindersArea
-from gateway.web.session_removal import SessionRemoval
-from gateway.web.sessions import SessionsArea
+from gateway.exchange.request_reader import ModelRequestReader
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
 
 API_BYTES = 256 * 1024
 

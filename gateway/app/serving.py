@@ -7,13 +7,13 @@ import gc
 import socket
 from collections.abc import Callable
 
+from gateway.api.admission import Front
 from gateway.app.gateway import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import Config
 from gateway.logs import Journal
-from gateway.web.connection import limited_connection
-from gateway.web.front import Front
-from gateway.web.server import Server, listen, server_config
+from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.server import Server, listen, server_config
 
 # Requests leave no cycles behind. What grows are held answers, by many thousands of objects: a few
 # at a time are looked through, so that nobody waits for long, and nearly never all of them.

@@ -10,35 +10,36 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 
-from gateway.agents import Agent
-from gateway.beats import Beats
-from gateway.clock.base import Clock
+from gateway.agents.model import Agent
+from gateway.api.admission import Admission
+from gateway.api.auth import Keys, Owner
 from gateway.clock.ntp import NtpClock, NtpSettings
+from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
 from gateway.config import Config, UpstreamSection
-from gateway.core.additions import ToolDeclaration
-from gateway.core.decide import Rule
-from gateway.core.jobs import JobRules
-from gateway.core.model import Route
-from gateway.core.reminders import Rules as ReminderRules
-from gateway.core.session import StopRules
-from gateway.delivery import Hook
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import profile_for
-from gateway.dialects.ways import Speech, Ways
-from gateway.driver import Driver, Limits, Services
+from gateway.dialects.translators import Speech, Ways
 from gateway.errors import Headers
+from gateway.exchange.additions import ToolDeclaration
+from gateway.exchange.live import Driver
+from gateway.exchange.model import Route
+from gateway.exchange.ports import Limits, Services
+from gateway.exchange.rules import Rule
+from gateway.jobs.model import JobRules
+from gateway.jobs.run_services import RunSettings
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.offload import Offload, OffloadSettings
+from gateway.outbox.webhooks import Hook
+from gateway.reminders.clock_calls import NAME as CLOCK
+from gateway.reminders.model import Rules as ReminderRules
+from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Models, PublicModel, every_model
-from gateway.scheduler import RunSettings
-from gateway.sessions import Settings
-from gateway.timepiece import TimeSettings
-from gateway.tools.clock import NAME as CLOCK
-from gateway.tools.schedule_task import NAME as SCHEDULE_TASK
-from gateway.upstream import Endpoint, Timeouts, Upstream
-from gateway.web.auth import Keys, Owner
-from gateway.web.connection_limits import ConnectionLimits
-from gateway.web.front import Admission
+from gateway.sessions.model import StopRules
+from gateway.sessions.session_request import Settings
+from gateway.wire.heartbeats import Beats
+from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
+from gateway.wire.http_server.limits import ConnectionLimits
 
 DEMO = "demo"
 MESSAGES = "anthropic-messages"

@@ -1,11 +1,11 @@
 """What time it is: the host's clock, corrected by time servers, and what is to ring when."""
 
-from gateway.clock.alarms import Alarms
-from gateway.clock.base import Clock, Host, NtpState
 from gateway.clock.manual import ManualClock
 from gateway.clock.ntp import NtpClock, NtpSettings
+from gateway.clock.protocol import Clock, Host, NtpState
 from gateway.clock.steady import SteadyClock
 from gateway.clock.system import SystemClock
+from gateway.clock.timer_queue import Alarms
 
 __all__ = [
     "Alarms",

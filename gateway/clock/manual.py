@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 
-from gateway.clock.base import DISABLED, NtpState
+from gateway.clock.protocol import DISABLED, NtpState
 
 
 class ManualClock:

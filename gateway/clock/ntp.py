@@ -12,9 +12,9 @@ import anyio
 import msgspec
 
 from gateway.clock import state_file
-from gateway.clock.base import Host, NtpState, sleep_a_slice
 from gateway.clock.choice import STEP_MS, Answer, choose
 from gateway.clock.detached import Detached, NotStarted
+from gateway.clock.protocol import Host, NtpState, sleep_a_slice
 from gateway.clock.sntp import Kissed, NoTime, Resolve, judge, query, resolve, silence
 
 JITTER = 0.1

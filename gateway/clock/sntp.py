@@ -16,8 +16,8 @@ from typing import Any
 
 import ntplib
 
-from gateway.clock.base import Host
 from gateway.clock.choice import Answer
+from gateway.clock.protocol import Host
 
 PORT = 123
 CLIENT, SERVER = 3, 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.clock.base import NtpState
+from gateway.clock.protocol import NtpState
 
 LARGEST = 65_536
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from gateway.clock.base import DISABLED, Host, NtpState, sleep_a_slice
+from gateway.clock.protocol import DISABLED, Host, NtpState, sleep_a_slice
 
 
 class SystemClock:

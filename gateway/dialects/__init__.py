@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.dialects import anthropic_messages, openai_chat, openai_responses
-from gateway.dialects.base import Dialect
+from gateway.dialects.protocol import Dialect
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect

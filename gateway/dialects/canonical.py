@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
+from gateway.exchange.model import Stop
 
 
 class Text(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.sse import data_of, split
+from gateway.wire.sse import data_of, split
 
 Json = dict[str, Any]
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.core.directives import may_contain
 from gateway.dialects.body import Fields, raw
+from gateway.sessions.directives.reader import may_contain
 
 T = TypeVar("T")
 Raws = list[msgspec.Raw]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from gateway.core.model import Asked, Requester
-from gateway.dialects.base import Dialect
+from gateway.dialects.protocol import Dialect
+from gateway.exchange.model import Asked, Requester
 
 DIGITS = 32
 

@@ -7,10 +7,10 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from gateway.core.model import Asked, TurnEnd
-from gateway.dialects.base import Tap
 from gateway.dialects.call_ids import CallIds
+from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Asked, TurnEnd
 
 T = TypeVar("T", bound="WholeTap")
 

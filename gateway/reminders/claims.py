@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.core.model import UNKNOWN, Requester
-from gateway.core.reminders import Rules, Task, Tasks, deliver
-from gateway.stores.base import Key
+from gateway.exchange.model import UNKNOWN, Requester
+from gateway.reminders.model import Rules, Task, Tasks, deliver
+from gateway.stores.documents import Key
 
 
 class Reservation(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.stores.base import Key
+from gateway.stores.documents import Key
 
 DAY_MS = 24 * 60 * 60 * 1000
 MOST_ENDED = 20_000

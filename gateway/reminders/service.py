@@ -12,9 +12,10 @@ from uuid import uuid4
 import anyio
 
 from gateway.clock.steps import ClockSteps
-from gateway.core.handover import drop_passed, inherit, mark_passed, next_handover
-from gateway.core.model import UNKNOWN, Requester
-from gateway.core.reminders import (
+from gateway.exchange.model import UNKNOWN, Requester
+from gateway.reminders.claims import Claims, Debts, Reservation
+from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
+from gateway.reminders.model import (
     Origin,
     Rules,
     Task,
@@ -31,9 +32,8 @@ from gateway.core.reminders import (
     next_ready,
     schedule,
 )
-from gateway.reminders.claims import Claims, Debts, Reservation
 from gateway.reminders.records import Counts, Ended, Recent
-from gateway.stores.base import Documents, Key, Shape, StoreUnavailable, amend, fetch
+from gateway.stores.documents import Documents, Key, Shape, StoreUnavailable, amend, fetch
 from gateway.stores.overdue import AT_ONCE, overdue
 from gateway.stores.waiting import Unsubscribe, Watchers
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.core.model import Asked, Mark, RequestFacts
-from gateway.dialects.base import Dialect
+from gateway.dialects.protocol import Dialect
 from gateway.dialects.requester import digest_texts
+from gateway.exchange.model import Asked, Mark, RequestFacts
 from gateway.sessions.sentinels import Sentinels
 
 MOST_LOOKED_UP = 64

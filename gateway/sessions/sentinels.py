@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.core.model import Mark
-from gateway.dialects.base import Dialect
+from gateway.dialects.protocol import Dialect
+from gateway.exchange.model import Mark
 
 
 class Sentinels:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-from gateway.core.session import SessionState
 from gateway.dialects.requester import digest_system
-from gateway.reminders import Reminders
-from gateway.sessions.values import Visit
-from gateway.stores.base import Key, StoreUnavailable
+from gateway.reminders.service import Reminders
+from gateway.sessions.model import SessionState
+from gateway.sessions.session_request import Visit
+from gateway.stores.documents import Key, StoreUnavailable
 
 REMEMBERED_SESSIONS = 10_000
 

@@ -1,6 +1,6 @@
 """Where state is kept: one small document for each kind, owner and session, and rows."""
 
-from gateway.stores.base import (
+from gateway.stores.documents import (
     Conflict,
     Corrupt,
     Documents,

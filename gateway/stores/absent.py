@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway.stores.base import Key
+from gateway.stores.documents import Key
 
 LOOK_SECONDS = 0.1
 MOST = 100_000

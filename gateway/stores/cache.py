@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from gateway.stores.base import Key, Stored
 from gateway.stores.disk import Signature
+from gateway.stores.documents import Key, Stored
 
 BUDGET_BYTES = 64 * 1024 * 1024
 # What an entry takes beside its document: key, names, signature, dictionary.

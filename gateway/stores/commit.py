@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from gateway.stores import disk
-from gateway.stores.base import Conflict, InUse, StoreUnavailable
 from gateway.stores.cache import Entry
 from gateway.stores.disk import Signature
+from gateway.stores.documents import Conflict, InUse, StoreUnavailable
 from gateway.stores.lock import Lock, lost
 from gateway.stores.names import TEMPORARY
 

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from gateway.stores.base import Conflict
+from gateway.stores.documents import Conflict
 from gateway.stores.engine import Engine
 from gateway.stores.rows import Conversation, Snapshot
 

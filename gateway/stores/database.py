@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.stores import disk
-from gateway.stores.base import StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 from gateway.stores.schema import MIGRATIONS as MIGRATIONS
 
 BUSY_MS = 5000

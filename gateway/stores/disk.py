@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from gateway.stores.base import LARGEST_DOCUMENT, Stored, StoreUnavailable
+from gateway.stores.documents import LARGEST_DOCUMENT, Stored, StoreUnavailable
 
 Signature = tuple[int, int, int]
 

@@ -20,7 +20,10 @@ import anyio
 from anyio.to_thread import run_sync
 
 from gateway.stores.absent import Absent
-from gateway.stores.base import (
+from gateway.stores.cache import Cache, Entry
+from gateway.stores.commit import Commits, Done, Job, Put, Remove, SetAside
+from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
+from gateway.stores.documents import (
     Corrupt,
     Draft,
     Key,
@@ -32,9 +35,6 @@ from gateway.stores.base import (
     StoreUnavailable,
     sight,
 )
-from gateway.stores.cache import Cache, Entry
-from gateway.stores.commit import Commits, Done, Job, Put, Remove, SetAside
-from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
 from gateway.stores.index import Index
 from gateway.stores.lock import Lock
 from gateway.stores.names import DIRECTORY_LOCK, SUFFIX, name_of

@@ -9,7 +9,7 @@ from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from gateway.stores.base import Key, Listed, Sighting
+from gateway.stores.documents import Key, Listed, Sighting
 
 T = TypeVar("T", str, tuple[str, str])
 

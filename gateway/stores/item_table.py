@@ -6,7 +6,7 @@ import sqlite3
 
 from msgspec.structs import replace
 
-from gateway.core.job_notices import missed_notice
+from gateway.jobs.notices import missed_notice
 from gateway.stores.rows import Item
 
 COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from gateway.core.jobs import Job, Run
+from gateway.jobs.model import Job, Run
 from gateway.stores import job_table, run_table
-from gateway.stores.base import StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 from gateway.stores.engine import Engine
 from gateway.stores.row_forms import Spoiled, set_aside
 from gateway.stores.rows import Claimed, Item, Notice, no_notice

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from gateway.core.jobs import Job
 from gateway.errors import TooMany
-from gateway.stores.base import Conflict
+from gateway.jobs.model import Job
+from gateway.stores.documents import Conflict
 from gateway.stores.row_forms import read_job, written
 
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 
-from gateway.stores.base import InUse, StoreUnavailable
+from gateway.stores.documents import InUse, StoreUnavailable
 
 
 class Lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from gateway.stores.base import Conflict, Draft, Key, Listed, Sighting, Stored
+from gateway.stores.documents import Conflict, Draft, Key, Listed, Sighting, Stored
 from gateway.stores.index import Index
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-from gateway.stores.base import LOCAL_OWNER
+from gateway.stores.documents import LOCAL_OWNER
 
 SUFFIX = ".json"
 TEMPORARY = ".tmp-"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from gateway.stores.base import Documents, Shape, StoreUnavailable
+from gateway.stores.documents import Documents, Shape, StoreUnavailable
 from gateway.stores.files import Files, open_files
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from itertools import islice
 
-from gateway.stores.base import Documents, Key
+from gateway.stores.documents import Documents, Key
 
 # Documents that are tidied up at once: they share what makes them durable, and more were not
 # faster, but kept the disk from everybody else.

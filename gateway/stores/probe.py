@@ -10,8 +10,8 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.base import StoreUnavailable
 from gateway.stores.disk import unavailable
+from gateway.stores.documents import StoreUnavailable
 
 NAME = ".probe"
 SIZE = 4096

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.core.jobs import Job, Run
+from gateway.jobs.model import Job, Run
 
 S = TypeVar("S", bound=msgspec.Struct)
 

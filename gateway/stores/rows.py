@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from gateway.core.jobs import Job, Run
+from gateway.jobs.model import Job, Run
 
 R = TypeVar("R")
 

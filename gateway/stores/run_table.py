@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gateway.core.jobs import Job, Run
-from gateway.core.schedules import next_due
+from gateway.jobs.model import Job, Run
+from gateway.jobs.schedule.model import next_due
 from gateway.stores import item_table, job_table
-from gateway.stores.base import LATEST
+from gateway.stores.documents import LATEST
 from gateway.stores.row_forms import read_debt, read_job, read_run, written
 from gateway.stores.rows import Claimed, Item, Notice
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from gateway.stores.base import Corrupt, Newer, Shape, Sighting, sight
 from gateway.stores.disk import Loaded, load
+from gateway.stores.documents import Corrupt, Newer, Shape, Sighting, sight
 from gateway.stores.names import SUFFIX, TEMPORARY, is_document, name_of
 
 SLICE = 64

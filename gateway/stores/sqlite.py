@@ -9,7 +9,9 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.base import (
+from gateway.stores.database import prove
+from gateway.stores.disk import make_directory
+from gateway.stores.documents import (
     LOCAL_OWNER,
     Conflict,
     Draft,
@@ -18,8 +20,6 @@ from gateway.stores.base import (
     Stored,
     StoreUnavailable,
 )
-from gateway.stores.database import prove
-from gateway.stores.disk import make_directory
 from gateway.stores.engine import file_engine
 from gateway.stores.lock import Lock
 from gateway.stores.names import DIRECTORY_LOCK, ROWS_FILE

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.to_thread import run_sync
 
-from gateway.stores.base import StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 
 J = TypeVar("J")
 R = TypeVar("R")

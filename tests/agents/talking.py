@@ -11,7 +11,7 @@ from tests.gateway.client import Answer, Client
 from tests.gateway.harness import Running, running
 from tests.gateway.wire import get, request
 from tests.sessions.talk import JSON, Message, messages
-from tests.upstream.fake import Peer, Story
+from tests.wire.fake import Peer, Story
 
 Event = tuple[str, Message]
 

@@ -9,8 +9,8 @@ from random import Random
 import anyio
 import pytest
 
+from gateway.api.chat import prefers_chinese
 from gateway.clock import ManualClock
-from gateway.web.chat import prefers_chinese
 from tests.agents.talking import (
     begin,
     events,
@@ -31,7 +31,7 @@ from tests.gateway.client import Client
 from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, event, hanging, on_cue, text, turn
 from tests.sessions.talk import messages, model, user
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk, once
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, once
 
 ROLE = event({"role": "assistant", "content": ""})
 BEGUN = CHUNKED, chunk(ROLE + text("so far"))

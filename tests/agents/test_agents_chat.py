@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.agents import Agent, Agents
+from gateway.agents.model import Agent
+from gateway.agents.service import Agents
 from gateway.clock import ManualClock
-from gateway.core.additions import ToolDeclaration
-from gateway.core.clock_words import iso
 from gateway.errors import NotFound
+from gateway.exchange.additions import ToolDeclaration
+from gateway.reminders.text import iso
 from tests.agents.talking import (
     begin,
     heard,
@@ -31,7 +32,7 @@ from tests.clock.words import MINUTE, NOW, Call, Said, clock, item, play
 from tests.gateway.harness import until
 from tests.gateway.wire import DONE, data, event, get, hanging, request, streaming, text
 from tests.sessions.talk import JSON, messages, model, newest, system, user
-from tests.upstream.fake import CHUNKED, LAST, Story, answering, chunk, once, sized
+from tests.wire.fake import CHUNKED, LAST, Story, answering, chunk, once, sized
 
 COMPLETE = {"toolCount": 0, "turns": 1}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agents import values
-from gateway.web.chat import BUSY, BUSY_IN_CHINESE, MEMBERS, ChatAnswer
+from gateway.agents import model as values
+from gateway.api.chat import BUSY, BUSY_IN_CHINESE, MEMBERS, ChatAnswer
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "agents.md").read_text()
 ROWS = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)

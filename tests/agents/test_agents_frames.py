@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.agents.frames import Called, Failed, Noted, Said, Shown, Thought, read_frames
-from gateway.sse import comment
+from gateway.wire.sse import comment
 from tests.gateway.wire import DONE, data, event, text, usage
 
 CALL = {"index": 0, "id": "c", "function": {"name": "shell", "arguments": "{"}}

@@ -12,7 +12,7 @@ from tests.agents.talking import room, said, text_of
 from tests.clock.words import NOW, Call, Said, clock, function, heard, message, result, says, sent
 from tests.gateway.harness import running
 from tests.sessions.talk import JSON, SESSION, Message, messages, talk, user
-from tests.upstream.fake import Peer, Story, sized
+from tests.wire.fake import Peer, Story, sized
 
 GLM = {"profile": "glm"}
 GET = says("", clock("get"))

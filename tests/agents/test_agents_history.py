@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.agents import Conversations
-from gateway.agents.history import CUT, Gains, extended, repaired
+from gateway.agents.conversations import Conversations
+from gateway.agents.transcript import CUT, Gains, extended, repaired
 from gateway.clock import ManualClock
-from gateway.core.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.core.clock_words import iso
-from gateway.core.model import Stop, ToolCall, TurnEnd
-from gateway.stores.base import Conflict, StoreUnavailable
+from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Stop, ToolCall, TurnEnd
+from gateway.reminders.text import iso
+from gateway.stores.documents import Conflict, StoreUnavailable
 from gateway.stores.rows import Conversation
 from tests.agents.talking import begin, calling, messages_of, noted, reason_of, roles, room, said
 from tests.clock.holding import acting, delivered, fails, held, schedules
@@ -24,7 +24,7 @@ from tests.clock.words import MINUTE, NOW, Said, clock, item, play
 from tests.gateway.harness import until
 from tests.gateway.wire import Cue, event, hanging, on_cue, text, turn
 from tests.sessions.talk import assistant, kept, messages, model, system, user
-from tests.upstream.fake import CHUNKED, LAST, chunk
+from tests.wire.fake import CHUNKED, LAST, chunk
 
 ROLE = event({"role": "assistant", "content": ""})
 STOP = TurnEnd(Stop.STOP)

@@ -13,7 +13,7 @@ from tests.clock.words import Call, Said, play, tools
 from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, event, get, on_cue, request, turn
 from tests.sessions.talk import JSON, Message, forget, look, messages, model, user
-from tests.upstream.fake import CHUNKED, LAST, chunk
+from tests.wire.fake import CHUNKED, LAST, chunk
 
 ROLE = event({"role": "assistant", "content": ""})
 PLANNER = {"id": "planner", "model": "m", "system": "You plan.", "tools": ["schedule_task"]}

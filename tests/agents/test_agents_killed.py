@@ -14,7 +14,7 @@ from tests.gateway.harness import until, upstreams_of
 from tests.gateway.wire import event, get, text
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import assistant, messages, reply, user
-from tests.upstream.fake import CHUNKED, FakeUpstream, Peer, chunk, fake_upstream
+from tests.wire.fake import CHUNKED, FakeUpstream, Peer, chunk, fake_upstream
 
 ROLE = event({"role": "assistant", "content": ""})
 

@@ -20,7 +20,7 @@ from tests.clock.words import Said, clock
 from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, event, hanging, on_cue, text, turn
 from tests.sessions.talk import assistant, user
-from tests.upstream.fake import CHUNKED, LAST, chunk
+from tests.wire.fake import CHUNKED, LAST, chunk
 
 ROLE = event({"role": "assistant", "content": ""})
 SHORT = {"server__drain_ms": 100}

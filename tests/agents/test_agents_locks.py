@@ -7,12 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.agents import Lease, Locks
-from gateway.agents.locks import LEASE_MS
+from gateway.agents.locks import LEASE_MS, Lease, Locks
 from gateway.clock import ManualClock
-from gateway.clock.alarms import Alarms
-from gateway.holds import Holds
-from gateway.stores.base import StoreUnavailable
+from gateway.clock.timer_queue import Alarms
+from gateway.reminders.holds import Holds
+from gateway.stores.documents import StoreUnavailable
 from gateway.stores.lock_rows import MemoryLocks
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from gateway.app import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import load
-from gateway.core.additions import UserText
-from gateway.core.decide import RULES, Facts
-from gateway.core.events import Continue, Verdict
-from gateway.web.connection import limited_connection
-from gateway.web.server import Server, listen, server_config
+from gateway.exchange.additions import UserText
+from gateway.exchange.events import Continue, Verdict
+from gateway.exchange.rules import RULES, Facts
+from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.server import Server, listen, server_config
 
 # Silence before the second turn, and inside the third, is when heartbeats fall between the turns.
 FOLLOW_UPS = (

@@ -10,10 +10,10 @@ import pytest
 from anyio.abc import SocketStream
 from openai import AsyncOpenAI
 
-from gateway.core.model import Asked
 from gateway.dialects.openai_responses import DIALECT
 from gateway.errors import NoRoute, UpstreamBroke
-from gateway.sse import split
+from gateway.exchange.model import Asked
+from gateway.wire.sse import split
 from tests.dialects.responses_wire import (
     CLOCK,
     RECORDED,

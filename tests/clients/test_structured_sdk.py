@@ -21,7 +21,7 @@ from tests.clock.reminding import carried, remind
 from tests.clock.words import NOW, Call, Said, says, sent
 from tests.gateway.harness import Running, running
 from tests.sessions.talk import GO_ON, SESSION, stop_message, talk
-from tests.upstream.fake import Peer
+from tests.wire.fake import Peer
 
 from . import instructor_python
 from .conftest import fail_unless

@@ -9,12 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from gateway.clock import Clock
-from gateway.core.clock_words import iso
+from gateway.reminders.text import iso
 from tests.gateway.client import Answer, Client
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import DONE, event, get, request, text, usage, whole
 from tests.sessions.talk import JSON, messages, talk
-from tests.upstream.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
 
 NOW = 1_770_067_358_229
 SECOND = 1000

@@ -14,7 +14,7 @@ from tests.gateway.client import Answer, Client
 from tests.gateway.harness import Running, upstreams_of
 from tests.gateway.wire import get, request
 from tests.sessions.talk import JSON, Message, messages
-from tests.upstream.fake import Request
+from tests.wire.fake import Request
 
 SECOND, HOUR = 1000, 3_600_000
 HEADING = "[Clock Reminder]"

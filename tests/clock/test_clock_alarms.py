@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.clock import Alarms, ManualClock, SteadyClock, SystemClock
-from gateway.clock.alarms import BATCH
+from gateway.clock.timer_queue import BATCH
 
 HOUR = 3_600_000
 TURNS = 20

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.clock.base import Host
 from gateway.clock.choice import Answer
+from gateway.clock.protocol import Host
 from gateway.clock.sntp import Address, Kissed, NoTime, judge, query, read_server, resolve
 
 from .sntp import Behaviour, FakeServer, Told, never, serving, timestamp, well

@@ -42,7 +42,7 @@ from tests.gateway.harness import until
 from tests.gateway.wire import DONE, ask_of, event, text
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import messages, talk, text_of
-from tests.upstream.fake import CHUNKED, LAST, Peer, Request, chunk, fake_upstream
+from tests.wire.fake import CHUNKED, LAST, Peer, Request, chunk, fake_upstream
 
 SCHEDULE = "schedule "
 FIRST, SECOND = text("one"), text("two")

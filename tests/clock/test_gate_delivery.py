@@ -40,7 +40,7 @@ from tests.sessions.talk import (
     talk,
     text_of,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
 
 ERROR = b'{"error": {"message": "no"}}'
 LOST: dict[str, Story] = {

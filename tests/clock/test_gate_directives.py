@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.core.clock_words import iso
+from gateway.reminders.text import iso
 from tests.clock.holding import (
     NOW,
     SECOND,

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.clock import Alarms, ManualClock
-from gateway.holds import Holds
+from gateway.reminders.holds import Holds
 from tests.clock.holding import (
     HOUR,
     NOW,
@@ -35,7 +35,7 @@ from tests.gateway.client import Answer, Client
 from tests.gateway.harness import SOON, Running, until
 from tests.gateway.wire import Cue, get, text, turn
 from tests.sessions.talk import GO_ON, SESSION, assistant, kept, messages, system, talk, text_of
-from tests.upstream.fake import CHUNKED, LAST, Peer, chunk, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, chunk, sized
 
 HELD = acting(says("I will."), says("Drink your tea."))
 BOTH = "I will.\n\nDrink your tea."

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.driver.course import ASIDE_ABOVE, PACKED_ABOVE, Course
+from gateway.exchange.state import ASIDE_ABOVE, PACKED_ABOVE, Course
 from tests.clock.holding import NOW, SECOND, acting, held, remind, reminded, room, says
 from tests.gateway.harness import Running, until
 from tests.sessions.talk import SESSION, assistant, messages, system, talk, user

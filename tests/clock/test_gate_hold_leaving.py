@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.core.clock_words import iso
+from gateway.reminders.text import iso
 from tests.clock.holding import (
     HOUR,
     NOW,
@@ -35,7 +35,7 @@ from tests.gateway.harness import SOON, Running, until, upstreams_of
 from tests.gateway.wire import Cue, ask_of, text, turn
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import SESSION, talk, text_of
-from tests.upstream.fake import CHUNKED, LAST, Peer, chunk, fake_upstream
+from tests.wire.fake import CHUNKED, LAST, Peer, chunk, fake_upstream
 
 TIMES = 200
 HELD = acting(says("I will."), says("Drink your tea."))

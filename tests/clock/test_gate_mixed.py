@@ -30,7 +30,7 @@ from tests.gateway.wire import ask_of
 from tests.sessions.process import process
 from tests.sessions.talk import SESSION, Message, assistant, kept, messages, notes_of, talk, user
 from tests.stores.mounts import read_only
-from tests.upstream.fake import Request, fake_upstream
+from tests.wire.fake import Request, fake_upstream
 
 DAY = 24 * 60 * MINUTE
 WEATHER = Call("get_weather", '{"city":"Paris"}', "call_w")

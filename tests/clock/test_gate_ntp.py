@@ -33,7 +33,7 @@ from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import ask_of, get
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import SESSION, kept, messages, model, talk, text_of
-from tests.upstream.fake import FakeUpstream, Request, fake_upstream
+from tests.wire.fake import FakeUpstream, Request, fake_upstream
 
 AHEAD = 5 * SECOND
 # How far apart two looks at the time may be on a busy machine.

@@ -15,7 +15,7 @@ from tests.jobs.test_jobs_crash import Door
 from tests.jobs.words import HELPER, add, every
 from tests.sessions.process import ROOT, process
 from tests.sessions.talk import model
-from tests.upstream.fake import fake_upstream
+from tests.wire.fake import fake_upstream
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 # Read by every Python process that finds it on its path: its clock is off by what a file says.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock, SystemClock
-from gateway.clock.base import NtpState
+from gateway.clock.protocol import NtpState
 from tests.clock.words import (
     MINUTE,
     NOW,
@@ -40,7 +40,7 @@ from tests.sessions.talk import (
     talk,
     user,
 )
-from tests.upstream.fake import Request
+from tests.wire.fake import Request
 
 FINE = play(says("Fine."))
 HOUR = 60 * MINUTE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.clock.base import NtpState
+from gateway.clock.protocol import NtpState
 from tests.clock.words import (
     MINUTE,
     NOW,
@@ -33,7 +33,7 @@ from tests.gateway.harness import Running, running
 from tests.gateway.wire import DONE, event, in_turn
 from tests.sessions.talk import SESSION, Message, kept, messages, talk
 from tests.stores.mounts import read_only
-from tests.upstream.fake import CHUNKED, LAST, chunk, once
+from tests.wire.fake import CHUNKED, LAST, chunk, once
 
 SYNCED = NtpState("synced", -12, "time.example", 18, NOW - MINUTE)
 SOON = "2026-02-02T21:32:38.229Z"

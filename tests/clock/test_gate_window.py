@@ -26,7 +26,7 @@ from tests.clock.words import MINUTE, NOW
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import Cue, on_cue, turn
 from tests.sessions.talk import SESSION, kept, model, notes_of, talk
-from tests.upstream.fake import CHUNKED, LAST, chunk
+from tests.wire.fake import CHUNKED, LAST, chunk
 
 TICK: dict[str, Any] = {"clock__tick_ms": 5}
 RARELY: dict[str, Any] = {"clock__tick_ms": 3_600_000}

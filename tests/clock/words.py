@@ -11,7 +11,7 @@ from typing import Any
 from tests.gateway.client import Answer
 from tests.gateway.wire import DONE, event
 from tests.sessions.talk import JSON, Message, messages
-from tests.upstream.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
 
 NOW = 1_770_067_358_229
 """2026-02-02T21:22:38.229Z"""

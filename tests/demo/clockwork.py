@@ -11,16 +11,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.clock.base import NtpState
-from gateway.core.clock_words import reminder_text, time_tag
-from gateway.core.job_life import new_job
-from gateway.core.job_reading import read_draft
-from gateway.core.job_rules import JobRules
-from gateway.core.jobs import Job
-from gateway.core.reminders import Task, Unfit
-from gateway.delivery.words import told
+from gateway.clock.protocol import NtpState
+from gateway.jobs import tool_calls as schedule_task
+from gateway.jobs.lifecycle import new_job
+from gateway.jobs.model import Job
+from gateway.jobs.reader import read_draft
+from gateway.jobs.rules import JobRules
+from gateway.outbox.text import told
+from gateway.reminders import clock_calls as clock
+from gateway.reminders.model import Task, Unfit
+from gateway.reminders.text import reminder_text, time_tag
 from gateway.stores.rows import Item
-from gateway.tools import clock, schedule_task
 
 from .peer import Answer, asking, connected, request
 

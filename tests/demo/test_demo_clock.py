@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.clock_words import reminder_text
-from gateway.core.reminders import Task
 from gateway.demo.conversation import tasks_in
 from gateway.demo.server import DemoServer
+from gateway.reminders.model import Task
+from gateway.reminders.text import reminder_text
 
 from .clockwork import Clockwork
 

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.job_rules import JobRules
-from gateway.core.reminders import Unfit
-from gateway.core.schedule_reading import read_schedule
-from gateway.demo.errands import (
-    AddTasks,
-    Errand,
-    ListTasks,
-    RemoveTasks,
-    Task,
-    errand_of,
-)
+from gateway.demo.errands import AddTasks, Errand, ListTasks, RemoveTasks, Task, errand_of
+from gateway.jobs.rules import JobRules
+from gateway.jobs.schedule.reader import read_schedule
+from gateway.reminders.model import Unfit
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 NOW = 1_770_067_358_229

@@ -14,18 +14,18 @@ import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types import MessageParam, ToolParam
 
-from gateway.clock.base import NtpState
-from gateway.core.additions import Addition, ToolDeclaration, ToolResult, UserText
-from gateway.core.clock_words import reminder_text, time_tag
-from gateway.core.model import ToolCall
-from gateway.core.reminders import Task
+from gateway.clock.protocol import NtpState
 from gateway.demo import messages
 from gateway.demo.conversation import Call, Conversation, Message
 from gateway.demo.play import Ask, Refused, Stamp, Told
 from gateway.demo.server import DemoServer
 from gateway.demo.steps import Fail, Finish
 from gateway.dialects.anthropic_messages import DIALECT
-from gateway.tools import clock
+from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import ToolCall
+from gateway.reminders import clock_calls as clock
+from gateway.reminders.model import Task
+from gateway.reminders.text import reminder_text, time_tag
 from tests.dialects.messages_wire import Message as Seen
 from tests.dialects.messages_wire import events, read
 

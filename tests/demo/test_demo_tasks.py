@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.schedules import in_words
 from gateway.demo.phrases import CHINESE, ENGLISH
 from gateway.demo.server import DemoServer
+from gateway.jobs.schedule.model import in_words
 from gateway.stores.rows import Item
 
 from .clockwork import BOTH, ZONE_NAME, Clockwork

@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gateway.core.model import Asked
 from gateway.dialects.anthropic_messages import DIALECT
-from gateway.dialects.base import Splice, Tap
-from gateway.sse import data_of, split
+from gateway.dialects.protocol import Splice, Tap
+from gateway.exchange.model import Asked
+from gateway.wire.sse import data_of, split
 
 Json = dict[str, Any]
 

@@ -5,11 +5,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from gateway.core.model import Asked
-from gateway.dialects.base import Tap
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.stream import ResponsesStream
-from gateway.sse import data_of, encode, split
+from gateway.dialects.protocol import Tap
+from gateway.exchange.model import Asked
+from gateway.wire.sse import data_of, encode, split
 
 Json = dict[str, Any]
 

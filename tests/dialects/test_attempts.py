@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
 from gateway.dialects.statuses import status_of
-from gateway.dialects.ways import Speech, Ways
-from gateway.sse import split
+from gateway.dialects.translators import Speech, Ways
+from gateway.exchange.model import Asked
+from gateway.wire.sse import split
 
 ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
 NAMES = {"chat": "openai-chat", "messages": "anthropic-messages", "responses": "openai-responses"}

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
 from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Asked
 
 CHAT, RESPONSES = DIALECTS["openai-chat"], DIALECTS["openai-responses"]
 

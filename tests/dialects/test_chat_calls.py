@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.model import Asked, Stop, ToolCall
 from gateway.dialects import DIALECTS
-from gateway.dialects.base import Splice, Tap
 from gateway.dialects.openai_chat.calls import MOST_CALLS
+from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamBroke
-from gateway.sse import data_of, split
+from gateway.exchange.model import Asked, Stop, ToolCall
+from gateway.wire.sse import data_of, split
 
 CHAT = DIALECTS["openai-chat"]
 TOOLS = frozenset({"clock"})

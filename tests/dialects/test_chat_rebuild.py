@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.additions import ToolResult
-from gateway.core.model import Asked
-from gateway.core.session import Kept
 from gateway.dialects import DIALECTS
+from gateway.exchange.additions import ToolResult
+from gateway.exchange.model import Asked
+from gateway.sessions.model import Kept
 
 CHAT = DIALECTS["openai-chat"]
 Json = dict[str, Any]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
 from gateway.dialects.body import too_deep
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
+from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Asked
 
 CHAT = DIALECTS["openai-chat"]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.model import Asked, Stop, ToolCall, TurnEnd, Usage
 from gateway.dialects import DIALECTS
-from gateway.dialects.base import Splice, Tap
+from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.sse import data_of, split
+from gateway.exchange.model import Asked, Stop, ToolCall, TurnEnd, Usage
+from gateway.wire.sse import data_of, split
 
 CHAT = DIALECTS["openai-chat"]
 FIXTURES = Path(__file__).parents[1] / "fixtures"

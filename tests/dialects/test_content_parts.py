@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
 from gateway.dialects.translate.answers import StreamPassage, WholePassage
 from gateway.dialects.translate.wanted import Wanted
+from gateway.exchange.model import Asked
 
 CHAT = DIALECTS["openai-chat"]
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}, 5]}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.model import Asked, TurnEnd
 from gateway.dialects import DIALECTS
-from gateway.dialects.base import Splice, Tap
+from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamError
-from gateway.sse import split
+from gateway.exchange.model import Asked, TurnEnd
+from gateway.wire.sse import split
 
 HERE = Path(__file__).parents[1] / "fixtures"
 FIXTURES = sorted([*HERE.glob("*.sse"), *HERE.glob("answers/*.sse")])

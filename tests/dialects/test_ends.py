@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
 from gateway.errors import UpstreamError
-from gateway.sse import split
+from gateway.exchange.model import Asked
+from gateway.wire.sse import split
 
 HERE = Path(__file__).parents[1] / "fixtures"
 NAMES = {"chat": "openai-chat", "messages": "anthropic-messages", "responses": "openai-responses"}

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS as SPOKEN
+from gateway.exchange.model import Asked
 from tests.dialects.answers_wire import DIALECTS, fixture
 from tests.dialects.test_translate_answers_whole import BODIES
 

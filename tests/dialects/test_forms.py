@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.base import Dialect
-from gateway.dialects.ways import Speech, Way, Ways
+from gateway.dialects.protocol import Dialect
+from gateway.dialects.translators import Speech, Way, Ways
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 
 ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"

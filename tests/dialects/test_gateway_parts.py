@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.core.additions import (
+from gateway.dialects import DIALECTS
+from gateway.dialects.profiles import PROFILES
+from gateway.dialects.translate.requests import translate_request
+from gateway.dialects.translators import Speech, Ways
+from gateway.exchange.additions import (
     NO_PARTS,
     AnsweredTurn,
     GatewayParts,
@@ -16,10 +20,6 @@ from gateway.core.additions import (
     UserText,
     parts_of,
 )
-from gateway.dialects import DIALECTS
-from gateway.dialects.profiles import PROFILES
-from gateway.dialects.translate.requests import translate_request
-from gateway.dialects.ways import Speech, Ways
 from tests.dialects.translation import (
     CHAT,
     FUNCTION,

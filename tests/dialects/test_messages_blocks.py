@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.model import Stop, ToolCall
+from gateway.exchange.model import Stop, ToolCall
 from tests.dialects.messages_wire import (
     CLOCK,
     PING,

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.core.model import Asked
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.errors import (
     BadRequest,
@@ -29,7 +27,9 @@ from gateway.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from gateway.sse import data_of
+from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Asked
+from gateway.wire.sse import data_of
 
 Json = dict[str, Any]
 

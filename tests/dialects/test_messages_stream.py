@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.model import Stop, ToolCall, TurnEnd, Usage
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.sse import split
+from gateway.exchange.model import Stop, ToolCall, TurnEnd, Usage
+from gateway.wire.sse import split
 from tests.dialects.messages_wire import (
     CLOCK,
     NO_TOOLS,

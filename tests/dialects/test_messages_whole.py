@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.model import Asked, Stop, ToolCall, Usage
 from gateway.dialects.anthropic_messages import DIALECT
-from gateway.dialects.base import Splice, Tap
+from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamAnswered, UpstreamBroke
+from gateway.exchange.model import Asked, Stop, ToolCall, Usage
 
 CLOCK = frozenset({"clock"})
 Json = dict[str, Any]

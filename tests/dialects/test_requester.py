@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.model import UNKNOWN, Requester
 from gateway.dialects import DIALECTS
 from gateway.dialects.requester import requester_of
+from gateway.exchange.model import UNKNOWN, Requester
 
 CHAT, RESPONSES, MESSAGES = (
     DIALECTS[name] for name in ("openai-chat", "openai-responses", "anthropic-messages")

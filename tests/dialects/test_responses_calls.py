@@ -27,11 +27,11 @@ from responses_wire import (
     turn,
 )
 
-from gateway.core.model import Stop, ToolCall
 from gateway.dialects.openai_responses.items import Answered
 from gateway.dialects.openai_responses.output import MOST_ITEMS
 from gateway.errors import UpstreamBroke
-from gateway.sse import split
+from gateway.exchange.model import Stop, ToolCall
+from gateway.wire.sse import split
 
 ARGUMENTS = '{"action":"get_hidden"}'
 HIDDEN = (b"clock", b"get_hidden", b"fc_srv", b"call_srv")

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from responses_wire import CLOCK, Json, message, reasoning, run, search, splice, turn
 
-from gateway.core.additions import ToolResult
-from gateway.core.session import Kept
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import Answered
+from gateway.exchange.additions import ToolResult
+from gateway.sessions.model import Kept
 
 NAME = DIALECT.name
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from responses_wire import Json, call, custom, message, reasoning, search
 
-from gateway.core.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.core.model import Asked
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import Answered
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
+from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Asked
 
 CLOCK = ToolDeclaration("clock", "Tells the time.", '{"type":"object"}')
 

@@ -31,11 +31,11 @@ from responses_wire import (
     usage,
 )
 
-from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import Answered
 from gateway.errors import Draining, UpstreamAnswered, UpstreamBroke
-from gateway.sse import split
+from gateway.exchange.model import Stop, TurnEnd, Usage
+from gateway.wire.sse import split
 
 WHOLE = [name for name in RECORDED if name != "responses_failed"]
 TEXT = RECORDED["responses_text"]

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from responses_wire import CLOCK, Json, call, custom, message, reasoning, refusal, search, usage
 
-from gateway.core.model import Asked, Stop, ToolCall, Usage
-from gateway.dialects.base import Tap
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import Answered
 from gateway.dialects.openai_responses.whole import ResponsesWhole
+from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamAnswered, UpstreamBroke
+from gateway.exchange.model import Asked, Stop, ToolCall, Usage
 
 
 def body(*items: Json, ident: str = "a", status: str = "completed", **more: Any) -> bytes:

@@ -10,9 +10,9 @@ import messages_wire as messages
 import pytest
 from responses_wire import Teller, call, message, usage
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
-from gateway.dialects.base import Splice
+from gateway.dialects.protocol import Splice
+from gateway.exchange.model import Asked
 
 CLOCK = frozenset({"clock"})
 DONE = b"data: [DONE]\n\n"

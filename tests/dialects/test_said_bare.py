@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.additions import UserText
 from gateway.dialects import DIALECTS
+from gateway.exchange.additions import UserText
 from tests.dialects.translation import CHAT, HI, MESSAGES, RESPONSES, told
 
 FUNCTION = {"type": "function", "function": {"name": "f"}}

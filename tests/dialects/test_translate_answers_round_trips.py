@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.model import Stop
 from gateway.dialects.canonical import (
     Began,
     Call,
@@ -29,6 +28,7 @@ from gateway.dialects.translate.answers import READERS, WRITERS
 from gateway.dialects.translate.parts import Answer, put_together
 from gateway.dialects.translate.wanted import Room
 from gateway.dialects.translate.wire import datas
+from gateway.exchange.model import Stop
 from tests.dialects.answers_wire import (
     DIALECTS,
     HEARD,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS as SPOKEN
 from gateway.dialects.translate.answers import WholePassage, error_body
 from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import UpstreamAnswered, UpstreamBroke
+from gateway.exchange.model import Asked
 from tests.dialects.answers_wire import CHAT, MESSAGES, PAIRS, RESPONSES, WANTED, body_translated
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1.0}'}}

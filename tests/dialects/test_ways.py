@@ -5,13 +5,13 @@ import pickle
 
 import pytest
 
-from gateway.core.additions import GatewayParts
 from gateway.dialects import DIALECTS
-from gateway.dialects.base import Dialect
 from gateway.dialects.profiles import PROFILES
+from gateway.dialects.protocol import Dialect
 from gateway.dialects.translate.responses_answer_writer import repeated
-from gateway.dialects.ways import Speech, Ways, say_again
+from gateway.dialects.translators import Speech, Ways, say_again
 from gateway.errors import BadRequest
+from gateway.exchange.additions import GatewayParts
 
 CHAT, MESSAGES = DIALECTS["openai-chat"], DIALECTS["anthropic-messages"]
 RESPONSES = DIALECTS["openai-responses"]

@@ -17,15 +17,15 @@ from gateway.app import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.clock import Clock
 from gateway.config import Config, load
-from gateway.core.additions import UserText
-from gateway.core.decide import RULES, Facts, Rule
-from gateway.core.events import Continue, Verdict
+from gateway.exchange.additions import UserText
+from gateway.exchange.events import Continue, Verdict
+from gateway.exchange.rules import RULES, Facts, Rule
 from gateway.logs import Journal
-from gateway.web.connection import limited_connection
-from gateway.web.server import Server, listen, server_config
+from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import ask_of, chat
-from tests.upstream.fake import FakeUpstream, Peer, Request, Story, fake_upstream
+from tests.wire.fake import FakeUpstream, Peer, Request, Story, fake_upstream
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SOON = 0.25

@@ -25,7 +25,7 @@ from tests.gateway.wire import (
     streaming,
     turn,
 )
-from tests.upstream.fake import CHUNKED, LAST, chunk
+from tests.wire.fake import CHUNKED, LAST, chunk
 
 ONE = streaming(turn("one"))
 JSON = "content-type: application/json"

@@ -20,7 +20,7 @@ import pytest
 from tests.gateway.client import Answer, Client
 from tests.gateway.harness import plain_failures, until, upstreams_of
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, get, hanging, text
-from tests.upstream.fake import CHUNKED, LAST, FakeUpstream, Peer, Story, chunk, fake_upstream
+from tests.wire.fake import CHUNKED, LAST, FakeUpstream, Peer, Story, chunk, fake_upstream
 
 ROOT = Path(__file__).parents[2]
 ROLE = event({"role": "assistant", "content": ""})

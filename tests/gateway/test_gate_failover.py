@@ -18,7 +18,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
 GOOD = streaming(turn("from b", "b"))

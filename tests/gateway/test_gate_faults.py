@@ -22,7 +22,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, once, sized
 
 TEXT = recorded("chat_text.sse")
 ENDS = TEXT.index(b'"finish_reason":"stop"}]')

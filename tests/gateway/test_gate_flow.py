@@ -19,7 +19,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, chunk, head, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, chunk, head, once, sized
 
 WAIT = b": wait\n"
 BEAT = event({})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.decide import RULES
+from gateway.exchange.rules import RULES
 from tests.gateway.harness import go_on, running, until
 from tests.gateway.wire import (
     DONE,
@@ -25,7 +25,7 @@ from tests.gateway.wire import (
     usage,
     whole,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
 
 GO_ON = (go_on,)
 FIRST = once(CHUNKED, chunk(turn("one")), LAST)

@@ -25,7 +25,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk, head, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, head, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
 JSON = head("content-type: application/json", "transfer-encoding: chunked")

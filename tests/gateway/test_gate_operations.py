@@ -17,7 +17,7 @@ from tests.gateway.wire import (
     streaming,
     turn,
 )
-from tests.upstream.fake import CHUNKED, chunk
+from tests.wire.fake import CHUNKED, chunk
 
 ALICE = ("x-api-key: key-of-alice",)
 ONE = streaming(turn("one"))

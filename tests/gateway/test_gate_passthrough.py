@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.harness import recorded, running
 from tests.gateway.wire import DONE, chat, data, event, text, whole
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, sized
 
 TEXT = recorded("chat_text.sse")
 TOOLS = recorded("chat_tools_crlf.sse")

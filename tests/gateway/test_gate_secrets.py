@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.harness import go_on, running
 from tests.gateway.wire import ask_of, chat, get, in_turn, streaming, turn, whole
-from tests.upstream.fake import CHUNKED, LAST, Peer, answering, chunk, head, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, answering, chunk, head, once, sized
 
 CLIENT_KEY = "canary-client-key"
 UPSTREAM_KEY = "canary-upstream-key"

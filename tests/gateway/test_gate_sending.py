@@ -25,7 +25,7 @@ from tests.gateway.wire import (
     to,
     turn,
 )
-from tests.upstream.fake import CHUNKED, LAST, chunk
+from tests.wire.fake import CHUNKED, LAST, chunk
 
 GZIP = ("too large", "a bomb", "cut short", "not at all")
 ONE = streaming(turn("one"))

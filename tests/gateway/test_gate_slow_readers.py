@@ -5,12 +5,12 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from gateway.upstream.connection import HIGH_WATER
+from gateway.wire.http_client.connection import HIGH_WATER
 from tests.gateway.client import Client
 from tests.gateway.harness import running, until, within
 from tests.gateway.test_gate_drain import gateway_process
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, hanging, on_cue, text, whole
-from tests.upstream.fake import CHUNKED, LAST, Peer, chunk, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, chunk, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
 BEAT = event({})

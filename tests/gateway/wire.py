@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk
 
 PATH = "/v1/chat/completions"
 DONE = b"data: [DONE]\n\n"

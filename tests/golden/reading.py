@@ -8,9 +8,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.delivery.receiver import Posted
 from tests.gateway.client import Dechunker
-from tests.upstream.fake import Request
+from tests.outbox.receiver import Posted
+from tests.wire.fake import Request
 
 _SQLITE = b"SQLite format 3\x00"
 

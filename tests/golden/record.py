@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from gateway.clock import ManualClock
-from tests.delivery.receiver import Posted
 from tests.gateway.client import Answer, Client
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import get, request
@@ -29,9 +28,10 @@ from tests.golden.reading import (
     store_lines,
     upstream_lines,
 )
+from tests.outbox.receiver import Posted
 from tests.pairs.neutral import Ask, Tongue
 from tests.sessions.talk import JSON, SESSION
-from tests.upstream.fake import Story
+from tests.wire.fake import Story
 
 RECORDS = Path(__file__).parent / "records"
 ANEW = "HOLDGATE_RECORD"

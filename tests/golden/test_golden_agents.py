@@ -12,7 +12,7 @@ from tests.golden.record import held
 from tests.pairs.gate import CHAT, each_tongue, telling, telling_all
 from tests.pairs.neutral import Answer, Call, Tongue
 from tests.sessions.talk import JSON
-from tests.upstream.fake import CHUNKED, LAST, Peer, answering, chunk, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, answering, chunk, sized
 
 
 def says(message: str, *headers: str, agent: str = "helper", **more: Any) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.delivery.receiver import receiving
 from tests.gateway.harness import until
 from tests.gateway.wire import get, request
 from tests.golden.conftest import Record
@@ -13,10 +12,11 @@ from tests.golden.models import CLOCK, HOUR, calls, clock, plan, reminder
 from tests.golden.record import Stage
 from tests.golden.test_golden_agents import says, speaks
 from tests.jobs.words import cron, ran, run_now
+from tests.outbox.receiver import receiving
 from tests.pairs.gate import CHAT, each_tongue, telling, telling_all
 from tests.pairs.neutral import Answer, Ask, Call, Tongue, Turn
 from tests.sessions.talk import JSON
-from tests.upstream.fake import CHUNKED, LAST, answering, chunk, sized
+from tests.wire.fake import CHUNKED, LAST, answering, chunk, sized
 
 ASK = Ask((Turn("user", "Hello!"),), system="Be brief.", tools=("look",))
 NEXT = Ask((*ASK.turns, Turn("assistant", "Hi."), Turn("user", "And?")), system="Be brief.")

@@ -13,7 +13,7 @@ from tests.golden.record import asking, held
 from tests.pairs.gate import CHAT, MESSAGES, RESPONSES, TONGUES, each_tongue, telling, telling_all
 from tests.pairs.neutral import Answer, Ask, Call, Tongue, Turn
 from tests.sessions.talk import JSON, SESSION
-from tests.upstream.fake import CHUNKED, LAST, answering, chunk, once, sized
+from tests.wire.fake import CHUNKED, LAST, answering, chunk, once, sized
 
 ASK = Ask(system="Be brief.", tools=("look",))
 HI = Answer("Hi there.", "A greeting.")

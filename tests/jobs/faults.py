@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.stores.base import StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 
 
 class Flaky:

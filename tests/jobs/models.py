@@ -10,7 +10,7 @@ from tests.clock.words import Call, streamed
 from tests.clock.words import Said as Turn
 from tests.gateway.wire import Cue
 from tests.sessions.talk import JSON, Message
-from tests.upstream.fake import Peer, Story, sized
+from tests.wire.fake import Peer, Story, sized
 
 Act = Turn | Callable[[Message], Turn]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from anyio.lowlevel import checkpoint
 
-from gateway.core.jobs import Job
-from gateway.core.schedules import At
-from gateway.scheduler import Agenda
-from gateway.scheduler.slots import Slots
+from gateway.jobs.index import Agenda
+from gateway.jobs.model import Job
+from gateway.jobs.schedule.model import At
+from gateway.jobs.slots import Slots
 from tests.jobs.words import HOUR, NOW
 
 

@@ -39,7 +39,7 @@ from tests.jobs.words import (
 from tests.pairs.gate import each_tongue, telling_all
 from tests.pairs.neutral import Answer, Tongue
 from tests.sessions.talk import kept, model, notes_of
-from tests.upstream.fake import CHUNKED, LAST, chunk, once
+from tests.wire.fake import CHUNKED, LAST, chunk, once
 
 HEADING = '[Scheduled task "news" result]:\n'
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from gateway.clock import ManualClock
-from gateway.core.jobs import Status
-from gateway.delivery import DeliveryCounts
+from gateway.jobs.model import Status
+from gateway.outbox.queue import DeliveryCounts
 from tests.clock.holding import metrics
 from tests.gateway.harness import Running
 from tests.gateway.wire import request

@@ -35,7 +35,7 @@ from tests.jobs.words import (
 )
 from tests.sessions.process import process
 from tests.sessions.talk import kept, model
-from tests.upstream.fake import FakeUpstream, fake_upstream
+from tests.wire.fake import FakeUpstream, fake_upstream
 
 
 class Door:

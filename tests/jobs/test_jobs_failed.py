@@ -38,7 +38,7 @@ from tests.jobs.words import (
 )
 from tests.sessions.process import process
 from tests.sessions.talk import kept, model
-from tests.upstream.fake import fake_upstream
+from tests.wire.fake import fake_upstream
 
 RETRIES = [30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE]
 PLACES = {

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 import anyio
 
 from gateway.clock import ManualClock
-from gateway.core.job_rules import JobRules
-from gateway.core.job_turns import after_interrupted, claim_manual, finished
-from gateway.core.jobs import Job, Run
-from gateway.scheduler import AgentRuns, RelayRuns, Scheduler
+from gateway.jobs.agent_runs import AgentRuns
+from gateway.jobs.model import Job, Run
+from gateway.jobs.relay_runs import RelayRuns
+from gateway.jobs.rules import JobRules
+from gateway.jobs.run_rules import after_interrupted, claim_manual, finished
+from gateway.jobs.scheduler import Scheduler
 from gateway.stores.opening import system_ms
 from gateway.stores.rows import Claimed
 from tests.gateway.harness import Running

@@ -29,7 +29,7 @@ from tests.jobs.words import (
 from tests.pairs.gate import MESSAGES, each_tongue, telling_all
 from tests.pairs.neutral import Answer, Ask, Tongue, Turn
 from tests.sessions.talk import JSON, SESSION, assistant, kept, model, system, talk, text_of, user
-from tests.upstream.fake import CHUNKED, LAST, Request, answering, chunk
+from tests.wire.fake import CHUNKED, LAST, Request, answering, chunk
 
 ASK = Ask((Turn("user", "Hello!"),), system="Be brief.", tools=("look", "find"))
 HEADING = '[Scheduled task "what is new?" result]:\n'

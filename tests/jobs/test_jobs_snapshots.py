@@ -12,9 +12,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from gateway.clock import ManualClock
-from gateway.core.model import Asked, Stop, TurnEnd, Usage
-from gateway.scheduler import Snapshots
-from gateway.scheduler.snapshots import LARGEST
+from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
+from gateway.jobs.snapshots import LARGEST, Snapshots
 from gateway.stores import Memory, open_rows
 from gateway.stores.opening import system_ms, unreported
 from gateway.stores.rows import Snapshot

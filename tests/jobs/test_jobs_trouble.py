@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.clock import ManualClock
-from gateway.core.jobs import Job
-from gateway.core.schedules import Cron
+from gateway.jobs.model import Job
+from gateway.jobs.schedule.model import Cron
 from tests.agents.talking import messages_of
 from tests.gateway.harness import Running, until
 from tests.jobs.faults import Flaky

@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 import anyio
 
 from gateway.clock import Clock
-from gateway.core.clock_words import iso
+from gateway.reminders.text import iso
 from tests.gateway.client import Answer
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import get, request
 from tests.sessions.talk import JSON, Message
-from tests.upstream.fake import Request, Story
+from tests.wire.fake import Request, Story
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import msgspec
 import schemathesis
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from gateway.web.openapi import document
+from gateway.api.openapi import document
 from tests.openapi.living import AGENT, MODEL, SESSION, Gate
 
 QUICK = "demo: tokens=2 delay_ms=0"

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import schemathesis
 
-from gateway.core.job_reading import OURS, SETTABLE
-from gateway.core.job_shown import shown_job, shown_run
-from gateway.core.jobs import Job, Run
-from gateway.core.schedules import Every
-from gateway.web.openapi import document
+from gateway.api.openapi import document
+from gateway.jobs.model import Job, Run
+from gateway.jobs.reader import OURS, SETTABLE
+from gateway.jobs.schedule.model import Every
+from gateway.jobs.view import shown_job, shown_run
 from tests.gateway.harness import running
 from tests.gateway.wire import get
 from tests.jobs.words import HELPER, key, keys

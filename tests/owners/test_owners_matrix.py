@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from gateway.api.openapi import document
 from gateway.clock import ManualClock
-from gateway.core.clock_words import iso
-from gateway.web.openapi import document
+from gateway.reminders.text import iso
 from tests.agents.talking import says
 from tests.gateway.harness import Running
 from tests.gateway.wire import ask_of, get, request
@@ -38,7 +38,7 @@ from tests.jobs.words import (
 from tests.openapi.routes import Way, nameless, ways
 from tests.owners.requests import AGENT, DEDUPE_KEY, SESSION, TRIES, Ids, Try, written
 from tests.sessions.talk import JSON, reply, talk
-from tests.upstream.fake import Peer, Story
+from tests.wire.fake import Peer, Story
 
 SECRET = "canary"
 EVENTS: Way = ("GET", "/api/sessions/{}/events")

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway import harness
 from tests.gateway.client import Answer as Sent
 from tests.gateway.wire import request
-from tests.upstream.fake import (
+from tests.wire.fake import (
     CHUNKED,
     LAST,
     Peer,

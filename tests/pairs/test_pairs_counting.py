@@ -11,7 +11,7 @@ from gateway.clock import ManualClock
 from tests.clock.words import NOW
 from tests.gateway.client import Answer as Sent
 from tests.gateway.wire import get, request
-from tests.upstream.fake import answering, sized
+from tests.wire.fake import answering, sized
 
 from .gate import CHAT, JSON, MESSAGES, Gate, gate, telling
 from .neutral import MODEL, Answer

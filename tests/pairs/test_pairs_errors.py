@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.gateway.wire import streaming
-from tests.upstream.fake import answering, sized
+from tests.wire.fake import answering, sized
 
 from .gate import JSON, MESSAGES, TONGUES, across, both_ways, each_pair, gate, read, telling
 from .neutral import Answer, Ask, Tongue

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS
-from tests.upstream.fake import LAST, Story, answering, chunk, head
+from tests.wire.fake import LAST, Story, answering, chunk, head
 
 from .gate import both_ways, each_pair, gate, read
 from .neutral import Answer, Ask, Call, Tongue, Turn

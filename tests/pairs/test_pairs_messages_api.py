@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.gateway.wire import get, request
-from tests.upstream.fake import answering, sized
+from tests.wire.fake import answering, sized
 
 from .gate import CHAT, JSON, MESSAGES, both_ways, each_tongue, gate, telling
 from .neutral import Answer, Ask, Tongue

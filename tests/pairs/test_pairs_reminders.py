@@ -7,7 +7,7 @@ import pytest
 from gateway.clock import ManualClock
 from tests.clock.reminding import NO_HOLD, listed, remind
 from tests.gateway.wire import hanging, in_turn, request
-from tests.upstream.fake import CHUNKED, LAST, Story, chunk, once
+from tests.wire.fake import CHUNKED, LAST, Story, chunk, once
 
 from .gate import JSON, each_pair, gate
 from .neutral import Answer, Ask, Call, Tongue, halves

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.harness import recorded
 from tests.gateway.wire import streaming
-from tests.upstream.fake import answering, sized
+from tests.wire.fake import answering, sized
 
 from .gate import CHAT, JSON, MESSAGES, RESPONSES, each_tongue, gate
 from .neutral import Answer, Ask, Tongue

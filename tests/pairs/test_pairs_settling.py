@@ -23,7 +23,7 @@ from tests.gateway.wire import (
     text,
     turn,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk
 
 from .gate import CHAT, JSON, MESSAGES, RESPONSES, TONGUES, gate, read, telling
 from .neutral import Answer, Ask, Tongue

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.upstream.fake import once
+from tests.wire.fake import once
 
 from .gate import CHAT, MESSAGES, RESPONSES, gate, telling
 from .messages import SIGNATURE

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from gateway.clock.manual import ManualClock
-from gateway.core.reminders import Rules, Task, Wanted
-from gateway.reminders import SHAPE, Reminders
+from gateway.reminders.model import Rules, Task, Wanted
+from gateway.reminders.service import SHAPE, Reminders
 from gateway.stores import Documents, Draft, Key, Memory, Stored, StoreUnavailable, open_documents
 
 NOW = 1_770_067_358_229

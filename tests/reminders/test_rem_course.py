@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gateway.core.reminders import Rules, Tasks, Unfit, Wanted
-from gateway.reminders import Counts, Reservation
+from gateway.reminders.claims import Reservation
+from gateway.reminders.model import Rules, Tasks, Unfit, Wanted
+from gateway.reminders.records import Counts
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, key_of
 

@@ -12,8 +12,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.core.reminders import Wanted
-from gateway.reminders import Counts, Reservation
+from gateway.reminders.claims import Reservation
+from gateway.reminders.model import Wanted
+from gateway.reminders.records import Counts
 
 from .conftest import LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Troubled, opened
 

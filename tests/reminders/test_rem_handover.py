@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.clock.manual import ManualClock
-from gateway.core.reminders import Rules, Wanted
+from gateway.reminders.model import Rules, Wanted
 from gateway.stores import Draft, Key, Memory
 
 from .conftest import LATEST, MINUTE, NOW, OWNER, TEA, Desk

@@ -10,11 +10,11 @@ import anyio.lowlevel
 import msgspec
 
 from gateway.clock.manual import ManualClock
-from gateway.core.reminders import Task, Tasks, Wanted
-from gateway.reminders import SHAPE, Counts, Ended
-from gateway.reminders.records import MOST_ENDED, MOST_ENDED_HERE, Recent
+from gateway.reminders.model import Task, Tasks, Wanted
+from gateway.reminders.records import MOST_ENDED, MOST_ENDED_HERE, Counts, Ended, Recent
+from gateway.reminders.service import SHAPE
 from gateway.stores import Draft
-from gateway.stores.base import seal
+from gateway.stores.documents import seal
 from gateway.stores.overdue import AT_ONCE, MOST_LEFT, overdue
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of

@@ -6,8 +6,9 @@ import anyio
 import pytest
 
 from gateway.clock.manual import ManualClock
-from gateway.core.reminders import Tasks
-from gateway.reminders import Counts, Reservation
+from gateway.reminders.claims import Reservation
+from gateway.reminders.model import Tasks
+from gateway.reminders.records import Counts
 from gateway.stores import StoreUnavailable
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.reminders import Reservation
+from gateway.reminders.claims import Reservation
 
 from .conftest import LATER, LATEST, OWNER, SESSION, TEA, Desk, Place, Troubled
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from tests.gateway.client import Answer
 from tests.gateway.harness import Running
 from tests.gateway.wire import get, request, turn, usage, whole
-from tests.upstream.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
 
 Message = dict[str, Any]
 

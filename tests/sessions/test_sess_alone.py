@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.core.directive_memory import RETRY_MS
+from gateway.sessions.directives.memory import RETRY_MS
 from tests.gateway.harness import Running, running
 from tests.gateway.wire import request
 from tests.sessions.talk import (
@@ -32,7 +32,7 @@ from tests.sessions.talk import (
     told,
     user,
 )
-from tests.upstream.fake import CHUNKED, Peer, Story, chunk
+from tests.wire.fake import CHUNKED, Peer, Story, chunk
 
 NOW = 1_770_000_000_000
 LATER = RETRY_MS

@@ -25,7 +25,7 @@ from tests.sessions.talk import (
     stop_message,
     talk,
 )
-from tests.upstream.fake import FakeUpstream, Request, fake_upstream
+from tests.wire.fake import FakeUpstream, Request, fake_upstream
 
 REPEATS = 3
 CROWD = 20

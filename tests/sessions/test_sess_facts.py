@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gateway.core.model import Asked
 from gateway.dialects import DIALECTS
+from gateway.exchange.model import Asked
 from gateway.sessions.facts import last_calls, read_facts
 from gateway.sessions.sentinels import Sentinels
 

@@ -27,7 +27,7 @@ from tests.sessions.talk import (
     talk,
     text_of,
 )
-from tests.upstream.fake import CHUNKED, Peer, chunk, head
+from tests.wire.fake import CHUNKED, Peer, chunk, head
 
 TIMES = 200
 JSON = head("content-type: application/json", "transfer-encoding: chunked")

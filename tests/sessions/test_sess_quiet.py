@@ -24,7 +24,7 @@ from tests.sessions.talk import (
     told,
     user,
 )
-from tests.upstream.fake import Story, answering, sized
+from tests.wire.fake import Story, answering, sized
 
 CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]

@@ -26,7 +26,7 @@ from tests.sessions.talk import (
     told,
     user,
 )
-from tests.upstream.fake import answering, once, sized
+from tests.wire.fake import answering, once, sized
 
 DOWN = answering(sized(b"{}", JSON, status="503 Hm"))
 

@@ -18,10 +18,10 @@ from gateway.clock import ManualClock
 from tests.clock.holding import delivered, listed
 from tests.clock.reminding import carried, due, fetch, iso, remind, results, variables
 from tests.clock.words import NOW, TAG, clock, play, says, sent
-from tests.delivery.test_delivery_gate import brought, result
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import ask_of
 from tests.jobs.words import add, ran, run_now
+from tests.outbox.test_delivery_gate import brought, result
 from tests.sessions.process import process
 from tests.sessions.talk import (
     GO_ON,
@@ -39,7 +39,7 @@ from tests.sessions.talk import (
     told,
     user,
 )
-from tests.upstream.fake import Peer, Request, fake_upstream
+from tests.wire.fake import Peer, Request, fake_upstream
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 WORK, TITLE = system("You write code."), system("Write a title of five words.")

@@ -26,7 +26,7 @@ from tests.sessions.talk import (
     text_of,
     told,
 )
-from tests.upstream.fake import Story
+from tests.wire.fake import Story
 
 FIELDS = {
     "stopMessageText",

@@ -11,9 +11,9 @@ from gateway.clock import ManualClock
 from tests.clock.holding import held
 from tests.clock.reminding import carried, remind
 from tests.clock.words import NOW, TAG, Said, play, says
-from tests.delivery.test_delivery_gate import brought, result
 from tests.gateway.harness import Running, running
 from tests.gateway.wire import request
+from tests.outbox.test_delivery_gate import brought, result
 from tests.sessions.talk import (
     GO_ON,
     JSON,

@@ -18,11 +18,11 @@ from gateway.clock import ManualClock
 from tests.clock.holding import delivered, held, listed
 from tests.clock.reminding import carried, due, remind
 from tests.clock.words import NOW, clock, play, says
-from tests.delivery.test_delivery_gate import brought, result
 from tests.gateway.harness import Running, running
 from tests.gateway.wire import get, hanging, text
 from tests.jobs.models import task
 from tests.jobs.words import every, inbox
+from tests.outbox.test_delivery_gate import brought, result
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -37,7 +37,7 @@ from tests.sessions.talk import (
     text_of,
     told,
 )
-from tests.upstream.fake import CHUNKED, chunk
+from tests.wire.fake import CHUNKED, chunk
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 CLAUDE = ("x-claude-code-session-id: s", "x-claude-code-agent-id: a1")

@@ -31,7 +31,7 @@ from tests.sessions.talk import (
     text_of,
     told,
 )
-from tests.upstream.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
 
 ERROR = b'{"error": {"message": "no"}}'
 BEGUN = {"id": "b", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.tools.bd import LIMIT_SECONDS, Tracker
+from gateway.sessions.task_tracker import LIMIT_SECONDS, Tracker
 from tests.gateway.client import Client
 from tests.gateway.harness import SOON, Running, running, until, upstreams_of, within
 from tests.gateway.wire import ask_of
@@ -27,7 +27,7 @@ from tests.sessions.talk import (
     talk,
     text_of,
 )
-from tests.upstream.fake import fake_upstream
+from tests.wire.fake import fake_upstream
 
 DONE = "All tasks are done."
 MORE = "Next I will write the tests."

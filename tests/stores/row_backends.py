@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 from msgspec.structs import replace
 
-from gateway.core.jobs import Job, Run
-from gateway.core.schedules import Every, next_due
+from gateway.jobs.model import Job, Run
+from gateway.jobs.schedule.model import Every, next_due
 from gateway.stores import Documents, Rows, open_documents, open_rows
 from gateway.stores.rows import Claimed
 from gateway.stores.sqlite import open_sqlite

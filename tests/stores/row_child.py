@@ -15,7 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from gateway.core.jobs import Run
+from gateway.jobs.model import Run
 from gateway.stores import Rows
 from gateway.stores.rows import Item
 

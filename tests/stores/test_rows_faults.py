@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.core.jobs import Job
+from gateway.jobs.model import Job
 from gateway.stores import Rows, StoreUnavailable
 from gateway.stores.lock import Lock
 from gateway.stores.rows import Conversation, Item

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.core.jobs import Job
+from gateway.jobs.model import Job
 from gateway.stores import (
     StoreUnavailable,
     conversation_rows,
@@ -26,8 +26,8 @@ from gateway.stores import (
     run_table,
     update,
 )
-from gateway.stores.base import Documents
 from gateway.stores.database import Database, migrate
+from gateway.stores.documents import Documents
 from gateway.stores.rows import Snapshot
 from gateway.stores.schema import MIGRATIONS
 from gateway.stores.sqlite import Sqlite

@@ -9,9 +9,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from gateway.core.jobs import Job
-from gateway.core.schedules import At, Cron
 from gateway.errors import TooMany
+from gateway.jobs.model import Job
+from gateway.jobs.schedule.model import At, Cron
 from gateway.stores import Conflict, Rows
 from gateway.stores.rows import JobRows
 

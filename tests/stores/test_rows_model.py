@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from gateway.core.jobs import Job, Run
-from gateway.core.schedules import next_due
 from gateway.errors import TooMany
+from gateway.jobs.model import Job, Run
+from gateway.jobs.schedule.model import next_due
 from gateway.stores import Conflict, Rows
 from gateway.stores.rows import Claimed, Item
 

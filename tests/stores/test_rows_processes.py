@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from gateway.stores import InUse, Rows
-from gateway.stores.base import LATEST
+from gateway.stores.documents import LATEST
 
 from .row_backends import STEP, RowBackend, cut, due, job, same
 from .row_child import KEYS, TIMES

@@ -9,10 +9,10 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from gateway.core.jobs import Job, Run
-from gateway.core.schedules import At
+from gateway.jobs.model import Job, Run
+from gateway.jobs.schedule.model import At
 from gateway.stores import Rows
-from gateway.stores.base import LATEST
+from gateway.stores.documents import LATEST
 from gateway.stores.rows import Claimed, Item, JobRows
 
 from .row_backends import (

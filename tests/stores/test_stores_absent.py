@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from gateway.stores.absent import MOST, Absent
-from gateway.stores.base import Key
+from gateway.stores.documents import Key
 
 
 class Watch:

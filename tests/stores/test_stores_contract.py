@@ -22,7 +22,7 @@ from gateway.stores import (
     fetch,
     update,
 )
-from gateway.stores.base import LARGEST_DOCUMENT
+from gateway.stores.documents import LARGEST_DOCUMENT
 
 from .conftest import Backend
 from .shapes import CLOCK, SESSION, Notes, cleared, clock, plus_one

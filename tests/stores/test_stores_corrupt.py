@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.stores import fetch, update
-from gateway.stores.base import LARGEST_DOCUMENT
+from gateway.stores.documents import LARGEST_DOCUMENT
 
 from .conftest import Backend
 from .shapes import CLOCK, Notes, clock, plus_one

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import InUse, Stored
-from gateway.stores.base import LARGEST_DOCUMENT, Key, Shape, unseal
+from gateway.stores.documents import LARGEST_DOCUMENT, Key, Shape, unseal
 from gateway.stores.lock import Lock
 from gateway.stores.names import name_of
 from gateway.stores.worker import LARGEST_BATCH, LONGEST_QUEUE

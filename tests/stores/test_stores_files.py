@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.stores import Draft, InUse, Key, StoreUnavailable, fetch, open_documents, update
-from gateway.stores.base import Stored
 from gateway.stores.cache import ENTRY_BYTES, Cache, Entry
+from gateway.stores.documents import Stored
 from gateway.stores.names import name_of
 
 from .conftest import Backend

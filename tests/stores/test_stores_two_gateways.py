@@ -12,7 +12,7 @@ import pytest
 from tests.clock.reminding import variables
 from tests.gateway.wire import hanging
 from tests.sessions.process import ROOT, process
-from tests.upstream.fake import fake_upstream
+from tests.wire.fake import fake_upstream
 
 # Read by every Python process that finds it on its path.
 NEWER_LIBRARY = "import sqlite3\nsqlite3.sqlite_version_info = (3, 99, 0)\n"

@@ -11,16 +11,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.additions import (
-    Addition,
-    AnsweredTurn,
-    ToolDeclaration,
-    ToolResult,
-    UserText,
-)
 from gateway.dialects.anthropic_messages.words import CACHE, last_turn, messages_of
 from gateway.dialects.body import Fields, appended, fields_of, raw, written
 from gateway.dialects.raws import NULL, Raws, members_of, raws_in
+from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 
 TEXT = b'{"type":"text","text":%b}'
 FORCING = frozenset({"any", "tool"})

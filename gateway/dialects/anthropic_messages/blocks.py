@@ -26,7 +26,7 @@ from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import Json, as_text, part_of
 from gateway.dialects.raws import readable
 from gateway.errors import UpstreamBroke
-from gateway.sse import data_of, encode
+from gateway.wire.sse import data_of, encode
 
 _fields = msgspec.json.Decoder(Fields)
 

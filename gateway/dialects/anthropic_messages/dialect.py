@@ -7,10 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.additions import Addition, AnsweredTurn
-from gateway.core.directives import may_contain
-from gateway.core.model import Asked
-from gateway.core.session import Kept
 from gateway.dialects.anthropic_messages.additions import added, forces
 from gateway.dialects.anthropic_messages.content import shows_content
 from gateway.dialects.anthropic_messages.errors import error_body, error_frame
@@ -27,7 +23,6 @@ from gateway.dialects.anthropic_messages.words import (
     system_texts,
 )
 from gateway.dialects.bare import bared
-from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
     array,
@@ -38,9 +33,14 @@ from gateway.dialects.body import (
     renamed,
     without_duplicates,
 )
+from gateway.dialects.protocol import Splice
 from gateway.dialects.raws import readable
 from gateway.dialects.seals import may_be_sealed
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
+from gateway.exchange.additions import Addition, AnsweredTurn
+from gateway.exchange.model import Asked
+from gateway.sessions.directives.reader import may_contain
+from gateway.sessions.model import Kept
 
 
 class _OutputConfig(msgspec.Struct, gc=False):

@@ -7,7 +7,7 @@ import msgspec
 from gateway.dialects.objects import Json, read_event, read_object
 from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
-from gateway.sse import encode
+from gateway.wire.sse import encode
 
 TYPES = {
     400: "invalid_request_error",

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.session import Kept
 from gateway.dialects.anthropic_messages.words import Message, block_of, message_of, messages_of
 from gateway.dialects.body import fields_of, raw, written
 from gateway.dialects.raws import Raws, members_of, raws_in, readable, text_of
+from gateway.sessions.model import Kept
 
 CALL = "tool_use"
 CALLS = b'"tool_use"'

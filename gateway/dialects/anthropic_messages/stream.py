@@ -8,8 +8,6 @@ from itertools import chain
 
 import msgspec
 
-from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, TurnEnd
 from gateway.dialects.anthropic_messages.blocks import Blocks, written
 from gateway.dialects.anthropic_messages.errors import is_error, said
 from gateway.dialects.anthropic_messages.turn import (
@@ -27,7 +25,6 @@ from gateway.dialects.anthropic_messages.turn import (
     unrolled,
     usage_of,
 )
-from gateway.dialects.base import Tap
 from gateway.dialects.call_ids import CallIds
 from gateway.dialects.objects import (
     Json,
@@ -38,9 +35,12 @@ from gateway.dialects.objects import (
     read_events,
     read_named,
 )
+from gateway.dialects.protocol import Tap
 from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.sse import Framer, data_of, split
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.wire.sse import Framer, data_of, split
 
 PING = written({"type": "ping"})
 STOP = written({"type": "message_stop"})

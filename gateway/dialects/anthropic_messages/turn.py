@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.core.model import Stop, ToolCall, Usage
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import (
     NO_ARGUMENTS,
@@ -18,6 +17,7 @@ from gateway.dialects.objects import (
     read_object,
     summed,
 )
+from gateway.exchange.model import Stop, ToolCall, Usage
 
 STOPS = {
     "end_turn": Stop.STOP,

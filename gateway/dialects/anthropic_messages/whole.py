@@ -7,8 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.anthropic_messages.errors import is_error, said
 from gateway.dialects.anthropic_messages.turn import (
     PLAIN_STOP,
@@ -25,6 +23,8 @@ from gateway.dialects.objects import Json, part_of, read_object
 from gateway.dialects.raws import NULL, raws_in
 from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.model import Stop, TurnEnd, Usage
 
 ENVELOPE = ("id", "type", "role", "model")
 

@@ -8,18 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.additions import (
-    Addition,
-    AnsweredTurn,
-    ToolDeclaration,
-    ToolResult,
-    UserText,
-)
-from gateway.core.directives import may_contain
-from gateway.core.model import Asked
-from gateway.core.session import Kept
 from gateway.dialects.bare import bared
-from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
     NOTHING,
@@ -47,8 +36,13 @@ from gateway.dialects.openai_chat.words import (
     newest_user,
     system_texts,
 )
+from gateway.dialects.protocol import Splice
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
-from gateway.sse import encode
+from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Asked
+from gateway.sessions.directives.reader import may_contain
+from gateway.sessions.model import Kept
+from gateway.wire.sse import encode
 
 
 class _StreamOptions(msgspec.Struct, gc=False):

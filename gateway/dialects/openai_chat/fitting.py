@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.core.additions import GatewayParts
 from gateway.dialects.body import Fields, fields_of, raw, written
 from gateway.dialects.profiles import Profile
 from gateway.dialects.raws import NULL, Raws, members_of, raws_in, readable, same, text_of
+from gateway.exchange.additions import GatewayParts
 
 CALLS = b'"tool_calls"'
 STRICT = "strict"

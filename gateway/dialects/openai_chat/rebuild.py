@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.core.session import Kept
 from gateway.dialects.body import ABSENT, fields_of, raw, written
 from gateway.dialects.objects import Json, as_text
 from gateway.dialects.openai_chat.calls import function_of
+from gateway.sessions.model import Kept
 
 T = TypeVar("T")
 Raws = list[msgspec.Raw]

@@ -8,9 +8,6 @@ from itertools import chain
 
 import msgspec
 
-from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, TurnEnd
-from gateway.dialects.base import Tap
 from gateway.dialects.call_ids import CallIds
 from gateway.dialects.objects import Json, part_of, read_event, read_events, summed
 from gateway.dialects.openai_chat.calls import Calls, Sifter
@@ -28,9 +25,12 @@ from gateway.dialects.openai_chat.turn import (
     text_in,
     usage_of,
 )
+from gateway.dialects.protocol import Tap
 from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.sse import Framer, data_of, encode, split
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.wire.sse import Framer, data_of, encode, split
 
 DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")

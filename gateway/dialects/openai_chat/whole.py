@@ -7,8 +7,6 @@ from typing import Annotated
 
 import msgspec
 
-from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Asked, Stop, TurnEnd, Usage
 from gateway.dialects.objects import Json, part_of, read_object, summed
 from gateway.dialects.openai_chat.calls import calls_of, ident_of
 from gateway.dialects.openai_chat.turn import (
@@ -22,6 +20,8 @@ from gateway.dialects.openai_chat.turn import (
 )
 from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
 
 # What a message may hold beside what it says; without it there is little to read.
 BESIDE_TEXT = ("tool_calls", "refusal", "function_call")

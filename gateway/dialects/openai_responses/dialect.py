@@ -8,18 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.additions import (
-    Addition,
-    AnsweredTurn,
-    ToolDeclaration,
-    ToolResult,
-    UserText,
-)
-from gateway.core.directives import may_contain
-from gateway.core.model import Asked
-from gateway.core.session import Kept
 from gateway.dialects.bare import bared
-from gateway.dialects.base import Splice
 from gateway.dialects.body import (
     ABSENT,
     Fields,
@@ -52,9 +41,14 @@ from gateway.dialects.openai_responses.words import (
     system_texts,
     user_message,
 )
+from gateway.dialects.protocol import Splice
 from gateway.dialects.raws import readable
 from gateway.dialects.seals import may_be_sealed
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
+from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Asked
+from gateway.sessions.directives.reader import may_contain
+from gateway.sessions.model import Kept
 
 
 class _Text(msgspec.Struct, gc=False):

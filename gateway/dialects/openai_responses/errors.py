@@ -11,7 +11,7 @@ from gateway.dialects.objects import Json, read_event, read_object
 from gateway.dialects.openai_responses.heads import FAILED
 from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
-from gateway.sse import encode
+from gateway.wire.sse import encode
 
 NOBODYS = "resp_holdgate"
 

@@ -6,11 +6,11 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
-from gateway.core.model import Stop, ToolCall, Usage
 from gateway.dialects.body import Fields, raw
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text, summed
 from gateway.dialects.raws import NULL, readable
+from gateway.exchange.model import Stop, ToolCall, Usage
 
 FUNCTION_CALL = "function_call"
 CALLS = (FUNCTION_CALL, "custom_tool_call")

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gateway.core.additions import ToolResult
-from gateway.core.session import Kept
 from gateway.dialects.body import Fields, fields_of, raw, written
 from gateway.dialects.objects import Json, as_text
 from gateway.dialects.openai_responses.items import CALLS, Answered, as_input, is_stored
 from gateway.dialects.openai_responses.words import item_of, items_of
 from gateway.dialects.raws import Raws, members_of, readable
+from gateway.exchange.additions import ToolResult
+from gateway.sessions.model import Kept
 
 CALL_ID = b'"call_id"'
 # An id of other characters may be written in more than one way.

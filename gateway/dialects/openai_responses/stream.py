@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.core.model import Asked
-from gateway.dialects.base import Tap
 from gateway.dialects.body import raw
 from gateway.dialects.objects import Json
 from gateway.dialects.openai_responses.errors import failed_frames, lifecycle, own_end
 from gateway.dialects.openai_responses.items import joined, spent, text_in, text_of, usage_in
 from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import Answer, ResponsesTap, Taken
+from gateway.dialects.protocol import Tap
 from gateway.errors import HoldgateError
-from gateway.sse import encode
+from gateway.exchange.model import Asked
+from gateway.wire.sse import encode
 
 IN_PROGRESS = "response.in_progress"
 WAIT = b": wait\n"

@@ -7,8 +7,6 @@ from functools import partial
 
 import msgspec
 
-from gateway.core.additions import AnsweredTurn
-from gateway.core.model import TurnEnd
 from gateway.dialects.body import Fields
 from gateway.dialects.call_ids import CallIds
 from gateway.dialects.objects import Json, read_event, read_named
@@ -34,7 +32,9 @@ from gateway.dialects.openai_responses.items import (
 from gateway.dialects.openai_responses.output import Output, Slot, Start
 from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.sse import Framer, data_of, encode, split
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.model import TurnEnd
+from gateway.wire.sse import Framer, data_of, encode, split
 
 DONE = b"[DONE]"
 BEGINNINGS = ("response.created", "response.queued", "response.in_progress")

@@ -7,8 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from gateway.core.additions import AnsweredTurn
-from gateway.core.model import Stop, TurnEnd, Usage
 from gateway.dialects.body import Fields, fields_of
 from gateway.dialects.objects import Json, read_object
 from gateway.dialects.openai_responses.errors import said, told
@@ -35,6 +33,8 @@ from gateway.dialects.openai_responses.items import (
 )
 from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.model import Stop, TurnEnd, Usage
 
 CALL = b'_call"'
 

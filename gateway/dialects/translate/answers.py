@@ -25,7 +25,7 @@ from gateway.dialects.translate.responses_answer_writer import ResponsesWriter
 from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.dialects.translate.wire import datas
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.sse import Framer
+from gateway.wire.sse import Framer
 
 
 class Reader(Protocol):

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
 from gateway.dialects.canonical import Began, Ended, Event, Refused, Said, Thought, Tokens
 from gateway.dialects.objects import as_text
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
@@ -16,6 +15,7 @@ from gateway.dialects.translate.errors import read_failure
 from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.dialects.translate.wire import number_in, objects_in, read, text_in, whole_number
 from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Stop
 
 DONE = b"[DONE]"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
 from gateway.dialects.canonical import (
     Began,
     Call,
@@ -29,7 +28,8 @@ from gateway.dialects.objects import Json
 from gateway.dialects.translate.errors import openai_error
 from gateway.dialects.translate.parts import Answer
 from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.sse import encode
+from gateway.exchange.model import Stop
+from gateway.wire.sse import encode
 
 REASONS = {
     Stop.STOP: "stop",

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
 from gateway.dialects.call_ids import MOST_CALLS
 from gateway.dialects.canonical import (
     Began,
@@ -26,6 +25,7 @@ from gateway.dialects.translate.errors import read_body
 from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.dialects.translate.wire import number_in, read, text_in
 from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Stop
 
 STOPS = {
     "end_turn": Stop.STOP,

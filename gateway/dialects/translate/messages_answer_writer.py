@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
 from gateway.dialects.canonical import (
     Began,
     Call,
@@ -30,7 +29,8 @@ from gateway.dialects.translate.parts import Answer, Part
 from gateway.dialects.translate.reasoning import as_signature
 from gateway.dialects.translate.rows import Piece, Row
 from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.sse import encode
+from gateway.exchange.model import Stop
+from gateway.wire.sse import encode
 
 REASONS = {
     Stop.STOP: "end_turn",

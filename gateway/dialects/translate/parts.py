@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gateway.core.model import Stop
 from gateway.dialects.canonical import (
     Began,
     Call,
@@ -22,6 +21,7 @@ from gateway.dialects.canonical import (
     Text,
     Thought,
 )
+from gateway.exchange.model import Stop
 
 Part = Text | Reasoning | Refusal | Call
 

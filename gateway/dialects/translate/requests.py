@@ -10,7 +10,6 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from gateway.core.additions import NO_PARTS, GatewayParts
 from gateway.dialects.canonical import Conversation, Tool
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
@@ -21,6 +20,7 @@ from gateway.dialects.translate.messages_request_writer import write_messages
 from gateway.dialects.translate.node import Losses
 from gateway.dialects.translate.responses_request_reader import read_responses
 from gateway.dialects.translate.responses_request_writer import write_responses
+from gateway.exchange.additions import NO_PARTS, GatewayParts
 
 Reader = Callable[[bytes], Conversation]
 Writer = Callable[[Conversation, Profile, Losses], bytes]

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
 from gateway.dialects.canonical import (
     Began,
     CallBegan,
@@ -28,14 +27,9 @@ from gateway.dialects.canonical import (
 from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text
 from gateway.dialects.translate.errors import read_body, read_failure
 from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.dialects.translate.wire import (
-    number_in,
-    objects_in,
-    read,
-    text_in,
-    whole_number,
-)
+from gateway.dialects.translate.wire import number_in, objects_in, read, text_in, whole_number
 from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Stop
 
 REASONS = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.FILTER}
 APART = "\n\n"

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.model import Stop
 from gateway.dialects.body import fields_of, written
 from gateway.dialects.canonical import (
     Began,
@@ -38,6 +37,7 @@ from gateway.dialects.translate.responses_items import (
 )
 from gateway.dialects.translate.rows import Block, Piece, Row
 from gateway.dialects.translate.wanted import Room, Wanted
+from gateway.exchange.model import Stop
 
 INCOMPLETE = "incomplete"
 REASONS = {Stop.LENGTH: "max_output_tokens", Stop.FILTER: "content_filter"}

@@ -23,7 +23,7 @@ from gateway.dialects.translate.parts import Part
 from gateway.dialects.translate.reasoning import as_encrypted
 from gateway.dialects.translate.rows import Block, Piece
 from gateway.dialects.translate.wanted import Room
-from gateway.sse import encode
+from gateway.wire.sse import encode
 
 COMPLETED = "completed"
 IN_PROGRESS = "in_progress"

@@ -6,8 +6,8 @@ from hashlib import sha256
 
 import msgspec
 
-from gateway.core.model import Asked
 from gateway.errors import BadRequest, UpstreamBroke
+from gateway.exchange.model import Asked
 
 ID_DIGITS = 24
 # They are remembered for the answer, which takes the event loop time for each.

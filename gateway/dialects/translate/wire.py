@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.dialects.objects import mend_json
 from gateway.errors import UpstreamBroke
-from gateway.sse import data_of, split
+from gateway.wire.sse import data_of, split
 
 T = TypeVar("T")
 

@@ -1,0 +1,160 @@
+"""What a conversation gains in one exchange, in the words of Chat Completions.
+
+Nothing here is lost or left open: a turn that was cut short is kept as far as it was shown, and
+every call of a tool has a result, if only one that says that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.dialects.body import appended
+from gateway.exchange.additions import Addition, AnsweredTurn, ToolResult, UserText
+from gateway.exchange.model import Stop, ToolCall, TurnEnd
+
+Message = dict[str, Any]
+
+# A conversation beyond this loses its beginning: no model would read it.
+LONGEST = 4 * 1024 * 1024
+CUT = msgspec.json.encode(
+    {"ok": False, "error": "The call was cut short; whether it had an effect is not known."}
+).decode()
+
+
+class Gains:
+    """Hears what an exchange adds to its conversation."""
+
+    def __init__(self, message: str) -> None:
+        self._messages: list[Message] = [_user(message)]
+        self._results: dict[str, str] = {}
+        self._untold: tuple[str, tuple[ToolCall, ...]] | None = None
+        self._partial: list[str] = []
+        self.turns = 0
+        self.stop = Stop.UNKNOWN
+        self.calls_strangers = False
+        """Whether the last turn called tools that are not the gateway's."""
+        self.unanswered = False
+        """Whether the last turn called tools whose results no turn was told."""
+
+    def told(self, additions: tuple[Addition, ...]) -> None:
+        """Hear what was put into the request, or answered it at last."""
+        for addition in additions:
+            match addition:
+                case AnsweredTurn():
+                    self._tell(addition)
+                case UserText() if not addition.fleeting:
+                    self._messages.append(_user(addition.text))
+                case ToolResult():
+                    self._messages.append(_result(addition.call_id, addition.text))
+                    self.unanswered = False
+
+    def answered(self, text: str, end: TurnEnd) -> None:
+        """Hear what a turn said, and how it ended."""
+        self._untold = (text, end.server_calls)
+        self._partial.clear()
+        self.turns += 1
+        self.stop = end.stop
+        self.calls_strangers = end.client_calls
+        self.unanswered = bool(end.server_calls)
+
+    def shown(self, text: str) -> None:
+        """Hear what was shown of a turn that has not ended yet."""
+        self._partial.append(text)
+
+    def returned(self, call: ToolCall, text: str) -> None:
+        """Hear what a tool returned, whether or not the model is ever told."""
+        self._results[call.id] = text
+
+    def messages(self) -> list[Message]:
+        """Return all that is to be kept; nothing, if nothing came of the message."""
+        messages = self._messages + self._cut_short()
+        if not any(message["role"] == "assistant" for message in messages):
+            return []
+        while messages[-1]["role"] == "user":
+            # No turn answered it: it was not said as far as the model knows, and comes again.
+            messages.pop()
+        return repaired(messages, self._results)
+
+    def _tell(self, turn: AnsweredTurn) -> None:
+        # A turn is told once: when a follow-up to it comes to nothing it is offered again.
+        untold, self._untold = self._untold, None
+        message = turn.message
+        assert isinstance(message, dict)
+        if untold is not None and _says_something(message):
+            self._messages.append(message)
+
+    def _cut_short(self) -> list[Message]:
+        """Return the turn that nobody was told of any more."""
+        if self._untold is not None:
+            text, calls = self._untold
+            said: Message = {"role": "assistant", "content": text or None}
+            if calls:
+                said["tool_calls"] = [_call(call) for call in calls]
+            return [said] if _says_something(said) else []
+        text = "".join(self._partial).strip()
+        return [{"role": "assistant", "content": text}] if text else []
+
+
+def repaired(messages: Iterable[Message], results: Mapping[str, str]) -> list[Message]:
+    """Give every call its result, right behind those that its turn has."""
+    whole: list[Message] = []
+    missing: dict[str, None] = {}
+    for message in messages:
+        if message["role"] == "tool":
+            missing.pop(message["tool_call_id"], None)
+        else:
+            whole += _made_up(missing, results)
+            missing = {call["id"]: None for call in message.get("tool_calls", ())}
+        whole.append(message)
+    return whole + _made_up(missing, results)
+
+
+def _made_up(missing: Iterable[str], results: Mapping[str, str]) -> list[Message]:
+    return [_result(call_id, results.get(call_id, CUT)) for call_id in missing]
+
+
+def extended(history: bytes, gained: Iterable[Message], longest: int = LONGEST) -> bytes:
+    """Put messages at the end of a conversation; what is too long loses its oldest exchanges."""
+    added = [msgspec.json.encode(message) for message in gained]
+    whole = appended(history, added)
+    return whole if len(whole) <= longest else _shortened(whole, len(added), longest)
+
+
+class _Role(msgspec.Struct):
+    role: str = ""
+
+
+_items: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+_role = msgspec.json.Decoder(_Role)
+
+
+def _shortened(history: bytes, new: int, longest: int) -> bytes:
+    """Cut the beginning off, before a message of the user's; what is new stays in any case."""
+    items = _items.decode(history)
+    size = len(history)
+    for at, item in enumerate(items):
+        is_new = at >= len(items) - new
+        if is_new or (size <= longest and _role.decode(item).role == "user"):
+            return appended(b"[]", [bytes(item) for item in items[at:]])
+        size -= len(bytes(item)) + 1
+    return b"[]"
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _result(call_id: str, text: str) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _call(call: ToolCall) -> Message:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _says_something(message: Message) -> bool:
+    return any(message.get(name) for name in ("content", "tool_calls", "refusal"))

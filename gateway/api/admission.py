@@ -1,0 +1,228 @@
+"""The front door: every request passes here, whatever its route.
+
+Any web page can post to a loopback port, so a foreign Origin or an unknown Host is refused before
+anything else is looked at. What passes gets its id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import chain
+from typing import Any, Protocol
+
+from gateway.dialects import DIALECTS, Dialect
+from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError, UpgradeRequired
+from gateway.exchange.ports import error_headers
+from gateway.wire.http_server.request_body import KEY, Incoming, new_chain, request_id
+from gateway.wire.http_server.response import Answer, Message, Receive, Send
+from gateway.wire.http_server.scope import offers_websocket
+
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+VERSION = b"anthropic-version"
+# An address in brackets or a name, then a port; nothing else may stand beside them.
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/?#@\s\\]*))(?::[0-9]{0,5})?")
+MESSAGES = "/v1/messages"
+CORS_ORIGIN = b"access-control-allow-origin"
+CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
+CORS_EXPOSED = (
+    b"x-request-id, request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
+    b"x-holdgate-event-id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Which Hosts and Origins are let in; `any_host` when keys protect the gateway."""
+
+    hosts: frozenset[str] = frozenset()
+    any_host: bool = False
+    origins: frozenset[str] = frozenset()
+    header_bytes: int = 64 * 1024
+
+    def check_host(self, host: str) -> None:
+        """Refuse a Host that is not ours: a page of another site may have sent us here."""
+        name = _host_name(host)
+        if name in self.hosts or (not self.hosts and (self.any_host or _is_loopback(name))):
+            return
+        raise Forbidden(f"The Host '{name[:100]}' is not accepted here; see server.hosts.")
+
+    def check_origin(self, origin: str, host: str) -> bool:
+        """Refuse a foreign Origin; tell whether a listed one must be named in the answer."""
+        if origin in self.origins or "*" in self.origins:
+            return True
+        if origin in (f"http://{host}", f"https://{host}"):
+            return False
+        raise Forbidden(f"The Origin '{origin[:100]}' is not accepted; see server.cors_origins.")
+
+
+class Relaying(Protocol):
+    """A model endpoint, and the language it is spoken to in."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """In which it answers, errors too."""
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+
+class Front:
+    """Checks Host, Origin and headers of every request, gives it its id, and lets it in.
+
+    Model requests go straight to their relay; all others through the router.
+    """
+
+    def __init__(self, app: App, admission: Admission, models: Mapping[str, Relaying]) -> None:
+        self._app = app
+        self._admission = admission
+        self._models = models
+        self._known_host: bytes | None = None
+
+    def let_in(self, app: App, models: Mapping[str, Relaying]) -> None:
+        """Have requests answered by these from now on."""
+        self._app = app
+        self._models = models
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Let a request in, or say why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        chain = new_chain()
+        named, query = request_id(headers, chain), scope["query_string"]
+        note = Incoming(chain, named, headers, scope["headers"], query)
+        path, name = scope["path"], note.request_id.encode()
+        note.answer_headers = ((b"x-request-id", name),)
+        if VERSION in headers or path.startswith(MESSAGES):
+            # Where their clients look for it.
+            note.answer_headers += ((b"request-id", name),)
+        scope[KEY] = note
+        relay = self._models.get(path)
+        try:
+            self._admit(note)
+        except HoldgateError as error:
+            said = relay.dialect if relay is not None else dialect_of(note)
+            headers_too = note.answer_headers + _closing(error)
+            await refuse(error, receive, send, headers_too, said)
+            return
+        if scope["method"] == "OPTIONS":
+            told = _preflight(note, relay is not None)
+            await Answer(receive, send, note.answer_headers).whole(204, told, b"")
+        elif relay is not None:
+            # A frame passes every call between the server and the relay, so there are few.
+            answering = relay(scope, receive, send)
+            # What came with the request is the relay's: a held answer may be one of thousands.
+            del scope, headers, note
+            await answering
+        else:
+            await self._app(scope, receive, _with_headers(send, note.answer_headers))
+
+    def _admit(self, note: Incoming) -> None:
+        headers, listed = note.headers, note.listed
+        host = headers.get(b"host")
+        if host is None or (len(headers) != len(listed) and _hosts(listed) != 1):
+            raise BadRequest("Send exactly one Host header.")
+        if sum(map(len, chain.from_iterable(listed))) > self._admission.header_bytes:
+            raise BadRequest(f"The headers are larger than {self._admission.header_bytes} bytes.")
+        if b"transfer-encoding" in headers:
+            _check_coding(listed)
+        # Nearly every request names the same Host; an accepted one need not be parsed again.
+        if host != self._known_host:
+            self._check_host(host)
+        origin = headers.get(b"origin")
+        if origin is not None and self._admission.check_origin(
+            origin.decode("latin-1"), host.decode("latin-1")
+        ):
+            note.answer_headers += _cors(origin)
+        if b"upgrade" in headers and offers_websocket(listed):
+            raise UpgradeRequired("WebSocket is not spoken here; send the request over HTTP.")
+
+    def _check_host(self, host: bytes) -> None:
+        self._admission.check_host(host.decode("latin-1"))
+        self._known_host = host
+
+
+def _closing(error: HoldgateError) -> Headers:
+    """Return the headers that end a connection on which no request can be trusted."""
+    if isinstance(error, UpgradeRequired):
+        # HTTP wants the protocol named that is to be spoken.
+        return ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade, close"))
+    return ((b"connection", b"close"),) if isinstance(error, BadRequest) else ()
+
+
+def _check_coding(listed: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse a body in codings beside `chunked`: it would be read as if it had none."""
+    codings = [value.strip().lower() for name, value in listed if name == b"transfer-encoding"]
+    if codings != [b"chunked"]:
+        raise BadRequest("The only transfer-encoding accepted is `chunked`, alone.")
+
+
+def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
+    return sum(name == b"host" for name, _ in listed)
+
+
+def dialect_of(note: Incoming) -> Dialect:
+    """Return how errors are told where no model is asked: as most clients read them.
+
+    Clients of Messages say their version on every request.
+    """
+    return DIALECTS["anthropic-messages" if VERSION in note.headers else "openai-chat"]
+
+
+async def refuse(
+    error: HoldgateError, receive: Receive, send: Send, headers: Headers, dialect: Dialect
+) -> None:
+    """Answer with an error."""
+    body = dialect.error_body(error)
+    await Answer(receive, send, headers).whole(error.status, error_headers(error), body)
+
+
+def _host_name(host: str) -> str:
+    parts = _HOST.fullmatch(host)
+    if parts is None:
+        raise BadRequest("The Host header must be a name or an address, with a port or without.")
+    return (parts[1] or parts[2] or "").lower()
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _cors(origin: bytes) -> Headers:
+    return (
+        (CORS_ORIGIN, origin),
+        (b"access-control-expose-headers", CORS_EXPOSED),
+        (b"vary", b"origin"),
+    )
+
+
+def _preflight(note: Incoming, is_model: bool) -> Headers:
+    asked = note.headers.get(b"access-control-request-headers", b"")
+    allowed: Headers = ((b"access-control-allow-headers", asked),) if asked else ()
+    if not any(name == CORS_ORIGIN for name, _ in note.answer_headers):
+        # Of the others only the router knows the methods, and it is not asked.
+        return ((b"allow", b"POST"),) if is_model else ()
+    return (
+        (b"access-control-allow-methods", CORS_METHODS),
+        (b"access-control-max-age", b"600"),
+        *allowed,
+    )
+
+
+def _with_headers(send: Send, headers: Headers) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *headers]
+        await send(message)
+
+    return sending

@@ -1,0 +1,298 @@
+"""Agents over HTTP: a message in, its answer as named events, and who there is to talk to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from anyio.lowlevel import checkpoint
+from starlette.requests import Request as WebRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from gateway.agents.locks import Locks
+from gateway.agents.model import ChatErrand, Outcome
+from gateway.agents.service import Agents
+from gateway.api.auth import Keys, Owner
+from gateway.api.reminders import BodyLimits
+from gateway.dialects import DIALECTS
+from gateway.dialects.body import Fields, misfit, read_as
+from gateway.dialects.identity import refuse_session_id
+from gateway.dialects.objects import read_object
+from gateway.errors import (
+    BadRequest,
+    Draining,
+    Headers,
+    HoldgateError,
+    MethodNotAllowed,
+    TooMany,
+    Unavailable,
+)
+from gateway.exchange.ports import error_headers
+from gateway.wire.http_server.request_body import (
+    ClientLeft,
+    Incoming,
+    Unpacking,
+    incoming_of,
+    receive_body,
+)
+from gateway.wire.http_server.request_cycle import CYCLE
+from gateway.wire.http_server.response import Answer, Receive, Send
+from gateway.wire.sse import encode
+
+log = logging.getLogger("holdgate.chat")
+PATH = "/api/chat"
+CHAT = "chat"
+MEMBERS = ("message", "agentId", "sessionId", "userId")
+PING = b": ping\n\n"
+STREAM: Headers = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
+BUSY = "The previous request is still running; try again shortly."
+BUSY_IN_CHINESE = "上一个请求还在处理中，请稍后再试"
+
+_fields = msgspec.json.Decoder(Fields)
+
+
+class _Body(msgspec.Struct):
+    """A message as it is sent."""
+
+    message: str | None = None
+    agent_id: str | None = msgspec.field(default=None, name="agentId")
+    session_id: str | None = msgspec.field(default=None, name="sessionId")
+    user_id: str | None = msgspec.field(default=None, name="userId")
+
+
+class SessionBusy(TooMany):
+    """Another exchange of the session is under way."""
+
+    code = "session_busy"
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message, retry_after=1)
+        self.reason = reason
+
+
+class ChatAnswer:
+    """An agent's answer as a client sees it: named events, each with its session."""
+
+    def __init__(self, answer: Answer, session: str) -> None:
+        self.line = answer
+        self._session = session
+
+    async def start(self, told: str) -> None:
+        """Begin the stream."""
+        directives = ((b"x-holdgate-directive", told.encode("ascii", "replace")),) if told else ()
+        self.line.ready(STREAM + directives, lambda: PING)
+        await self._show("start")
+
+    async def thinking(self, delta: str) -> None:
+        """Show what the model thinks."""
+        await self._show("thinking", delta=delta)
+
+    async def text(self, delta: str) -> None:
+        """Show what the model says."""
+        await self._show("text", delta=delta)
+
+    async def tool_start(self, name: str, arguments: str) -> None:
+        """Show that a tool begins."""
+        given = read_object(arguments.encode())
+        await self._show("tool_start", name=name, input=arguments if given is None else given)
+
+    async def tool_end(self, name: str, ms: int) -> None:
+        """Show that a tool has done its work."""
+        await self._show("tool_end", name=name, durationMs=ms)
+
+    async def tool_error(self, name: str, error: str) -> None:
+        """Show that a tool has not."""
+        await self._show("tool_error", name=name, error=error)
+
+    async def hold(self, until_ms: int) -> None:
+        """Show until when the answer is kept open."""
+        await self._show("hold", until=until_ms)
+
+    async def complete(self, outcome: Outcome) -> None:
+        """End the stream of a complete answer."""
+        bookmark = {"seq": outcome.version, "timestamp": outcome.at_ms}
+        await self._end(
+            "complete",
+            reason=outcome.reason,
+            toolCount=outcome.tool_count,
+            turns=outcome.turns,
+            bookmark=bookmark,
+        )
+
+    async def error(self, outcome: Outcome) -> None:
+        """End the stream of one that went wrong."""
+        await self._end("error", message=outcome.error, code=outcome.code)
+
+    async def _show(self, event: str, **members: object) -> None:
+        await self.line.frames(self._frame(event, members))
+
+    async def _end(self, event: str, **members: object) -> None:
+        await self.line.end(self._frame("end", {}) + self._frame(event, members))
+
+    def _frame(self, event: str, members: Mapping[str, object]) -> bytes:
+        return encode(msgspec.json.encode({"sessionId": self._session, **members}), event)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Answers messages to agents; each owner talks in sessions of their own.
+
+    It stands beside the model endpoints, since its answers stream as theirs do.
+    """
+
+    agents: Agents
+    locks: Locks
+    keys: Keys
+    limits: BodyLimits
+    draining: Callable[[], bool]
+    dialect = DIALECTS["openai-chat"]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the ordinary routes of this area."""
+        return [Route("/api/agents", self.listing, methods=["GET"])]
+
+    async def listing(self, request: WebRequest) -> Response:
+        """List the agents."""
+        self.keys.owner(incoming_of(request.scope).headers)
+        found = [
+            {"id": agent.id, "name": agent.name, "model": agent.model, "tools": list(agent.tools)}
+            for agent in self.agents.known.values()
+        ]
+        return JSONResponse({"agents": found})
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one message; whatever goes wrong is said."""
+        note = incoming_of(scope)
+        answer = Answer(receive, send, note.answer_headers, scope.get("extensions", {}).get(CYCLE))
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
+            owner = self.keys.owner(note.headers)
+            self._refuse_while_draining()
+            body = await receive_body(note.headers, receive, self.limits.size)
+            self._refuse_while_draining()
+            given = await self._read(body, owner.name, note)
+            await self._talk(self._errand(given, owner, note), note, answer)
+        except HoldgateError as error:
+            await self._say(error, answer)
+        except ClientLeft:
+            return
+        except Exception as error:
+            # The outer loop of a request: a bug of ours must not look like a finished answer.
+            log.exception("request %s failed", note.request_id, exc_info=error)
+            if not answer.ended:
+                await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+
+    async def _talk(self, errand: ChatErrand, note: Incoming, answer: Answer) -> None:
+        answer.also(((b"x-holdgate-session", quote(errand.session, safe=SAFE).encode()),))
+        lease = await self.locks.take(errand.owner, errand.session, CHAT)
+        if isinstance(lease, str):
+            says = note.headers.get(b"accept-language", b"").decode("latin-1")
+            raise SessionBusy(BUSY_IN_CHINESE if prefers_chinese(says) else BUSY, lease)
+        await self.agents.chat(lease, errand, ChatAnswer(answer, errand.session))
+        if not answer.ended and answer.scope is not None:
+            # Nobody was left to tell, or nobody who reads: the connection ends with it.
+            answer.scope.cancel()
+            await checkpoint()
+
+    async def _read(self, body: bytes, owner: str, note: Incoming) -> _Body:
+        offload = self.agents.means.driver.services.offload
+        body = await Unpacking(self.limits.size, offload).unpack(note.headers, body, owner)
+        return await offload.run(owner, len(body), partial(_given, body, self.limits.depth))
+
+    def _errand(self, given: _Body, owner: Owner, note: Incoming) -> ChatErrand:
+        agent = self.agents.find(_named(given.agent_id))
+        return ChatErrand(
+            owner=self._speaker(owner, given.user_id),
+            agent=agent,
+            session=_short("sessionId", given.session_id) or agent.id,
+            message=_said(given.message),
+            chain=note.chain,
+            request_id=note.request_id,
+            directives=True,
+        )
+
+    def _speaker(self, owner: Owner, user_id: str | None) -> str:
+        """Return whose message it is: who holds an admin's key may speak for others."""
+        if self.keys and owner.admin:
+            return _short("userId", user_id) or owner.name
+        return owner.name
+
+    def _refuse_while_draining(self) -> None:
+        if self.draining():
+            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
+
+    async def _say(self, error: HoldgateError, answer: Answer) -> None:
+        if answer.started:
+            # What went wrong after the start was said in the stream.
+            return
+        if isinstance(error, SessionBusy):
+            await answer.whole(error.status, error_headers(error), _busy_body(error))
+            return
+        # What is left of a refused body must not be read as the next request.
+        headers = (*error_headers(error), (b"connection", b"close"))
+        await answer.whole(error.status, headers, self.dialect.error_body(error))
+
+
+def prefers_chinese(accept_language: str) -> bool:
+    """Whether the language somebody likes best is Chinese."""
+    said = accept_language.lower().replace(" ", "")
+    wishes = [wish.partition(";q=") for wish in said.split(",")]
+    best = max(wishes, key=lambda wish: _weight(wish[2]))
+    return best[0].partition("-")[0] == "zh" and _weight(best[2]) > 0
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text) if text else 1.0
+    except ValueError:
+        return 0.0
+
+
+def _busy_body(error: SessionBusy) -> bytes:
+    said = {"message": error.message, "type": error.kind, "code": error.code}
+    return msgspec.json.encode({"error": {**said, "busy_reason": error.reason}})
+
+
+def _given(body: bytes, depth: int) -> _Body:
+    fields = read_as(_fields, body, depth)
+    if unknown := [name for name in fields if name not in MEMBERS]:
+        said = ", ".join(f"`{name[:40]}`" for name in unknown[:5])
+        known = ", ".join(f"`{name}`" for name in MEMBERS)
+        raise BadRequest(f"Unknown: {said}; a message has {known}.", param=unknown[0][:40])
+    try:
+        return msgspec.json.decode(msgspec.json.encode(fields), type=_Body)
+    except msgspec.ValidationError as error:
+        raise misfit(str(error)) from None
+
+
+def _named(agent_id: str | None) -> str:
+    if not agent_id:
+        says = "`agentId` is missing; GET /api/agents lists the agents."
+        raise BadRequest(says, param="agentId")
+    return agent_id
+
+
+def _said(message: str | None) -> str:
+    if message is None:
+        raise BadRequest("`message` is missing; send the text for the agent.", param="message")
+    if not message.strip():
+        raise BadRequest("`message` is empty; send the text for the agent.", param="message")
+    return message
+
+
+def _short(name: str, given: str | None) -> str:
+    if given and (reason := refuse_session_id(given)):
+        raise BadRequest(f"`{name}` {reason}.", param=name)
+    return given or ""

@@ -1,0 +1,157 @@
+"""How many tokens a Messages request has: asked of an upstream that knows, else estimated.
+
+What is counted is what would be sent: the clock and other tools of the gateway, and the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request as WebRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from gateway.api.auth import Keys
+from gateway.api.relay import SHY, Giving, RelayLimits
+from gateway.dialects.protocol import Dialect
+from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
+from gateway.exchange.additions import Addition
+from gateway.exchange.live import Driver
+from gateway.exchange.model import Route as ModelRoute
+from gateway.exchange.ports import error_headers
+from gateway.exchange.request_reader import ModelRequestReader
+from gateway.reminders.tool_scope import Errand
+from gateway.routing import Models, PublicModel
+from gateway.sessions.service import Entry, Sessions
+from gateway.sessions.session_request import Kind, Visit
+from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
+from gateway.wire.http_client.upstream import Upstream
+from gateway.wire.http_server.request_body import (
+    ClientLeft,
+    Incoming,
+    Unpacking,
+    incoming_of,
+    receive_body,
+)
+
+PATH = "/v1/messages/count_tokens"
+ANSWER_BYTES = 64 * 1024
+BYTES_A_TOKEN = 4
+# What a picture takes is not told by its bytes.
+PICTURE_TOKENS = 1_500
+# Nothing is added to these.
+BARE = (Kind.AUXILIARY, Kind.COMPACTION)
+_body = msgspec.json.Decoder(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """The route that counts tokens."""
+
+    dialect: Dialect
+    models: Models
+    keys: Keys
+    counters: Mapping[str, Upstream]
+    """The upstreams that can count, by their ids."""
+    driver: Driver
+    sessions: Sessions
+    giving: Giving
+    limits: RelayLimits
+    reader: ModelRequestReader
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of this area."""
+        return [Route(PATH, self.count, methods=["POST"])]
+
+    async def count(self, request: WebRequest) -> Response:
+        """Count the tokens of a request."""
+        note = incoming_of(request.scope)
+        try:
+            owner = self.keys.owner(note.headers).name
+            most, offload = self.limits.body_bytes, self.driver.services.offload
+            try:
+                body = await receive_body(note.headers, request.receive, most)
+            except ClientLeft:
+                raise BadRequest("The body did not come whole.") from None
+            body = await Unpacking(most, offload).unpack(note.headers, body, owner)
+            return await self._count(note, owner, body)
+        except HoldgateError as error:
+            headers = {name.decode(): value.decode() for name, value in error_headers(error)}
+            return Response(self.dialect.error_body(error), error.status, headers)
+
+    async def _count(self, note: Incoming, owner: str, body: bytes) -> Response:
+        read = await self.reader.read(body, False, note.listed, owner)
+        asked, who = read.asked, read.who
+        model = self.models.find(asked.model)
+        visit = Visit(owner, who.session, asked, self.dialect, note.chain, main=who.main)
+        entry = await self.sessions.preview(visit, self.driver.services.upstreams.keys())
+        to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
+        run = partial(self.driver.services.offload.run, owner, len(body))
+        additions = self._additions(visit, entry, note, model, to)
+        sent = entry.asked.body
+        if additions:
+            sent = await run(partial(self.dialect.add, sent, additions))
+        counter = self.counters.get(to.upstream)
+        if counter is None:
+            return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
+        own = await run(partial(self.dialect.own, sent))
+        named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
+        ways, dialect = self.driver.services.ways, self.dialect.name
+        headers = ways.headers(to.upstream, dialect, towards_upstream(note.listed))
+        return await _asked(counter, named, headers, query_towards_upstream(dialect, note.query))
+
+    def _additions(
+        self, visit: Visit, entry: Entry, note: Incoming, model: PublicModel, to: ModelRoute
+    ) -> tuple[Addition, ...]:
+        """Return what a real request would get, but for what is due: that is not claimed."""
+        giving, asked = self.giving, entry.asked
+        if entry.kind in BARE or note.headers.get(b"x-holdgate-clock") == b"off":
+            return ()
+        is_free = entry.kind is not Kind.STRUCTURED
+        errand = Errand(
+            owner=visit.owner,
+            session=visit.name,
+            chain=visit.chain,
+            asked=asked,
+            dialect=self.dialect,
+            tags_results=self.driver.services.ways.spoken(to.upstream) not in SHY,
+            clock=giving.clock and model.clock,
+            extras=giving.tools(visit.owner, visit.main or visit.name) if is_free else (),
+            collects=False,
+        )
+        return giving.timepieces.give(errand).first_at_once() or ()
+
+
+async def _asked(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:
+    turn = await counter.open(body, headers, query)
+    answer = b""
+    try:
+        async for data in turn:
+            answer += data
+            if len(answer) > ANSWER_BYTES:
+                raise UpstreamError("The upstream's answer is too long for a number.")
+    finally:
+        await turn.aclose()
+    return Response(answer, media_type="application/json")
+
+
+def estimate_body(body: bytes) -> int:
+    """Estimate the tokens of a request."""
+    return estimate(_body.decode(body))
+
+
+def estimate(request: object) -> int:
+    """Estimate tokens: four bytes of text are one, a picture is as many as a middling one has."""
+    if isinstance(request, str):
+        return -(-len(request.encode(errors="replace")) // BYTES_A_TOKEN)
+    if isinstance(request, list):
+        return sum(map(estimate, request))
+    if not isinstance(request, dict):
+        return 0 if request is None or isinstance(request, bool) else 1
+    if request.get("type") in ("image", "base64"):
+        return PICTURE_TOKENS
+    return sum(estimate(value) + estimate(name) for name, value in request.items())

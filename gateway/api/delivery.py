@@ -1,0 +1,245 @@
+"""Deliveries over HTTP: a stream of events, an inbox that can be waited for, and its receipts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.requests import Request as WebRequest
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.auth import Keys
+from gateway.api.paths import SESSION
+from gateway.api.reminders import BodyLimits
+from gateway.dialects.body import Fields, read_as
+from gateway.dialects.identity import check_session_id
+from gateway.errors import BadRequest, NotFound
+from gateway.outbox.feed import Feed, Subscription
+from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
+from gateway.outbox.text import shown_event
+from gateway.reminders.notifier import Herald
+from gateway.stores.documents import LATEST, StoreUnavailable
+from gateway.stores.rows import Event
+from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
+from gateway.wire.http_server.request_cycle import CYCLE
+from gateway.wire.http_server.response import Answer, Message
+
+LONGEST_WAIT_MS = 120_000
+MOST_IDS = 1000
+LONGEST_ID = 256
+# A line alone, which ends no event: some readers take an empty line for one, once they saw an id.
+HEARTBEAT = b": ping\n"
+FAREWELL_SECONDS = 1.0
+CLEAN_UP_SECONDS = 2.0
+EVENT_ID = "x-holdgate-event-id"
+
+
+_fields = msgspec.json.Decoder(Fields)
+_texts = msgspec.json.Decoder(list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class FeedTimes:
+    """When a subscriber hears a heartbeat, and how long one may take nothing, in seconds."""
+
+    heartbeat: float = 10.0
+    slow_reader: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryArea:
+    """The routes about what waits for a session and what happens in it.
+
+    Each owner sees only their own. They stand before those of sessions, whose names may hold
+    anything, `/inbox` too.
+    """
+
+    feed: Feed
+    herald: Herald
+    inbox: Inbox
+    keys: Keys
+    limits: BodyLimits
+    times: FeedTimes = FeedTimes()
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of this area."""
+        return [
+            Route(SESSION + "/events", self.events, methods=["GET"]),
+            Route(SESSION + "/inbox", self.look, methods=["GET"]),
+            Route(SESSION + "/inbox/ack", self.acknowledge, methods=["POST"]),
+        ]
+
+    async def events(self, request: WebRequest) -> Response:
+        """Subscribe to what happens in a session."""
+        owner, name = self._session(request)
+        # A client that comes back asks for the same address, and says in a header what it got.
+        said = (request.headers.get("last-event-id"), request.query_params.get("after"))
+        places = [_number(text, "after") for text in said if text]
+        return _Events(self, (owner, name), places[0] if places else None)
+
+    async def look(self, request: WebRequest) -> Response:
+        """Show what waits for a session; if nothing does, wait for it as long as is asked for."""
+        owner, name = self._session(request)
+        seen = _cursor(request.query_params.get("after", ""))
+        wait_ms = _number(request.query_params.get("wait_ms", "") or "0", "wait_ms")
+        if wait_ms > LONGEST_WAIT_MS:
+            raise BadRequest(f"`wait_ms` may be {LONGEST_WAIT_MS} at most.", param="wait_ms")
+        now = await self.inbox.look(owner, name, seen)
+        page = now if now.items else await self._wait(request, owner, name, seen, wait_ms / 1000)
+        if page is None:
+            return Response(status_code=204)
+        return _answer({"sessionId": name, "items": page.items, "cursor": str(page.seen)})
+
+    async def _wait(
+        self, request: WebRequest, owner: str, name: str, seen: Seen, seconds: float
+    ) -> Page | None:
+        if not seconds:
+            return None
+        with self.inbox.seats.seat(owner) as news:
+            forget = _when_gone(request, news.end)
+            try:
+                return await self.inbox.wait(owner, name, seen, seconds, news)
+            finally:
+                forget()
+
+    async def acknowledge(self, request: WebRequest) -> Response:
+        """Take it that the client has got some of what waited."""
+        owner, name = self._session(request)
+        headers = incoming_of(request.scope).headers
+        try:
+            body = await read_body(headers, request.receive, self.limits.size)
+        except ClientLeft:
+            raise BadRequest("The body did not come whole.") from None
+        acked = await self.inbox.acknowledge(owner, name, _ids(body, self.limits.depth))
+        return _answer({"sessionId": name, "acked": acked})
+
+    def _session(self, request: WebRequest) -> tuple[str, str]:
+        owner = self.keys.owner(incoming_of(request.scope).headers).name
+        name: str = request.path_params["name"]
+        if not name:
+            raise NotFound("Name a session: /api/sessions/{id}/inbox.")
+        check_session_id(name)
+        return owner, name
+
+
+class _Events(Response):
+    """The answer to a subscription; it takes its place when it is sent, and gives it back."""
+
+    def __init__(self, area: DeliveryArea, where: tuple[str, str], after: int | None) -> None:
+        super().__init__()
+        self._area = area
+        self._where = where
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until one of both leaves."""
+        area = self._area
+        with area.feed.subscribed(*self._where) as subscription:
+            # First where to read on: what the herald then tells is news.
+            await subscription.begin(self._after)
+            await area.herald.attend(*self._where)
+            stream = _Stream(self._frames(subscription), area.feed.seats.left, area.times)
+            stream.headers[EVENT_ID] = str(subscription.after)
+            with suppress(SendTimeoutError):
+                await stream(scope, receive, send)
+            await _cut(scope)
+
+    async def _frames(self, subscription: Subscription) -> AsyncGenerator[bytes]:
+        try:
+            async with aclosing(subscription.events()) as events:
+                async for event in events:
+                    yield _frame(event)
+        except StoreUnavailable as error:
+            # The client comes back, and says how far it was.
+            owner, session = self._where
+            self._area.feed.note("events_not_read", owner=owner, session=session, why=error.message)
+
+
+class _Stream(EventSourceResponse):
+    """The library's answer, ended by our drain instead of by its own watch over the process."""
+
+    def __init__(self, frames: AsyncGenerator[bytes], left: anyio.Event, times: FeedTimes) -> None:
+        super().__init__(
+            frames,
+            headers={"cache-control": "no-cache, no-transform"},
+            ping=times.heartbeat,
+            # Bytes are sent as they are, though the type does not say so.
+            ping_message_factory=cast(Any, lambda: HEARTBEAT),
+            send_timeout=times.slow_reader,
+            cleanup_timeout=CLEAN_UP_SECONDS,
+        )
+        # Whether the connection lasts is the server's to say.
+        del self.headers["connection"]
+        self._left = left
+
+    async def _listen_for_exit_signal_with_grace(self) -> None:
+        # The original would poll for as long as the process lives, and never hear our signal.
+        # The frames end by themselves; this ends those that nobody reads.
+        await self._left.wait()
+        await anyio.sleep(FAREWELL_SECONDS)
+
+
+async def _cut(scope: Scope) -> None:
+    """Close the connection of somebody who did not read on, so that the answer has no end."""
+    cycle = scope.get("extensions", {}).get(CYCLE)
+    if cycle is not None and not (cycle.ended or cycle.disconnected):
+        cycle.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint()
+
+
+def _frame(event: Event) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (
+        event.seq,
+        event.kind.encode(),
+        shown_event(event),
+    )
+
+
+def _when_gone(request: WebRequest, left: Callable[[], None]) -> Callable[[], object]:
+    """Have this called when the client leaves; return how to stop that."""
+    direct = request.scope.get("extensions", {}).get(CYCLE)
+    return Answer(request.receive, _unsent, (), direct).watch(left)
+
+
+async def _unsent(message: Message) -> None:
+    raise AssertionError("Nothing is sent before it is known what.")
+
+
+def _number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:20]) <= LATEST):
+        raise BadRequest(f"`{name}` must be a number, 0 or more.", param=name)
+    return int(text)
+
+
+def _cursor(text: str) -> Seen:
+    seen = read_cursor(text) if text else Seen()
+    if seen is None:
+        raise BadRequest("`after` must be the `cursor` of an earlier answer.", param="after")
+    return seen
+
+
+def _ids(body: bytes, depth: int) -> tuple[str, ...]:
+    fields = read_as(_fields, body, depth)
+    if unknown := [name for name in fields if name != "ids"]:
+        raise BadRequest(f"Unknown: `{unknown[0][:40]}`; send only `ids`.", param=unknown[0][:40])
+    try:
+        ids = _texts.decode(fields.get("ids", b"null"))
+    except msgspec.DecodeError:
+        raise BadRequest(
+            "`ids` must be a list of ids, as the inbox shows them.", param="ids"
+        ) from None
+    if len(ids) > MOST_IDS:
+        raise BadRequest(f"`ids` may name {MOST_IDS} at most.", param="ids")
+    return tuple(one for one in ids if len(one) <= LONGEST_ID)
+
+
+def _answer(members: Mapping[str, object]) -> Response:
+    return Response(msgspec.json.encode(members), media_type="application/json")

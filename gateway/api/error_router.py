@@ -1,0 +1,61 @@
+"""All routes under one roof; errors of the ordinary ones are answered here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Router
+from starlette.types import Lifespan
+
+from gateway.api.admission import dialect_of, refuse
+from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
+from gateway.wire.http_server.request_body import incoming_of
+from gateway.wire.http_server.response import Receive, Send
+
+log = logging.getLogger("holdgate.web")
+
+
+class Site:
+    """Starlette's router, with our errors instead of its own."""
+
+    def __init__(self, routes: Sequence[BaseRoute], lifespan: Lifespan[Any]) -> None:
+        self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Find the endpoint and run it."""
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        # The router raises instead of answering by itself when it knows its application.
+        scope["app"] = self
+        try:
+            await self._router(scope, receive, send)
+        except HoldgateError as error:
+            await self._refuse(error, scope, receive, send)
+        except HTTPException as error:
+            await self._refuse(_translated(error, scope), scope, receive, send)
+        except Exception as error:
+            # The outer loop of a request.
+            request_id = incoming_of(scope).request_id
+            log.exception("request %s failed", request_id, exc_info=error)
+            failed = Unavailable("Something went wrong inside the gateway.")
+            await self._refuse(failed, scope, receive, send)
+
+    async def _refuse(
+        self,
+        error: HoldgateError,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        await refuse(error, receive, send, (), dialect_of(incoming_of(scope)))
+
+
+def _translated(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
+    if error.status_code == 405:
+        says = f"{scope['method']} is not possible on {scope['path'][:200]}."
+        return MethodNotAllowed(says, (error.headers or {}).get("Allow", "GET"))
+    return NotFound(f"There is nothing at {scope['path'][:200]}.")

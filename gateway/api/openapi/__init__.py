@@ -1,0 +1,5 @@
+"""The HTTP API, described for machines."""
+
+from gateway.api.openapi.document import OpenApi, document
+
+__all__ = ["OpenApi", "document"]

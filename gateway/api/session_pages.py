@@ -1,0 +1,103 @@
+"""Sessions, the one used last first: those with state and those with talks, as one list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from gateway.sessions.session_request import KIND, SHAPE
+from gateway.stores.documents import Corrupt, Documents, Key, Listed, Newer, sight
+from gateway.stores.rows import ConversationRows
+
+MOST_READ_AT_ONCE = 100
+
+
+class Entry(NamedTuple):
+    """A session in the list: when it was used last, and by which agent, if any."""
+
+    updated_ms: int
+    session: str
+    agent: str = ""
+
+
+Read = Callable[[Listed | None, int], Awaitable[list[Entry]]]
+
+
+class Source:
+    """One of the lists that become one, read a page at a time."""
+
+    def __init__(self, read: Read, after: Listed | None, size: int) -> None:
+        self._read = read
+        self._after = after
+        self._size = size
+        self._entries: list[Entry] = []
+        self._is_over = False
+
+    async def head(self) -> Entry | None:
+        """Return the newest entry that was not taken."""
+        if not self._entries and not self._is_over:
+            page = await self._read(self._after, self._size)
+            self._is_over = len(page) < self._size
+            self._entries = page[::-1]
+            self._after = Listed(page[-1].updated_ms, page[-1].session) if page else None
+        return self._entries[-1] if self._entries else None
+
+    def take(self) -> None:
+        """Take it."""
+        self._entries.pop()
+
+
+class Pages:
+    """The pages of one owner's sessions."""
+
+    def __init__(self, documents: Documents, talks: ConversationRows, owner: str) -> None:
+        self._documents = documents
+        self._talks = talks
+        self._owner = owner
+
+    async def page(self, after: Listed | None, limit: int) -> list[Entry]:
+        """Return the sessions that follow one of an earlier page, each once."""
+        size = min(limit, MOST_READ_AT_ONCE)
+        sources = [Source(read, after, size) for read in (self._with_state, self._with_talks)]
+        found: dict[str, Entry] = {}
+        while len(found) < limit:
+            heads = [(head, source) for source in sources if (head := await source.head())]
+            if not heads:
+                break
+            entry, source = max(heads, key=lambda pair: pair[0])
+            source.take()
+            if entry.session not in found and not await self._was_listed(entry, after):
+                found[entry.session] = entry
+        return [await self._with_agent(entry) for entry in found.values()]
+
+    async def _with_state(self, after: Listed | None, limit: int) -> list[Entry]:
+        return [
+            Entry(*item) for item in await self._documents.listing(KIND, self._owner, after, limit)
+        ]
+
+    async def _with_talks(self, after: Listed | None, limit: int) -> list[Entry]:
+        found = await self._talks.listing(self._owner, after, limit)
+        return [Entry(*item) for item in found]
+
+    async def _was_listed(self, entry: Entry, after: Listed | None) -> bool:
+        """Tell whether an earlier page has the session, as something newer of it."""
+        if after is None:
+            return False
+        places = [await self._written(entry.session)]
+        talks = await self._talks.of_session(self._owner, entry.session)
+        places += [Listed(talk.updated_ms, talk.session) for talk in talks]
+        return max(places) >= after
+
+    async def _written(self, session: str) -> Listed:
+        key = Key(KIND, self._owner, session)
+        stored = None if self._documents.absent(key) else await self._documents.read(key)
+        try:
+            return Listed(sight(stored, SHAPE).updated_ms if stored else 0, session)
+        except (Corrupt, Newer):
+            return Listed(0, session)
+
+    async def _with_agent(self, entry: Entry) -> Entry:
+        if entry.agent:
+            return entry
+        talks = await self._talks.of_session(self._owner, entry.session)
+        return entry._replace(agent=talks[0].agent) if talks else entry

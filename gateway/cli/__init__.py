@@ -1,0 +1,1 @@
+"""Gateways from a terminal, over their own HTTP API."""

@@ -1,0 +1,77 @@
+"""Whether an answer is a stream or one JSON body: told by its bytes, not by its content type."""
+
+from __future__ import annotations
+
+from gateway.dialects.protocol import Passage
+from gateway.errors import Headers, UpstreamAnswered, UpstreamBroke
+from gateway.exchange.state import Course
+from gateway.exchange.translated_turn import TranslatedTurn
+from gateway.wire.http_client.upstream import Turn
+from gateway.wire.sse import BOM
+
+STREAM, BODY, OTHER = "stream", "body", "other"
+FIELDS = (b"data:", b"event:", b":", b"id:", b"retry:")
+REFUSAL_BYTES = 65536
+
+
+def form_of(first: bytes) -> str | None:
+    """Tell what an answer is by its first bytes; None where more are needed."""
+    if first.startswith(FIELDS):
+        return STREAM
+    told = first.removeprefix(BOM).lstrip()
+    if told.startswith(b"{"):
+        return BODY
+    if told.startswith(FIELDS):
+        return STREAM
+    if len(first) > REFUSAL_BYTES:
+        return OTHER
+    return None if not told or any(field.startswith(told) for field in FIELDS) else OTHER
+
+
+async def read_form(course: Course, turn: Turn, name: str) -> tuple[Turn, bytes]:
+    """Read the first bytes of an answer; return it as what was asked for, and what was read."""
+    stream, first = course.request.asked.stream, b""
+    while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
+        first += more
+    if form in (None, OTHER):
+        if not course.splice.accepts(_content_type(turn.headers)):
+            raise course.request.dialect.refusal(first)
+    elif form != (STREAM if stream else BODY):
+        if stream:
+            first = await _read_body(course, turn, first)
+        course.passage = await _convert(course, name, first)
+    if course.passage is None:
+        return turn, first
+    return TranslatedTurn(turn, course.passage, first), b""
+
+
+async def _read_body(course: Course, turn: Turn, first: bytes) -> bytes:
+    pieces, room = [first], course.services.limits.answer_bytes - len(first)
+    async for data in turn:
+        pieces.append(data)
+        room -= len(data)
+        if room < 0:
+            raise UpstreamBroke("The upstream's answer is longer than allowed.")
+    return b"".join(pieces)
+
+
+async def _convert(course: Course, name: str, body: bytes) -> Passage:
+    """Return the way back from the form that came, unless it is an error of the upstream's own."""
+    request, ways, asked = course.request, course.services.ways, course.body
+    error = request.dialect.refusal(body) if course.passage is None else None
+    if isinstance(error, UpstreamAnswered):
+        raise error
+    told = await course.work(len(asked), ways.wanting(request.dialect, asked, name))
+    where, stream = course.exchange.route.upstream, request.asked.stream
+    passage = ways.convert(where, request.dialect, told, stream)
+    if passage is None and error is not None:
+        raise error
+    assert passage is not None
+    return passage
+
+
+def _content_type(headers: Headers) -> bytes:
+    for name, value in headers:
+        if name == b"content-type":
+            return value.lower()
+    return b""

@@ -1,0 +1,85 @@
+"""Answers that the client knows by another id than the upstream: which one that is.
+
+The client sees the id of an answer's first turn; the upstream goes on from its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Any, NoReturn
+
+import anyio
+import msgspec
+
+from gateway.stores.documents import Documents, Key, Shape, StoreUnavailable, fetch, update
+from gateway.stores.overdue import overdue
+
+KIND = "answer"
+LONGEST_ID = 4096
+KEPT_MS = 30 * 24 * 60 * 60 * 1000
+Note = Callable[..., None]
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """The id by which the upstream goes on from an answer, and until when it is kept."""
+
+    upstream_id: str = ""
+    until_ms: int = 0
+
+
+def _encoded(known: Known) -> dict[str, object]:
+    return {"upstreamId": known.upstream_id, "untilMs": known.until_ms}
+
+
+def _decoded(document: Mapping[str, Any]) -> Known:
+    return msgspec.convert(
+        {"upstream_id": document["upstreamId"], "until_ms": document["untilMs"]}, Known
+    )
+
+
+SHAPE = Shape(KIND, 1, Known(), _encoded, _decoded, lambda known: known.until_ms or None)
+
+
+class Answers:
+    """Remembers which upstream answer stands behind the one a client saw."""
+
+    def __init__(self, store: Documents, note: Note) -> None:
+        self.store = store
+        self._note = note
+
+    async def remember(self, owner: str, seen: str, upstream_id: str) -> None:
+        """Keep what an answer is called upstream; without a working store it cannot be."""
+        known = Known(upstream_id, self.store.now_ms() + KEPT_MS)
+        try:
+            await update(self.store, Key(KIND, owner, seen), lambda _: known, SHAPE)
+        except StoreUnavailable as error:
+            self._note("answer_not_stored", owner=owner, why=error.message)
+
+    async def upstream_id(self, owner: str, seen: str) -> str:
+        """Return what an answer is called upstream: the same, if nothing else is known."""
+        key = Key(KIND, owner, seen)
+        # To look for a name takes time by its length, and a client may send one of megabytes.
+        if len(seen) > LONGEST_ID or self.store.absent(key):
+            return seen
+        try:
+            return (await fetch(self.store, key, SHAPE)).upstream_id or seen
+        except StoreUnavailable as error:
+            self._note("answer_not_read", owner=owner, why=error.message)
+            return seen
+
+    async def run(self, tick_ms: int) -> NoReturn:
+        """Forget what is too old, now and every tick, for ever."""
+        while True:
+            try:
+                await self.sweep()
+            except StoreUnavailable as error:
+                self._note("answers_not_swept", why=error.message)
+            await anyio.sleep(tick_ms / 1000)
+
+    async def sweep(self) -> None:
+        """Forget what is too old."""
+        async with aclosing(overdue(self.store, KIND, self.store.now_ms())) as found:
+            async for keys in found:
+                for key in keys:
+                    await self.store.delete(key)

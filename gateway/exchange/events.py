@@ -1,0 +1,146 @@
+"""What happened: the inputs of the exchange machine, and the verdicts it reaches.
+
+The driver posts outcomes. Two of them leave something to judge: a failed opening becomes
+`RouteFailed`, `RoutesExhausted` or `FollowUpLost`, the end of a turn becomes a verdict.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.errors import HoldgateError
+from gateway.exchange.additions import Addition, ToolResult
+from gateway.exchange.model import ToolCall, TurnEnd
+
+
+class TurnOpened(msgspec.Struct, frozen=True, gc=False):
+    """The first frame of a turn is in."""
+
+
+class OpeningFailed(msgspec.Struct, frozen=True, gc=False):
+    """A route did not give a first frame."""
+
+    error: HoldgateError
+
+
+class RouteFailed(msgspec.Struct, frozen=True, gc=False):
+    """It did not, and another route is left."""
+
+    error: HoldgateError
+
+
+class RoutesExhausted(msgspec.Struct, frozen=True, gc=False):
+    """It did not, and nothing was shown of this answer yet."""
+
+    error: HoldgateError
+
+
+class FollowUpLost(msgspec.Struct, frozen=True, gc=False):
+    """It did not, but the turn before it stands."""
+
+    error: HoldgateError
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """When a reminder of the session is ready, in how long that is, and how long may be held."""
+
+    at_ms: int
+    in_ms: int
+    most_ms: int
+
+
+class TurnEnded(msgspec.Struct, frozen=True, gc=False):
+    """The terminal frame of a turn is in; `repeat` is the text the session would go on with."""
+
+    turn: TurnEnd
+    repeat: str | None = None
+    said: str = ""
+    wait: Wait | None = None
+
+
+class StreamBroke(msgspec.Struct, frozen=True, gc=False):
+    """A turn that had begun cannot be finished."""
+
+    error: HoldgateError
+
+
+class ToolsReturned(msgspec.Struct, frozen=True, gc=False):
+    """Server tools have run, and the model is told."""
+
+    results: tuple[ToolResult, ...]
+    suffix: str = "tool_followup"
+
+
+class ToolsKept(msgspec.Struct, frozen=True, gc=False):
+    """Server tools have run, and the results wait for the client's own tools.
+
+    Cut short, they may have been all that was called: then nobody saw a call to wait for.
+    """
+
+    plainly: bool = False
+
+
+HOLD_FOLLOW_UP = "clock_hold_followup"
+
+
+class ReminderDue(msgspec.Struct, frozen=True, gc=False):
+    """What was held for is here; it is put into the follow-up when that is sent."""
+
+
+class HoldEnded(msgspec.Struct, frozen=True, gc=False):
+    """There is nothing to hold for any more."""
+
+    reason: str
+
+
+class Saved(msgspec.Struct, frozen=True, gc=False):
+    """What must outlive the exchange is stored, and its tail was sent."""
+
+
+class ClientGone(msgspec.Struct, frozen=True, gc=False):
+    """The client left before the end."""
+
+
+class CallTools(msgspec.Struct, frozen=True, gc=False):
+    """Verdict: run these server tools; `keep` their results when client tools were called too."""
+
+    calls: tuple[ToolCall, ...]
+    keep: bool = False
+
+
+class Continue(msgspec.Struct, frozen=True, gc=False):
+    """Verdict: go on by itself, with a follow-up."""
+
+    additions: tuple[Addition, ...]
+    suffix: str
+
+
+class WaitUntil(msgspec.Struct, frozen=True, gc=False):
+    """Verdict: hold the answer open until this instant, in UTC milliseconds."""
+
+    at_ms: int
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False):
+    """Verdict: the answer is complete; `plainly` when its reason names a call nobody saw."""
+
+    plainly: bool = False
+    disarm: str = ""
+    """Why the session's stop message is spent now, if it is."""
+
+
+Verdict = CallTools | Continue | WaitUntil | Finish
+Judged = RouteFailed | RoutesExhausted | FollowUpLost | Verdict
+Outcome = (
+    TurnOpened
+    | OpeningFailed
+    | TurnEnded
+    | StreamBroke
+    | ToolsReturned
+    | ToolsKept
+    | ReminderDue
+    | HoldEnded
+    | Saved
+    | ClientGone
+)
+Event = Outcome | Judged

@@ -1,0 +1,64 @@
+"""How an exchange went, as a log line; made on every request, so with little ado."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from gateway.exchange.ports import Report
+from gateway.logs import Journal, members, quoted
+
+LONGEST_NAME = 100
+
+
+def log_report(journal: Journal, report: Report) -> None:
+    """Have one line written about an exchange that ended."""
+    journal.defer("exchange", FORMS[journal.form], report)
+
+
+def text_of(report: Report) -> str:
+    """Write it for people."""
+    first = "" if report.first_seconds is None else f" first_ms={report.first_seconds * 1000:.1f}"
+    code = f" code={report.code}" if report.code else ""
+    usage = report.usage
+    tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
+    lost = f" lost={quoted(','.join(report.lost))}" if report.lost else ""
+    return (
+        f"id={report.request_id} owner={_quoted(report.owner[:LONGEST_NAME])} "
+        f"model={_quoted(report.model[:LONGEST_NAME])} upstream={report.upstream} "
+        f"state={report.state} status={report.status}{code} stream={report.stream} "
+        f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}{lost}"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _quoted(name: str) -> str:
+    return quoted(name)
+
+
+def fields_of(report: Report) -> dict[str, Any]:
+    """Write it for machines."""
+    first, usage = report.first_seconds, report.usage
+    return {
+        "id": report.request_id,
+        "owner": report.owner,
+        "model": report.model[:LONGEST_NAME],
+        "upstream": report.upstream,
+        "state": str(report.state),
+        "status": report.status,
+        "code": report.code or None,
+        "stream": report.stream,
+        "turns": report.turns,
+        "first_ms": None if first is None else round(first * 1000, 1),
+        "ms": round(report.seconds * 1000, 1),
+        "tokens_in": usage.input if usage else None,
+        "tokens_out": usage.output if usage else None,
+        "lost": list(report.lost) or None,
+    }
+
+
+FORMS: Mapping[str, Callable[[Report], str]] = {
+    "text": text_of,
+    "json": lambda report: members(fields_of(report)),
+}

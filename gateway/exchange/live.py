@@ -1,0 +1,81 @@
+"""Performs what the exchange machine decides: the only place where the two planes meet.
+
+One worker runs at a time and comes to one outcome. A watcher waits for the client to leave from the
+first instant; it, and the drain, cancel the worker's scope, and nothing else ever does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from gateway.errors import HoldgateError
+from gateway.exchange.ports import Client, Limits, Report, Request, Services, error_headers
+from gateway.exchange.runner import Drive
+
+__all__ = ["Client", "Driver", "Limits", "Report", "Request", "Services", "error_headers"]
+
+
+class Driver:
+    """Runs exchanges; knows the upstreams, their health, and who is connected now."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.live: set[Drive] = set()
+        self._left: anyio.Event | None = None
+        self.reported: Callable[[Report], None] = lambda report: None
+
+    async def run(self, request: Request, client: Client) -> None:
+        """Answer one request, whatever happens."""
+        drive = Drive(self.services, request, client)
+        # In a long wait the drive lets go of what is large in it, and nobody else is to hold it.
+        del request
+        self.live.add(drive)
+        try:
+            await drive.run()
+        except Exception:
+            drive.crashed()
+            raise
+        finally:
+            self.services.beats.remove(client)
+            if not drive.is_clean:
+                await drive.let_go()
+            self.live.discard(drive)
+            if self._left is not None:
+                self._left.set()
+            self.reported(drive.report())
+
+    async def idle(self) -> None:
+        """Return when no exchange is under way."""
+        while self.live:
+            await self._wait_for_an_end()
+
+    def is_answering(self, owner: str, session: str) -> bool:
+        """Whether an exchange of this session is under way."""
+        return any(drive.is_of(owner, session) for drive in self.live)
+
+    def live_sessions(self, owner: str) -> set[str]:
+        """Return the sessions of an owner in which an exchange is under way."""
+        return {drive.session for drive in self.live if drive.is_of(owner, drive.session)}
+
+    async def idle_session(self, owner: str, session: str) -> None:
+        """Return when no exchange of this session is under way."""
+        while self.is_answering(owner, session):
+            await self._wait_for_an_end()
+
+    def cut_session(self, owner: str, session: str, error: HoldgateError) -> None:
+        """End the exchanges of a session that are still going, with this to say."""
+        for drive in tuple(self.live):
+            if drive.is_of(owner, session):
+                drive.cut(error)
+
+    async def _wait_for_an_end(self) -> None:
+        if self._left is None or self._left.is_set():
+            self._left = anyio.Event()
+        await self._left.wait()
+
+    def cut(self, error: HoldgateError) -> None:
+        """End every exchange that is still going, with this to say."""
+        for drive in tuple(self.live):
+            drive.cut(error)

@@ -1,0 +1,314 @@
+"""The exchange: one client request until its answer ends, as a state machine.
+
+`MOVES` says where to go, `ON_ENTRY` what to do on arrival. The machine never awaits, reads a clock
+or sees a socket: it takes what happened and returns the one thing to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from gateway.errors import HoldgateError, UpstreamError
+from gateway.exchange.additions import Addition
+from gateway.exchange.effects import (
+    Close,
+    Effect,
+    Hold,
+    LetGo,
+    OpenTurn,
+    RelayTurn,
+    RunTools,
+    ShowError,
+)
+from gateway.exchange.events import (
+    HOLD_FOLLOW_UP,
+    CallTools,
+    ClientGone,
+    Continue,
+    Event,
+    Finish,
+    FollowUpLost,
+    HoldEnded,
+    OpeningFailed,
+    Outcome,
+    ReminderDue,
+    RouteFailed,
+    RoutesExhausted,
+    Saved,
+    StreamBroke,
+    ToolsKept,
+    ToolsReturned,
+    TurnEnded,
+    TurnOpened,
+    Verdict,
+    WaitUntil,
+)
+from gateway.exchange.model import Route
+from gateway.exchange.rules import FINISH, RULES, STOP_FOLLOW_UP, Facts, Rule, is_plain, verdict
+
+
+class State(StrEnum):
+    """Where an exchange is."""
+
+    OPENING = "opening"
+    RELAYING = "relaying"
+    TOOLING = "tooling"
+    HOLDING = "holding"
+    CLOSING = "closing"
+    DONE = "done"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+MOVES: Mapping[State, Mapping[type[Event], State]] = {
+    State.OPENING: {
+        TurnOpened: State.RELAYING,
+        RouteFailed: State.OPENING,
+        RoutesExhausted: State.FAILED,
+        FollowUpLost: State.CLOSING,
+        ClientGone: State.GONE,
+    },
+    State.RELAYING: {
+        CallTools: State.TOOLING,
+        Continue: State.OPENING,
+        WaitUntil: State.HOLDING,
+        Finish: State.CLOSING,
+        StreamBroke: State.FAILED,
+        ClientGone: State.GONE,
+    },
+    State.TOOLING: {
+        ToolsReturned: State.OPENING,
+        ToolsKept: State.CLOSING,
+        ClientGone: State.GONE,
+    },
+    State.HOLDING: {
+        ReminderDue: State.OPENING,
+        HoldEnded: State.CLOSING,
+        ClientGone: State.GONE,
+    },
+    State.CLOSING: {
+        Saved: State.DONE,
+        # The answer is complete; whoever leaves now has missed nothing that was owed.
+        ClientGone: State.DONE,
+    },
+    State.DONE: {},
+    State.GONE: {},
+    State.FAILED: {},
+}
+RELAY = RelayTurn()
+LIVE = tuple(state for state, moves in MOVES.items() if moves)
+
+
+class Exchange:
+    """One client request: which turn it is in, which routes are left, what comes next."""
+
+    __slots__ = (
+        "_all_routes",
+        "_follows_tools",
+        "_rules",
+        "_said",
+        "_said_times",
+        "_suffix",
+        "_suffixes",
+        "_tool_turns",
+        "_tool_turns_left",
+        "_tried_again",
+        "_untried",
+        "_waits_its_turn",
+        "additions",
+        "number",
+        "state",
+    )
+
+    def __init__(
+        self, routes: tuple[Route, ...], rules: tuple[Rule, ...] = RULES, tool_turns: int = 16
+    ) -> None:
+        self._all_routes = routes
+        self._untried = routes
+        self._rules = rules
+        self._tool_turns = self._tool_turns_left = tool_turns
+        self._suffixes: dict[str, int] = {}
+        self._suffix = ""
+        self._said = ""
+        self._said_times = 0
+        self._tried_again = False
+        self._follows_tools = False
+        self._waits_its_turn = False
+        self.state = State.OPENING
+        self.number = 1
+        self.additions: tuple[Addition, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Exchange turn {self.number} {self.state}>"
+
+    @property
+    def route(self) -> Route:
+        """The route that is asked now, or answered last."""
+        return self._untried[0]
+
+    @property
+    def has_other_routes(self) -> bool:
+        """Whether the turn at hand could be, or was, asked of another route."""
+        return len(self._all_routes) > 1
+
+    def begin(self) -> Effect:
+        """Return the first thing to do."""
+        return self.open_turn()
+
+    def handle(self, outcome: Outcome) -> Effect | None:
+        """Take what happened; return what to do next, or None at the end."""
+        kind = type(outcome)
+        event = self._judge(outcome) if kind is TurnEnded or kind is OpeningFailed else outcome
+        state = self.state = MOVES[self.state][type(event)]
+        return ON_ENTRY[state](self, event)
+
+    def _judge(self, outcome: Outcome) -> Event:
+        if isinstance(outcome, TurnEnded):
+            judged = self.verdict_on(outcome)
+            self._said, self._said_times = outcome.said, self._times_said(outcome.said)
+            return judged
+        assert isinstance(outcome, OpeningFailed)
+        return self._judge_failure(outcome.error)
+
+    def verdict_on(self, ended: TurnEnded) -> Verdict:
+        """Judge the end of a turn, and change nothing by it."""
+        if self._rules is RULES and is_plain(ended):
+            return FINISH
+        facts = Facts(
+            turn=ended.turn,
+            number=self.number,
+            tool_turns_left=self._tool_turns_left,
+            repeat=ended.repeat,
+            repeated=self.repeats,
+            same_answers=self._times_said(ended.said),
+            wait=ended.wait,
+        )
+        return verdict(facts, self._rules)
+
+    def would_repeat(self, ended: TurnEnded) -> bool:
+        """Whether the stop message would be sent: then it is to be counted first."""
+        judged = self.verdict_on(ended)
+        return isinstance(judged, Continue) and judged.suffix == STOP_FOLLOW_UP
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the turn at hand answers a stop message."""
+        return self._suffix.startswith(STOP_FOLLOW_UP)
+
+    @property
+    def follows_tools(self) -> bool:
+        """Whether the turn at hand was opened to tell the model what its tools returned."""
+        return self._follows_tools
+
+    def _times_said(self, said: str) -> int:
+        return self._said_times + 1 if said == self._said else 1
+
+    def _judge_failure(self, error: HoldgateError) -> Event:
+        if error.may_fail_over and len(self._untried) > 1 and not self._tried_again:
+            return RouteFailed(error)
+        if self.repeats and isinstance(error, UpstreamError) and not self._tried_again:
+            # It was counted already, so it gets the one second try there is.
+            self._tried_again = True
+            return RouteFailed(error)
+        if self.number == 1:
+            return RoutesExhausted(error)
+        return FollowUpLost(error)
+
+    def open_turn(self) -> OpenTurn:
+        """Ask the next route for the turn at hand."""
+        return OpenTurn(self.number, self.route, self.additions, self._suffix, self._waits_its_turn)
+
+    def drop_route(self) -> None:
+        """Leave the route that failed; after the last one, begin with the first again."""
+        self._untried = self._untried[1:] or self._all_routes
+
+    def follow_up(
+        self, additions: tuple[Addition, ...], suffix: str, after_tools: bool = False
+    ) -> None:
+        """Go on to another turn; whoever answered last is asked first."""
+        self._follows_tools = after_tools
+        self._waits_its_turn = suffix == HOLD_FOLLOW_UP
+        answered = self.route
+        self._untried = (answered, *(r for r in self._all_routes if r != answered))
+        self._tried_again = False
+        self.number += 1
+        self.additions = additions
+        used = self._suffixes[suffix] = self._suffixes.get(suffix, 0) + 1
+        self._suffix = suffix if used == 1 else f"{suffix}.{used}"
+
+    def count_tool_turn(self) -> None:
+        """Server tools ran: one turn less for them until the next stop."""
+        self._tool_turns_left -= 1
+
+    def reset_tool_turns(self) -> None:
+        """The model stopped by itself: its tools may run again."""
+        self._tool_turns_left = self._tool_turns
+
+
+def _enter_opening(exchange: Exchange, event: Event) -> Effect:
+    if isinstance(event, RouteFailed):
+        exchange.drop_route()
+    elif isinstance(event, ToolsReturned):
+        exchange.count_tool_turn()
+        exchange.follow_up(event.results, event.suffix, after_tools=True)
+    elif isinstance(event, ReminderDue):
+        exchange.reset_tool_turns()
+        exchange.follow_up((), HOLD_FOLLOW_UP)
+    else:
+        assert isinstance(event, Continue)
+        exchange.reset_tool_turns()
+        exchange.follow_up(event.additions, event.suffix)
+    return exchange.open_turn()
+
+
+def _enter_tooling(exchange: Exchange, event: Event) -> Effect:
+    assert isinstance(event, CallTools)
+    return RunTools(event.calls, event.keep)
+
+
+def _enter_holding(exchange: Exchange, event: Event) -> Effect:
+    assert isinstance(event, WaitUntil)
+    # They are in the request by now, and the wait may be long.
+    exchange.additions = ()
+    return Hold(event.at_ms)
+
+
+def _enter_closing(exchange: Exchange, event: Event) -> Effect:
+    if isinstance(event, Finish):
+        return Close(event.plainly, event.disarm)
+    if isinstance(event, FollowUpLost):
+        # That the gateway has to go is no failure of the follow-up.
+        failed = exchange.repeats and isinstance(event.error, UpstreamError)
+        # Lost after tools, it leaves a turn whose reason names a call nobody saw.
+        plainly = exchange.follows_tools
+        why = "the follow-up failed"
+        return Close(plainly, disarm=why) if failed else Close(plainly, why=why)
+    why = event.reason if isinstance(event, HoldEnded) else ""
+    return Close(plainly=isinstance(event, ToolsKept) and event.plainly, why=why)
+
+
+def _enter_failed(exchange: Exchange, event: Event) -> Effect:
+    assert isinstance(event, RoutesExhausted | StreamBroke)
+    return ShowError(event.error)
+
+
+ON_ENTRY: Mapping[State, Callable[[Exchange, Event], Effect | None]] = {
+    State.OPENING: _enter_opening,
+    State.RELAYING: lambda exchange, event: RELAY,
+    State.TOOLING: _enter_tooling,
+    State.HOLDING: _enter_holding,
+    State.CLOSING: _enter_closing,
+    State.DONE: lambda exchange, event: None,
+    State.GONE: lambda exchange, event: LetGo(),
+    State.FAILED: _enter_failed,
+}
+
+
+def diagram() -> str:
+    """Draw the table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> opening"]
+    for state, moves in MOVES.items():
+        lines += [f"    {state} --> {target}: {event.__name__}" for event, target in moves.items()]
+        lines += [] if moves else [f"    {state} --> [*]"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,337 @@
+"""What the driver is given and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from gateway.dialects.protocol import Dialect, Passage
+from gateway.dialects.translate.wanted import Wanted
+from gateway.dialects.translators import SaidAgain, Saying
+from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
+from gateway.exchange.additions import Addition, GatewayParts, ToolResult
+from gateway.exchange.answer_ids import Answers
+from gateway.exchange.events import HoldEnded, ReminderDue, Wait
+from gateway.exchange.machine import State
+from gateway.exchange.model import Asked, Route, ToolCall, TurnEnd, Usage
+from gateway.exchange.rules import RULES, Rule
+from gateway.offload import Offload
+from gateway.routing import Health
+from gateway.wire.heartbeats import Beats, Line
+from gateway.wire.http_client.headers import towards_client
+from gateway.wire.http_client.upstream import Upstream
+
+
+class Client(Line, Protocol):
+    """The client's side of an exchange, as the driver uses it."""
+
+    started: bool
+    give_up: Callable[[], None]
+    blocked: bool
+    """Whether the client must be waited for before more is brought for it."""
+
+    @property
+    def scope(self) -> anyio.CancelScope | None:
+        """What cancels whoever answers, and ends the connection; None: make one."""
+
+    def watch(self, left: Callable[[], None]) -> Callable[[], object]:
+        """Call this when the client has left; return how to stop watching."""
+
+    def rest(self) -> None:
+        """Let go of what is not needed while nothing is sent but heartbeats."""
+
+    def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
+        """Prepare the start line of a stream."""
+
+    async def frames(self, frames: bytes) -> None:
+        """Show whole frames at once."""
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+
+    async def end(self, frames: bytes) -> None:
+        """Show the last frames and end the stream."""
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Show an answer of one piece."""
+
+
+class Session(Protocol):
+    """The session of a request, as the driver uses it at the end of a turn."""
+
+    awaits_end: bool
+    """Whether it wants to know that the exchange ended normally."""
+
+    def is_quiet(self) -> bool:
+        """Tell without waiting that there is nothing to go on with."""
+
+    def rest(self) -> None:
+        """Let go of the request: it is not kept through a long wait."""
+
+    async def repeat(self) -> str | None:
+        """Return the text to go on with, if there is one."""
+
+    async def claim(self, said: str) -> str:
+        """Count one use of that text, durably; return why it must not be sent, or nothing."""
+
+    async def disarm(self, reason: str) -> None:
+        """Do not go on any more."""
+
+    async def keep(
+        self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
+    ) -> None:
+        """Keep a turn of which the client was shown only some calls, to be rebuilt later."""
+
+    async def end(self) -> None:
+        """Hear that the exchange ends normally; only its tail is still to be shown."""
+
+
+class Time(Protocol):
+    """The clock of one exchange, as the driver uses it."""
+
+    tools: frozenset[str]
+
+    @property
+    def cargo(self) -> object | None:
+        """What the turn at hand carries that is not delivered yet."""
+
+    @property
+    def owed(self) -> Sequence[object]:
+        """What turns carried that ended well, and is not delivered yet."""
+
+    def now_ms(self) -> int:
+        """Return the time."""
+
+    def first_at_once(self) -> tuple[Addition, ...] | None:
+        """Return what is added to the client's request, if that can be told without waiting."""
+
+    async def first(self) -> tuple[Addition, ...]:
+        """Return what is added to the client's request."""
+
+    async def due(self) -> tuple[Addition, ...]:
+        """Return what fell due since, for a follow-up that is sent whether or not anything is."""
+
+    async def delivered(self) -> None:
+        """Take it that the client has seen the turn that carries reminders."""
+
+    def answered(self) -> None:
+        """Take it that the turn ended well, and is handed over later."""
+
+    async def handed_over(self) -> None:
+        """Take it that the client has got the whole answer."""
+
+    def lost(self) -> None:
+        """Give back what a turn carried that came to nothing."""
+
+    def let_go(self) -> None:
+        """Give back all that was not delivered."""
+
+    async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
+        """Run a server tool; after the last the answer is over."""
+
+    def is_quiet(self) -> bool:
+        """Tell without waiting that there is nothing an answer could be held for."""
+
+    async def wait(self) -> Wait | None:
+        """Say what the answer could be held for."""
+
+    async def hold(self) -> ReminderDue | HoldEnded:
+        """Keep the answer open until a reminder is ready, or there is a reason not to."""
+
+    async def calm(self) -> None:
+        """Wait until all have left their holds that were due together with this one."""
+
+    def woken(self) -> tuple[Addition, ...]:
+        """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
+
+
+class Witness(Protocol):
+    """Hears what a conversation gains, in order."""
+
+    def told(self, additions: tuple[Addition, ...]) -> None:
+        """Hear what was put into the request, or answered it at last."""
+
+    def answered(self, text: str, end: TurnEnd) -> None:
+        """Hear what a turn said, and how it ended."""
+
+
+class Onlooker(Protocol):
+    """Hears only that a turn was answered, and may ask for its words later."""
+
+    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
+        """Hear how a turn ended, and how its words are had: not for nothing, so not unasked."""
+
+    def rest(self) -> None:
+        """Take the words of the turns so far: they are not kept through a long wait."""
+
+
+class Ways(Protocol):
+    """How each upstream is spoken to."""
+
+    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
+        """Return the way to an upstream for a turn of this id; None for the same dialect."""
+
+    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
+        """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
+
+    def fitting(
+        self, upstream: str, parts: Callable[[], GatewayParts]
+    ) -> Callable[[bytes], bytes] | None:
+        """Return how that is written, as one piece of work; None where nothing is to be changed."""
+
+    def saying(
+        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
+    ) -> Saying | None:
+        """Return how a large request is translated; None when its upstream speaks the same."""
+
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+        """Return how to read what the way back needs to know, as one piece of work."""
+
+    def convert(
+        self, upstream: str, dialect: Dialect, told: Wanted, stream: bool
+    ) -> Passage | None:
+        """Return the way back for an answer in another form than was asked for, if there is one."""
+
+    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
+        """Return the way back for the answer to a request that was translated already."""
+
+    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
+        """Return what an upstream is told beside the body, of what the client said."""
+
+    def spoken(self, upstream: str) -> str:
+        """Return the dialect an upstream speaks, if that is known."""
+
+
+class SameDialect:
+    """The ways to upstreams that all speak the client's dialect."""
+
+    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
+        """Return no way: none is needed."""
+        return None
+
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+        """Return how to read nothing: there is no way back."""
+        return partial(Wanted, "", turn)
+
+    def convert(
+        self, upstream: str, dialect: Dialect, told: Wanted, stream: bool
+    ) -> Passage | None:
+        """Return none."""
+        return None
+
+    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
+        """Return the body as it is."""
+        return body
+
+    def fitting(
+        self, upstream: str, parts: Callable[[], GatewayParts]
+    ) -> Callable[[bytes], bytes] | None:
+        """Return nothing: the body stays as it is."""
+        return None
+
+    def saying(
+        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
+    ) -> Saying | None:
+        """Return nothing: all is said already."""
+        return None
+
+    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
+        """Return no way: nothing was translated."""
+        raise NotImplementedError
+
+    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
+        """Return all of them."""
+        return headers
+
+    def spoken(self, upstream: str) -> str:
+        """Return nothing."""
+        return ""
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One client request, read and routed: all an exchange starts from."""
+
+    id: str
+    owner: str
+    asked: Asked
+    dialect: Dialect
+    routes: tuple[Route, ...]
+    headers: Headers = ()
+    query: bytes = b""
+    """What the client says in the URL, for an upstream of its own dialect."""
+    notes: bool = False
+    session: Session | None = None
+    time: Time | None = None
+    answers: Answers | None = None
+    witness: Witness | None = None
+    onlooker: Onlooker | None = None
+    session_id: str | None = None
+    """Whose exchange it is, for whoever deletes the session."""
+    is_composed: bool = False
+    """Whether the gateway wrote all of it, as for an agent."""
+
+
+class Report(msgspec.Struct, frozen=True, gc=False):
+    """How an exchange went, for logs and metrics: no text, no secret."""
+
+    request_id: str
+    owner: str
+    model: str
+    stream: bool
+    state: State
+    upstream: str
+    turns: int
+    status: int
+    code: str
+    seconds: float
+    first_seconds: float | None
+    usage: Usage | None
+    lost: tuple[str, ...] = ()
+    """What of the request the upstream's dialect cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds an exchange."""
+
+    event_bytes: int = 8 * 1024 * 1024
+    answer_bytes: int = 20 * 1024 * 1024
+    turns: int = 16
+
+
+LIMITS = Limits()
+FOLLOW_UPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every exchange uses: who answers and how they are, the heartbeat, the rules."""
+
+    upstreams: Mapping[str, Upstream]
+    beats: Beats
+    now: Callable[[], float]
+    limits: Limits = LIMITS
+    rules: tuple[Rule, ...] = RULES
+    health: Health = field(default_factory=Health)
+    places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
+    """How many follow-ups of due reminders may be under way at once."""
+    ways: Ways = field(default_factory=SameDialect)
+    offload: Offload = field(default_factory=Offload)
+    """Does work on large requests beside the loop."""
+
+
+def error_headers(error: HoldgateError) -> Headers:
+    """Return the headers an error answer carries."""
+    headers: Headers = ((b"content-type", b"application/json"),)
+    if isinstance(error, UpstreamAnswered):
+        return headers + towards_client(error.headers)
+    if isinstance(error, MethodNotAllowed):
+        return (*headers, (b"allow", error.allowed.encode()))
+    if error.retry_after is not None:
+        return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    return headers

@@ -1,0 +1,211 @@
+"""One exchange under way: the machine's effects, performed one at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+
+from gateway.errors import HoldgateError, Unavailable
+from gateway.exchange.closing import close, let_go, show_error
+from gateway.exchange.effects import (
+    Close,
+    Effect,
+    Hold,
+    LetGo,
+    OpenTurn,
+    RelayTurn,
+    RunTools,
+    ShowError,
+)
+from gateway.exchange.events import (
+    ClientGone,
+    HoldEnded,
+    OpeningFailed,
+    Outcome,
+    Saved,
+    StreamBroke,
+    ToolsKept,
+)
+from gateway.exchange.machine import Exchange, State
+from gateway.exchange.pauses import hold, run_tools
+from gateway.exchange.ports import Client, Report, Request, Services
+from gateway.exchange.state import CLEAN_UP, Course
+from gateway.exchange.turns import open_turn, relay_turn
+from gateway.wire.sse import comment
+
+WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
+    OpenTurn: open_turn,
+    RelayTurn: relay_turn,
+    RunTools: run_tools,
+    Hold: hold,
+    Close: close,
+    ShowError: show_error,
+    LetGo: let_go,
+}
+
+
+class Drive:
+    """Runs one exchange: one worker at a time, each with one outcome."""
+
+    __slots__ = ("_course", "_scope")
+
+    def __init__(self, services: Services, request: Request, client: Client) -> None:
+        self._course = Course(services, request, client)
+        self._scope: anyio.CancelScope | None = None
+
+    def __repr__(self) -> str:
+        return f"<Drive {self._course.request.id} {self.exchange!r}>"
+
+    @property
+    def exchange(self) -> Exchange:
+        """The machine that decides."""
+        return self._course.exchange
+
+    @property
+    def session(self) -> str:
+        """The session it belongs to; empty if the request names none."""
+        return self._course.request.session_id or ""
+
+    def is_of(self, owner: str, session: str) -> bool:
+        """Whether it is an exchange of this session."""
+        request = self._course.request
+        return (request.owner, request.session_id) == (owner, session)
+
+    async def run(self) -> None:
+        """Do one thing after the other until there is nothing more, or the client leaves."""
+        client = self._course.client
+        client.give_up = self._leave
+        unwatch = client.watch(self._leave)
+        try:
+            scope = self._scope = client.scope
+            if scope is not None:
+                await self._run()
+            else:
+                with anyio.CancelScope() as self._scope:
+                    await self._run()
+        finally:
+            unwatch()
+            # Nothing of an exchange is to wait for the collector: what it knows must not know it.
+            client.give_up = _nothing
+            self._course.splice.forget()
+
+    async def _run(self) -> None:
+        course, exchange = self._course, self._course.exchange
+        effect: Effect | None = exchange.begin()
+        try:
+            while effect is not None and not course.ending:
+                outcome = await WORK[type(effect)](course, effect)
+                effect = exchange.handle(outcome) if outcome is not None else None
+                if course.request.notes:
+                    await self._note(effect)
+        finally:
+            if effect is not None and course.ending:
+                with anyio.move_on_after(CLEAN_UP, shield=True):
+                    await self._give_in(effect)
+
+    async def _give_in(self, effect: Effect) -> None:
+        """Tell the machine that its worker was stopped, and do what is left to do."""
+        course = self._course
+        if not isinstance(effect, ShowError | LetGo):
+            outcome: Outcome | None = ClientGone() if course.gone else self._cut_short(effect)
+            assert outcome is not None
+            after = course.exchange.handle(outcome)
+        else:
+            after = effect
+        while after is not None:
+            outcome = await WORK[type(after)](course, after)
+            after = course.exchange.handle(outcome) if outcome is not None else None
+
+    def cut(self, error: HoldgateError) -> None:
+        """End what is under way: the gateway has to go, or its session was deleted."""
+        self._course.cut = error
+        self._course.ending = True
+        self._stop()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing to let go of."""
+        course = self._course
+        time = course.time
+        holds = course.turn is not None or course.has_place
+        return not (holds or (time is not None and (time.cargo is not None or time.owed)))
+
+    async def let_go(self) -> None:
+        """Release all that is still held, whatever else is being cancelled."""
+        await let_go(self._course, LetGo())
+
+    def crashed(self) -> None:
+        """Note that a fault of ours ended it."""
+        course = self._course
+        course.exchange.state = State.FAILED
+        course.error = Unavailable("Something went wrong inside the gateway.")
+        course.status = course.status if course.client.started else course.error.status
+
+    def report(self) -> Report:
+        """Say how it went."""
+        course = self._course
+        request, error = course.request, course.error
+        first = course.first_at - course.begun if course.first_at is not None else None
+        return Report(
+            request_id=request.id,
+            owner=request.owner,
+            model=request.asked.model,
+            stream=request.asked.stream,
+            state=course.exchange.state,
+            upstream=course.exchange.route.upstream,
+            turns=course.exchange.number,
+            status=course.status,
+            code=error.code if error else "",
+            seconds=course.services.now() - course.begun,
+            first_seconds=first,
+            usage=course.usage,
+            lost=course.lost,
+        )
+
+    def _leave(self) -> None:
+        if not self._course.gone:
+            self._course.gone = self._course.ending = True
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _cut_short(self, effect: Effect) -> Outcome:
+        cut = self._course.cut
+        assert cut is not None
+        # The state tells, not the effect: a note may have been waiting between two of them.
+        match self.exchange.state:
+            case State.OPENING:
+                return OpeningFailed(cut)
+            case State.RELAYING:
+                return StreamBroke(cut)
+            case State.HOLDING:
+                return HoldEnded("draining")
+            case State.TOOLING:
+                return ToolsKept(plainly=not (isinstance(effect, RunTools) and effect.keep))
+        return Saved()
+
+    async def _note(self, effect: Effect | None) -> None:
+        course = self._course
+        if not course.request.asked.stream:
+            # A body of one piece has no place for it, even when white space has begun it.
+            return
+        exchange = course.exchange
+        if course.client.started and exchange.state not in (State.DONE, State.FAILED):
+            # Written by hand: thousands may have to be told at once that their hold is over.
+            note = f'"state": "{exchange.state}", "turn": {exchange.number}'
+            if isinstance(effect, Hold) and course.time is not None:
+                note += f', "until": {effect.until_ms}, "now": {course.time.now_ms()}'
+            why, course.remark = course.remark, ""
+            if isinstance(effect, Close):
+                why = effect.disarm or effect.why or why
+            if why:
+                note += f', "why": {json.dumps(why)}'
+            await course.client.frames(comment(f"holdgate {{{note}}}"))
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,104 @@
+"""Frames that only announce an answer, kept back while another route may have to give it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from gateway.errors import Headers
+from gateway.exchange.state import Course
+from gateway.wire.http_client.upstream import Turn
+
+
+async def settle(course: Course, seconds: float) -> None:
+    """Wait so long for the first content, or raise the error that comes instead.
+
+    So an error told inside of a stream is the same failure of its route however its frames arrive.
+    """
+    assert course.turn is not None
+    if not seconds or _has_settled(course, course.first):
+        return
+    turn = course.turn = ReadAhead(course.turn)
+    deadline = anyio.current_time() + seconds
+    course.splice.settling = True
+    try:
+        while await turn.wait(deadline - anyio.current_time()):
+            shown = await _read(course, turn)
+            course.first += shown
+            if _has_settled(course, shown):
+                # Nothing is under way: the rest is read without a step between.
+                course.turn = turn.turn
+                return
+    finally:
+        course.splice.settling = False
+
+
+def _has_settled(course: Course, shown: bytes) -> bool:
+    """Tell whether the turn has begun, or is over; raises the error that ended it instead."""
+    tap = course.tap
+    assert tap is not None
+    if course.request.dialect.shows_content(shown):
+        return True
+    if tap.failure is not None:
+        raise tap.failure
+    return tap.ended
+
+
+async def _read(course: Course, turn: Turn) -> bytes:
+    assert course.tap is not None
+    try:
+        return course.tap.feed(await anext(turn))
+    except StopAsyncIteration:
+        return course.tap.close()
+
+
+class ReadAhead:
+    """A turn whose next read can be waited for without being cancelled when the wait is over."""
+
+    __slots__ = ("_read", "headers", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self._read: asyncio.Task[bytes] | None = None
+        self.headers: Headers = turn.headers
+
+    def __aiter__(self) -> ReadAhead:
+        return self
+
+    async def __anext__(self) -> bytes:
+        read, self._read = self._read, None
+        return await (self.turn.__anext__() if read is None else read)
+
+    async def wait(self, seconds: float) -> bool:
+        """Tell whether the next read is there within so many seconds; else it goes on."""
+        if self._read is None:
+            # A bare task, awaited by the next read or ended by closing the turn.
+            self._read = asyncio.get_running_loop().create_task(self._next())
+        done, _ = await asyncio.wait((self._read,), timeout=max(seconds, 0))
+        return bool(done)
+
+    async def _next(self) -> bytes:
+        return await self.turn.__anext__()
+
+    @property
+    def over(self) -> bool:
+        """Whether all of it was read."""
+        return self._read is None and self.turn.over
+
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for; a read under way is asked for."""
+        if self._read is None:
+            self.turn.pause()
+
+    async def release(self) -> None:
+        """Give the connection back."""
+        await self.turn.release()
+
+    async def aclose(self) -> None:
+        """End the read that is under way, and close the connection."""
+        read, self._read = self._read, None
+        if read is not None:
+            read.cancel()
+            await asyncio.gather(read, return_exceptions=True)
+        await self.turn.aclose()

@@ -1,0 +1,201 @@
+"""How far an exchange has come: all that its workers know of it and leave behind."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+
+from gateway.dialects.protocol import Passage, Splice, Tap
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered
+from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
+from gateway.exchange.machine import Exchange
+from gateway.exchange.model import Usage
+from gateway.exchange.ports import Client, Request, Services
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.reminders.clock_calls import NAME as CLOCK
+from gateway.wire.http_client.redact import blotted
+from gateway.wire.http_client.upstream import Turn
+
+CLEAN_UP = 2.0
+# A history is mostly text, of which a fifth is left; in small requests it is not worth the while.
+PACKED_ABOVE = 16 * 1024
+# What takes more than a millisecond or two is done beside the event loop.
+ASIDE_ABOVE = 128 * 1024
+NO_TOOLS: frozenset[str] = frozenset()
+SERVER_TOOLS = (CLOCK, SCHEDULE_TASK)
+# Of what a request gained, that which may have to be written otherwise later.
+LASTING = (ToolDeclaration, UserText)
+T = TypeVar("T")
+
+
+_compress = partial(zlib.compress, level=1)
+
+
+async def _worked(work: Callable[[bytes], bytes], data: bytes) -> bytes:
+    if len(data) <= ASIDE_ABOVE:
+        return work(data)
+    return await run_sync(work, data, abandon_on_cancel=True)
+
+
+class Course:
+    """One exchange under way: its turn, its answer so far, and who is there."""
+
+    __slots__ = (
+        "additions",
+        "begun",
+        "body",
+        "body_turn",
+        "client",
+        "cut",
+        "ending",
+        "error",
+        "exchange",
+        "first",
+        "first_at",
+        "gone",
+        "has_place",
+        "headers",
+        "lost",
+        "packed",
+        "passage",
+        "remark",
+        "request",
+        "services",
+        "splice",
+        "status",
+        "tap",
+        "time",
+        "turn",
+        "usage",
+    )
+
+    def __init__(self, services: Services, request: Request, client: Client) -> None:
+        asked, limits = request.asked, services.limits
+        routes = services.health.order(request.routes, services.now())
+        size = limits.event_bytes if asked.stream else limits.answer_bytes
+        tools = NO_TOOLS if request.time is None else request.time.tools
+        self.services = services
+        self.request = request
+        self.client = client
+        self.time = request.time
+        self.exchange = Exchange(routes, services.rules, limits.turns)
+        self.splice: Splice = request.dialect.splice(asked, tools, size)
+        # The request as it stands, and up to which turn.
+        self.body = asked.body
+        self.packed = False
+        # What it has gained, to be written otherwise for another upstream.
+        self.additions: tuple[Addition, ...] = ()
+        self.body_turn = 1 if request.time is None else 0
+        self.tap: Tap | None = None
+        self.turn: Turn | None = None
+        self.passage: Passage | None = None
+        self.lost: tuple[str, ...] = ()
+        # What is to be said with the next note.
+        self.remark = ""
+        self.first = b""
+        self.headers: Headers = ()
+        self.has_place = False
+        # Whether the client left, or the gateway has to go.
+        self.ending = False
+        self.gone = False
+        self.cut: HoldgateError | None = None
+        self.error: HoldgateError | None = None
+        self.status = 200
+        self.usage: Usage | None = None
+        self.begun = services.now()
+        self.first_at: float | None = None
+
+    def take_first(self) -> bytes:
+        """Return what there is to show of the turn's first frames, once."""
+        first, self.first = self.first, b""
+        return first
+
+    async def let_go(self) -> None:
+        """Close the upstream at once, whatever else is being cancelled."""
+        self.leave_place()
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            with anyio.move_on_after(CLEAN_UP, shield=True):
+                await turn.aclose()
+
+    async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
+        """Put additions into the request."""
+        add = self.request.dialect.add
+        if len(body) <= self.services.offload.above:
+            self.body = add(body, additions)
+        else:
+            self.body = await self.work(len(body), partial(add, body, additions))
+        self.packed = False
+        self.told(additions)
+
+    async def work(self, size: int, work: Callable[[], T]) -> T:
+        """Do work on a request of this size: beside the loop, if it is large."""
+        return await self.services.offload.run(self.request.owner, size, work)
+
+    def told(self, additions: tuple[Addition, ...]) -> None:
+        """Note what the conversation gained, and let know whoever keeps it."""
+        self.additions += tuple([a for a in additions if isinstance(a, LASTING)])
+        if self.request.witness is not None:
+            self.request.witness.told(additions)
+
+    async def pack(self) -> None:
+        """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""
+        request, tap = self.request, self.tap
+        assert tap is not None
+        answered = (tap.answered(),)
+        body = await self.work(len(self.body), partial(request.dialect.add, self.body, answered))
+        self.told(answered)
+        self.packed = len(body) > PACKED_ABOVE
+        # A copy, since the encoder leaves half as much room again behind what it wrote.
+        self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
+        self.tap = self.passage = None
+        if request.onlooker is not None:
+            request.onlooker.rest()
+        self.splice.rest()
+        self.client.rest()
+        self.first = b""
+        if self.client.started:
+            self.headers = ()
+        bare = msgspec.structs.replace(request.asked, body=b"", tools=b"")
+        self.request = msgspec.structs.replace(request, asked=bare)
+
+    async def unpack(self) -> bytes:
+        """Return the request that was packed."""
+        return await _worked(zlib.decompress, self.body)
+
+    def gateway_parts(self) -> GatewayParts:
+        """Say what of the request the gateway wrote."""
+        tools, request = NO_TOOLS if self.time is None else self.time.tools, self.request
+        if not tools:
+            # Without tools in this request, earlier turns may still have called them.
+            declares, offered = request.dialect.declares, request.asked.tools
+            tools = frozenset([name for name in SERVER_TOOLS if not declares(offered, name)])
+        return parts_of(self.additions, tools, request.is_composed)
+
+    async def take_place(self) -> None:
+        """Wait for a place among the follow-ups of due reminders, which may be many at once."""
+        if not self.has_place:
+            await self.services.places.acquire()
+            self.has_place = True
+            if self.time is not None:
+                await self.time.calm()
+
+    def leave_place(self) -> None:
+        """Leave it to the next."""
+        if self.has_place:
+            self.has_place = False
+            self.services.places.release()
+
+    def note_failure(self, upstream: str, error: HoldgateError) -> None:
+        """Keep an error to be told, without what it may say of the upstream's address or key."""
+        self.error = error
+        if isinstance(error, UpstreamAnswered):
+            error.body = blotted(error.body, self.services.upstreams[upstream].endpoint)
+            if self.passage is not None and self.turn is None:
+                error.body = self.passage.error(error.body, error.status)

@@ -1,0 +1,1 @@
+"""Jobs: model, schedule, service, scheduler, runs, and results brought back."""

@@ -1,0 +1,69 @@
+"""Runs that are messages to agents."""
+
+from __future__ import annotations
+
+from gateway.agents.locks import Lease, Locks
+from gateway.agents.model import TURNS, ChatErrand, Outcome, Silent
+from gateway.agents.service import Agents
+from gateway.jobs.model import Job, Run
+from gateway.jobs.run_services import Ended
+
+FOR_A_JOB = "job"
+STILL_CALLING = "The model was still calling tools when it had no turn left (limits.turns)."
+
+
+class AgentRuns:
+    """Has agents answer: in the conversation of a job's session, or in a fresh one."""
+
+    def __init__(self, agents: Agents, locks: Locks) -> None:
+        self._agents = agents
+        self._locks = locks
+
+    async def lease(self, job: Job) -> Lease | str | None:
+        """Take the session's lock; a fresh conversation needs none."""
+        return await self.session(job) if _is_main(job) else None
+
+    async def session(self, job: Job) -> Lease | str:
+        """Take the lock of the job's session; if somebody has it, return what for, at once.
+
+        Who asks has a slot, that others may be waiting for; a run comes back without one.
+        """
+        return await self._locks.take(job.user_id, job.session_id, FOR_A_JOB, grace=0)
+
+    async def done(self, job: Job, run: Run, lease: Lease | None) -> Ended:
+        """Have the job's agent answer its message."""
+        fresh = not _is_main(job)
+        return _ended(await self._chat(job, run.run_id, job.message, lease, fresh))
+
+    async def tell(self, job: Job, run: Run, message: str, lease: Lease) -> Outcome:
+        """Tell the agent of the job's session what a run came to."""
+        return await self._chat(job, f"{run.run_id}.result", message, lease, fresh=False)
+
+    async def _chat(
+        self, job: Job, name: str, message: str, lease: Lease | None, fresh: bool
+    ) -> Outcome:
+        errand = ChatErrand(
+            owner=job.user_id,
+            agent=self._agents.find(job.agent_id),
+            session=job.session_id,
+            message=message,
+            chain=name,
+            request_id=name,
+            fresh=fresh,
+            may_hold=False,
+            may_schedule=False,
+            collects=False,
+        )
+        return await self._agents.chat(lease, errand, Silent())
+
+
+def _is_main(job: Job) -> bool:
+    return job.session == "main"
+
+
+def _ended(outcome: Outcome) -> Ended:
+    if outcome.error is not None:
+        return Ended("error", outcome.text, outcome.error)
+    if outcome.reason == TURNS:
+        return Ended("error", outcome.text, STILL_CALLING)
+    return Ended("ok", outcome.text)

@@ -1,0 +1,79 @@
+"""The jobs of relay sessions by session, in memory: for whoever must not wait to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gateway.jobs.model import Job
+from gateway.stores.waiting import Unsubscribe, Watchers
+
+Place = tuple[str, str]
+
+
+class Agenda:
+    """Knows which relay sessions have jobs, and when the next run of each begins.
+
+    Agents are not in it: what their jobs come to is in the conversation, and waits for nobody.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[Place, dict[str, Job]] = {}
+        self._places: dict[str, Place] = {}
+        self._watchers = Watchers()
+        self.is_loaded = False
+        """Whether it has all jobs there are."""
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return f"<Agenda {len(self)} jobs of {len(self._jobs)} sessions>"
+
+    def load(self, jobs: Iterable[Job]) -> None:
+        """Take these for all there are."""
+        self.is_loaded = True
+        jobs = list(jobs)
+        for job_id in self._places.keys() - {job.job_id for job in jobs}:
+            self.drop(job_id)
+        for job in jobs:
+            self.put(job)
+
+    def put(self, job: Job) -> None:
+        """Note what a job is like now."""
+        place = (job.user_id, job.session_id)
+        if self._places.get(job.job_id, place) != place or job.agent_id:
+            self.drop(job.job_id)
+        if job.agent_id:
+            return
+        before = self._jobs.setdefault(place, {}).get(job.job_id)
+        self._jobs[place][job.job_id] = job
+        self._places[job.job_id] = place
+        if before is None or _next(before) != _next(job):
+            self._watchers.changed(place)
+
+    def drop(self, job_id: str) -> None:
+        """Note that a job is gone."""
+        place = self._places.pop(job_id, None)
+        if place is None:
+            return
+        del self._jobs[place][job_id]
+        if not self._jobs[place]:
+            del self._jobs[place]
+        self._watchers.changed(place)
+
+    def has_jobs(self, owner: str, session: str) -> bool:
+        """Tell whether a relay session has jobs, whether or not they are enabled."""
+        return (owner, session) in self._jobs
+
+    def expecting(self, owner: str, session: str) -> int | None:
+        """Return when a session's next run begins, the past if one is under way; None: never."""
+        times = (_next(job) for job in self._jobs.get((owner, session), {}).values())
+        return min((time for time in times if time is not None), default=None)
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called when that changes."""
+        return self._watchers.watch((owner, session), callback)
+
+
+def _next(job: Job) -> int | None:
+    return job.running_ms if job.run_id else job.next_run_ms

@@ -1,0 +1,202 @@
+"""What becomes of a job by somebody's hand: made, changed, enabled, disabled.
+
+Who calls these keeps what they return. A job is due at the times of its schedule that come while
+it is enabled; `due_ms` moves over each of them once, and goes back only with a new schedule.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from gateway.jobs.model import Draft, Job, Patch
+from gateway.jobs.reader import default_name
+from gateway.jobs.rules import JobRules
+from gateway.jobs.schedule.model import At, Every, Schedule, next_due, shown_schedule
+from gateway.jobs.schedule.reader import read_schedule
+from gateway.reminders.model import Unfit
+from gateway.reminders.text import iso
+
+T = TypeVar("T")
+
+# What a schedule of each kind is made of.
+_PARTS = {
+    "at": {"kind", "tz", "at"},
+    "every": {"kind", "tz", "every_ms", "at"},
+    "cron": {"kind", "tz", "cron"},
+}
+
+
+def new_job(
+    draft: Draft, job_id: str, owner: str, session: str, agent: str, now_ms: int, rules: JobRules
+) -> Job:
+    """Make a job; raise `Unfit` if it would never be due."""
+    due_ms = _first_due(draft.schedule, now_ms, rules)
+    return Job(
+        job_id=job_id,
+        user_id=owner,
+        session_id=session,
+        agent_id=agent,
+        name=draft.name,
+        enabled=draft.enabled,
+        delete_after_run=draft.delete_after_run,
+        session=draft.session,
+        schedule=draft.schedule,
+        message=draft.message,
+        model=draft.model,
+        dedupe_key=draft.dedupe_key,
+        due_ms=due_ms,
+        next_run_ms=due_ms if draft.enabled else None,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+    )
+
+
+def renewed(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
+    """Make a job what a new one with its `dedupe_key` was to be, keeping its id and its past."""
+    schedule = _on_grid(job.schedule, wanted.schedule, wanted.created_ms)
+    changed = replace(
+        _rescheduled(job, schedule, now_ms, rules),
+        session_id=wanted.session_id,
+        agent_id=wanted.agent_id,
+        name=wanted.name,
+        delete_after_run=wanted.delete_after_run,
+        session=wanted.session,
+        message=wanted.message,
+        model=wanted.model,
+        updated_ms=now_ms,
+    )
+    return enabled(changed, now_ms, rules) if wanted.enabled else disabled(changed, now_ms)
+
+
+def patched(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
+    """Change of a job what a patch names, or raise `Unfit`.
+
+    A job whose schedule had come to its end, such as one that has run its only time, starts again
+    with a new schedule, unless the patch disables it.
+    """
+    _stay_in_place(job, patch)
+    schedule = _new_schedule(job, patch, now_ms, rules)
+    changed = _with_members(_rescheduled(job, schedule, now_ms, rules), patch, now_ms)
+    if patch.enabled is None:
+        return changed
+    return enabled(changed, now_ms, rules) if patch.enabled else disabled(changed, now_ms)
+
+
+def enabled(job: Job, now_ms: int, rules: JobRules) -> Job:
+    """Let a job run again, its failures forgotten; raise `Unfit` if it would never be due.
+
+    A job that is enabled already keeps the times that are due, which nobody may lose.
+    """
+    due_ms = job.due_ms if job.enabled else _due_again(job, now_ms, rules)
+    return replace(
+        job,
+        enabled=True,
+        due_ms=due_ms,
+        next_run_ms=due_ms if job.retry_ms is None else job.retry_ms,
+        consecutive_failures=0,
+        disabled_reason=None,
+        updated_ms=now_ms,
+    )
+
+
+def disabled(job: Job, now_ms: int, reason: str | None = None) -> Job:
+    """Let a job rest; one that rests already keeps the reason why."""
+    if not job.enabled:
+        return job
+    return replace(
+        job,
+        enabled=False,
+        next_run_ms=None,
+        retry_ms=None,
+        disabled_reason=reason,
+        updated_ms=now_ms,
+    )
+
+
+def _due_again(job: Job, now_ms: int, rules: JobRules) -> int:
+    # Should the clock have gone back, times that are accounted for stay so.
+    return _first_due(job.schedule, max(now_ms, _accounted_ms(job)), rules)
+
+
+def _accounted_ms(job: Job) -> int:
+    if job.due_ms is not None:
+        return job.due_ms - 1
+    return job.schedule.at_ms if isinstance(job.schedule, At) else 0
+
+
+def _first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
+    due_ms = next_due(schedule, after_ms, rules.cron_lookahead_days)
+    if due_ms is None and isinstance(schedule, At):
+        raise Unfit(f"schedule.at is past, {iso(schedule.at_ms)}; give a later one by update.")
+    if due_ms is None:
+        raise Unfit("schedule has no time ahead; give another one.")
+    return due_ms
+
+
+def _rescheduled(job: Job, schedule: Schedule, now_ms: int, rules: JobRules) -> Job:
+    if schedule == job.schedule:
+        return job
+    due_ms = _first_due(schedule, now_ms, rules)
+    moved = replace(job, schedule=schedule, due_ms=due_ms, retry_ms=None, retries=0)
+    if job.enabled:
+        return replace(moved, next_run_ms=due_ms)
+    return enabled(moved, now_ms, rules) if job.due_ms is None else moved
+
+
+def _new_schedule(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Schedule:
+    shown = shown_schedule(job.schedule)
+    given = {name: value for name, value in patch.schedule.items() if value not in (None, "")}
+    if not patch.schedule_text or given.keys() - {"tz"}:
+        given = _completed(given, shown)
+    if given == shown:
+        return job.schedule
+    # Where no zone is named, the one it has is meant.
+    rules = replace(rules, timezone=str(shown["tz"] or rules.timezone))
+    read = read_schedule(given, patch.schedule_text, now_ms, rules)
+    return _on_grid(job.schedule, read, now_ms)
+
+
+def _completed(given: dict[str, object], shown: dict[str, object]) -> dict[str, object]:
+    """Take what is left out from the schedule there is, if it is to be one of the same kind."""
+    kind = str(shown["kind"])
+    is_same_kind = given.get("kind", kind) == kind and given.keys() <= _PARTS[kind]
+    return {**shown, **given} if is_same_kind else given
+
+
+def _on_grid(old: Schedule, new: Schedule, asked_ms: int) -> Schedule:
+    """Keep the grid there is, when the same is asked for without saying where it starts."""
+    is_same = (
+        isinstance(old, Every)
+        and isinstance(new, Every)
+        and new == Every(old.every_ms, anchor_ms=asked_ms)
+    )
+    return old if is_same else new
+
+
+def _stay_in_place(job: Job, patch: Patch) -> None:
+    for name, wanted, place in (
+        ("session_id", patch.session_id, job.session_id),
+        ("agent_id", patch.agent_id, job.agent_id),
+    ):
+        if wanted not in (None, place):
+            raise Unfit(f"{name} of a job cannot be changed; add a job where it is to be.")
+
+
+def _with_members(job: Job, patch: Patch, now_ms: int) -> Job:
+    message = _either(patch.message, job.message)
+    return replace(
+        job,
+        message=message,
+        name=_either(patch.name, job.name) or default_name(message),
+        session=_either(patch.session, job.session),
+        delete_after_run=_either(patch.delete_after_run, job.delete_after_run),
+        dedupe_key=_either(patch.dedupe_key, job.dedupe_key),
+        model=_either(patch.model, job.model),
+        updated_ms=now_ms,
+    )
+
+
+def _either(new: T | None, old: T) -> T:
+    return old if new is None else new

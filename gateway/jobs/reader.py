@@ -1,0 +1,225 @@
+"""What people and models ask of jobs, read from JSON: a job to be made, or what is to change.
+
+A job may be written flat, `{"name": …, "message": …}`, or within `job`, its message also within
+`payload`. A member that is null is as good as absent. A job that was shown may be sent back as it
+is: what only we can say of it is passed over. Every other member is refused by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import TypeVar
+
+from gateway.jobs.model import Draft, Patch, Place
+from gateway.jobs.rules import JobRules
+from gateway.jobs.schedule.reader import read_schedule
+from gateway.reminders.model import Unfit
+
+Members = Mapping[str, object]
+D = TypeVar("D")
+
+LONGEST_MESSAGE = 16_384
+LONGEST_NAME = 128
+DEFAULT_NAME = 24
+LONGEST_TEXT = 256
+LONGEST_SHOWN = 60
+
+SETTABLE = (
+    "job_id",
+    "name",
+    "schedule",
+    "schedule_text",
+    "session",
+    "message",
+    "payload",
+    "enabled",
+    "delete_after_run",
+    "dedupe_key",
+    "model",
+    "session_id",
+    "agent_id",
+)
+OURS = frozenset(
+    {
+        "user_id",
+        "next_run_at",
+        "running_at",
+        "last_run_at",
+        "last_status",
+        "last_error",
+        "consecutive_failures",
+        "disabled_reason",
+        "created_at",
+        "updated_at",
+    }
+)
+PLACES: Mapping[str, Place] = {"main": "main", "isolated": "isolated"}
+
+_KINDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+# What no store of rows and no JSON text can hold.
+_broken = re.compile(r"[\x00\ud800-\udfff]")
+# A name stands on one line, whatever the reader takes for the end of one.
+_breaks = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
+    """Read a job that is to be made, or raise `Unfit`."""
+    members = _checked(given)
+    message = _message(members)
+    if message is None:
+        raise Unfit("message is missing; say what is to be sent when it is time.")
+    return Draft(
+        schedule=read_schedule(
+            _object(members, "schedule"), _text(members, "schedule_text", ""), now_ms, rules
+        ),
+        message=message,
+        name=_name(members, "") or default_name(message),
+        session=_place(members, "main"),
+        enabled=_truth(members, "enabled", True),
+        delete_after_run=_truth(members, "delete_after_run", False),
+        dedupe_key=_text(members, "dedupe_key", ""),
+        model=_text(members, "model", ""),
+        job_id=_text(members, "job_id", ""),
+        session_id=_text(members, "session_id", ""),
+        agent_id=_text(members, "agent_id", ""),
+    )
+
+
+def read_patch(given: Members) -> Patch:
+    """Read what is to change about a job, or raise `Unfit`."""
+    members = _checked(given)
+    return Patch(
+        job_id=_job_id(members),
+        schedule=_object(members, "schedule"),
+        schedule_text=_text(members, "schedule_text", ""),
+        message=_message(members),
+        name=_name(members, None),
+        session=_place(members, None),
+        enabled=_truth(members, "enabled", None),
+        delete_after_run=_truth(members, "delete_after_run", None),
+        dedupe_key=_text(members, "dedupe_key", None),
+        model=_text(members, "model", None),
+        session_id=_text(members, "session_id", None),
+        agent_id=_text(members, "agent_id", None),
+    )
+
+
+def read_job_id(given: Members) -> str:
+    """Read which job is meant, whatever else is said, or raise `Unfit`."""
+    return _job_id(flat(given))
+
+
+def flat(given: Members) -> dict[str, object]:
+    """Return the members of a job that is written flat or within `job`; within wins."""
+    nested = _object(given, "job")
+    members = {**given, **{name: value for name, value in nested.items() if value is not None}}
+    return {name: value for name, value in members.items() if value is not None and name != "job"}
+
+
+def default_name(message: str) -> str:
+    """Return the name of a job that is given none."""
+    return _breaks.sub(" ", message[:DEFAULT_NAME])
+
+
+def _checked(given: Members) -> Members:
+    members = flat(given)
+    _refuse_others(members, (*SETTABLE, *OURS), "A job", SETTABLE)
+    return members
+
+
+def _refuse_others(
+    members: Members, known: Container[str], what: str, settable: Iterable[str]
+) -> None:
+    odd = next((name for name in members if name not in known), None)
+    if odd is not None:
+        raise Unfit(
+            f"{what} has no member '{odd[:LONGEST_SHOWN]}'; it may have {', '.join(settable)}."
+        )
+
+
+def _job_id(members: Members) -> str:
+    job_id = _text(members, "job_id", "")
+    if not job_id:
+        raise Unfit("job_id is missing; name one of the jobs that list shows.")
+    return job_id
+
+
+def _message(members: Members) -> str | None:
+    payload = _object(members, "payload")
+    _refuse_others(payload, ("message",), "payload", ("message",))
+    within = payload.get("message") is not None
+    message = _text(payload if within else members, "message", None, LONGEST_MESSAGE)
+    if message == "":
+        raise Unfit("message is empty; say what is to be sent when it is time.")
+    return message
+
+
+def _name(members: Members, default: D) -> str | D:
+    name = _text(members, "name", default, LONGEST_NAME)
+    return _breaks.sub(" ", name) if isinstance(name, str) else name
+
+
+def _text(members: Members, name: str, default: D, most: int = LONGEST_TEXT) -> str | D:
+    value = members.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise Unfit(f"{name} must be a text, not {_kind(value)}.")
+    text = value.strip()
+    if _broken.search(text):
+        raise Unfit(f"{name}: a character in it is broken; leave that out.")
+    if len(text) > most:
+        raise Unfit(
+            f"{name}: {len(text)} characters are more than the {most} allowed; make it shorter."
+        )
+    return text
+
+
+def _truth(members: Members, name: str, default: D) -> bool | D:
+    value = members.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise Unfit(f"{name} must be true or false, not {_kind(value)}.")
+    return value
+
+
+def _object(members: Members, name: str) -> Members:
+    value = members.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Unfit(f"{name} must be an object, not {_kind(value)}; {_EXAMPLES[name]}.")
+    return value
+
+
+_EXAMPLES = {
+    "job": 'put the job\'s members into it, such as "name" and "message"',
+    "payload": 'send for instance {"message":"Summarise the news."}',
+    "schedule": 'send for instance {"kind":"every","every_ms":3600000}, '
+    "or say it in words in schedule_text",
+}
+
+
+def _place(members: Members, default: D) -> Place | D:
+    text = _text(members, "session", None)
+    if text is None:
+        return default
+    if text not in PLACES:
+        raise Unfit(
+            "session must be 'main', to go on with the conversation, or 'isolated', to start a "
+            "fresh one."
+        )
+    return PLACES[text]
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "that")

@@ -1,0 +1,143 @@
+"""What isolated runs came to, brought back to the agents' sessions that they came from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway.agents.locks import Lease
+from gateway.agents.model import Outcome
+from gateway.errors import HoldgateError
+from gateway.jobs.agent_runs import AgentRuns
+from gateway.jobs.model import Job, Run
+from gateway.jobs.run_services import Parts, item_of
+from gateway.jobs.slots import Slots
+from gateway.outbox.text import heading
+from gateway.stores.documents import StoreUnavailable
+
+log = logging.getLogger("holdgate.jobs")
+Debt = tuple[Job, Run]
+
+
+class Debts:
+    """Tells each session what is owed to it as soon as it is idle, in order, also after a restart.
+
+    A session whose model cannot be told gets it as a delivery, with its next message.
+    """
+
+    def __init__(self, parts: Parts, slots: Slots, agents: AgentRuns) -> None:
+        self._parts = parts
+        self._slots = slots
+        self._agents = agents
+        self._paying: set[str] = set()
+        self._leaving = False
+        self._news = anyio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Debts {len(self._paying)} being paid>"
+
+    def owing(self) -> None:
+        """Look again: something is owed."""
+        self._news.set()
+
+    def drain(self) -> None:
+        """Begin nothing more; what is owed stays so until the next start."""
+        self._leaving = True
+
+    async def run(self) -> None:
+        """Pay for ever; while something is owed, look again whether its session is idle."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._news = anyio.Event()
+                pause = await self._look(tasks)
+                with anyio.move_on_after(pause):
+                    await self._news.wait()
+
+    async def _look(self, tasks: TaskGroup) -> float | None:
+        """Begin to pay what can be paid; return after how many seconds to look again."""
+        try:
+            debts = await self._parts.rows.owed()
+        except StoreUnavailable as error:
+            self._parts.note("results_not_read", why=error.message)
+            return self._parts.settings.store_retry_ms / 1000
+        for job, run in _oldest(debts):
+            if run.run_id not in self._paying and not self._leaving:
+                self._paying.add(run.run_id)
+                tasks.start_soon(self._pay, job, run)
+        return self._parts.settings.idle_retry_ms / 1000 if debts else None
+
+    async def _pay(self, job: Job, run: Run) -> None:
+        try:
+            async with self._slots.slot():
+                if not self._leaving:
+                    await self._settle(job, run)
+        except StoreUnavailable as error:
+            self._log("result_not_brought", job, run, error.message)
+        except Exception as error:
+            log.exception("run %s is still owed", run.run_id, exc_info=error)
+        finally:
+            self._paying.discard(run.run_id)
+
+    async def _settle(self, job: Job, run: Run) -> None:
+        """Tell a session what a run came to, unless it is busy; if that fails, put it in its queue.
+
+        What is no longer owed, since its job or its session was deleted, comes to nothing.
+        """
+        lease = await self._agents.session(job)
+        if isinstance(lease, str):
+            return
+        rows = self._parts.rows
+        try:
+            if not any(owed.run_id == run.run_id for _, owed in await rows.owed()):
+                return
+            why = await self._untold(job, run, lease)
+        finally:
+            await lease.release()
+        if not why:
+            await rows.paid(run.run_id)
+        elif not self._leaving:
+            self._log("result_not_told", job, run, why)
+            item = item_of(job, run)
+            if await rows.paid(run.run_id, item):
+                self._parts.deliveries.added(item)
+
+    async def _untold(self, job: Job, run: Run, lease: Lease) -> str:
+        """Tell a session what a run came to; return why that was in vain, if it was."""
+        most_ms = self._parts.settings.run_timeout_ms
+        try:
+            with anyio.move_on_after(most_ms / 1000):
+                outcome = await self._agents.tell(job, run, _message(job, run), lease)
+                return "" if _is_kept(outcome) else outcome.error or outcome.reason
+        except StoreUnavailable:
+            raise
+        except HoldgateError as error:
+            return error.message
+        except Exception as error:
+            # A fault of ours must not end all that runs beside it, and come again at every start.
+            log.exception("the result of run %s was not told", run.run_id, exc_info=error)
+            return "Something went wrong inside the gateway."
+        return f"It took longer than {most_ms} ms (cron.run_timeout_ms)."
+
+    def _log(self, event: str, job: Job, run: Run, why: str) -> None:
+        who = {"owner": job.user_id, "session": job.session_id}
+        self._parts.note(event, run=run.run_id, job=job.job_id, **who, why=why)
+
+
+def _message(job: Job, run: Run) -> str:
+    return f"{heading(job.name)}\n{run.result}"
+
+
+def _is_kept(outcome: Outcome) -> bool:
+    """Whether the conversation has what was told: something was answered to it."""
+    return outcome.version > 0 and bool(outcome.turns or outcome.text)
+
+
+def _oldest(debts: Iterable[Debt]) -> Iterable[Debt]:
+    """Return the oldest debt to each session: the later ones come after it."""
+    first: dict[tuple[str, str], Debt] = {}
+    for job, run in debts:
+        first.setdefault((job.user_id, job.session_id), (job, run))
+    return first.values()

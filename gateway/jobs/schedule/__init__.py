@@ -1,0 +1,1 @@
+"""When a job is due: fields, cron expressions, and plain words. Pure."""

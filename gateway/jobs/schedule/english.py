@@ -1,0 +1,252 @@
+"""Schedules in English: `every 5 minutes`, `weekdays at 18:30`, `tomorrow at noon`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gateway.jobs.schedule.members import (
+    NO_DAY,
+    NO_TIME,
+    UNITS,
+    WEEK,
+    WEEKDAYS,
+    WEEKEND,
+    Days,
+    Members,
+    Now,
+    Time,
+    after,
+    day_range,
+    every,
+    hourly,
+    on_weekdays,
+    once,
+    recurring,
+)
+from gateway.reminders.model import Unfit
+
+_NAMES = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_DAY_NAMES = {form: i for i, name in enumerate(_NAMES) for form in (name, name[:3])} | {
+    "tues": 2,
+    "weds": 3,
+    "thur": 4,
+    "thurs": 4,
+}
+_PLURALS = {f"{name}s": i for i, name in enumerate(_NAMES)}
+_NUMBERS: dict[str, float] = {
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "fifteen": 15,
+    "twenty": 20,
+    "thirty": 30,
+    "a": 1,
+    "an": 1,
+    "half": 0.5,
+    "half a": 0.5,
+    "half an": 0.5,
+}
+_UNITS = {form: ms for name, ms in UNITS.items() for form in (name, f"{name}s", name[0])} | {
+    "ms": 1,
+    "millisecond": 1,
+    "milliseconds": 1,
+    "sec": UNITS["second"],
+    "secs": UNITS["second"],
+    "min": UNITS["minute"],
+    "mins": UNITS["minute"],
+    "hr": UNITS["hour"],
+    "hrs": UNITS["hour"],
+    "week": WEEK,
+    "weeks": WEEK,
+    "w": WEEK,
+}
+# Where no day is said, it is the next time that it is that time.
+_AHEAD = {"": None, "once": None, "today": 0, "tomorrow": 1, "the day after tomorrow": 2}
+_WITHOUT_DAY = {"weekly", "every week", "each week", "monthly", "every month", "each month"}
+
+
+def _one_of(words: Iterable[str]) -> str:
+    # A longer word first, so that a shorter one in it is not taken for it.
+    return "|".join(sorted(words, key=len, reverse=True))
+
+
+_LENGTH = rf"(?P<number>[0-9]{{1,9}}(?:\.[0-9]{{1,3}})?|(?:{_one_of(_NUMBERS)})\b)"
+_UNIT = rf"(?P<unit>{_one_of(_UNITS)})"
+_is_interval = re.compile(rf"(?:every|each) (?:{_LENGTH} ?)?{_UNIT}").fullmatch
+_is_delay = re.compile(
+    rf"(?P<in>in |after )?{_LENGTH} ?{_UNIT}(?P<later> from now| later)?"
+).fullmatch
+_is_hourly = re.compile(
+    r"(?:hourly|(?:every|each) hour)"
+    r"(?: on the hour| at (?:minute )?:?(?P<minute>[0-5]?[0-9]))?"
+).fullmatch
+_DATE = r"(?:once )?(?:on )?([0-9]{4}-[0-9]{2}-[0-9]{2})"
+_is_date = re.compile(_DATE).fullmatch
+_is_dated = re.compile(rf"{_DATE}(?: at)? ([0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})").fullmatch
+
+_TIME = r"(?:[0-9]{1,2}(?::[0-9]{2})?(?: ?(?:[ap]\.?m\.?))?(?: o'?clock)?|noon|midnight)"
+_LISTED = r"(?:, ?(?:and )?| and | ?& ?)"
+_are_times = re.compile(rf"(?:at )?{_TIME}(?:{_LISTED}{_TIME})*").fullmatch
+_each_time = re.compile(
+    r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{2}))?(?: ?(?P<half>[ap])\.?m)?|noon|midnight"
+).finditer
+
+_MONTHLY = r"(?:monthly|(?:every|each) month) on (?:the )?"
+_OF_MONTH = r"of (?:every|each|the) month"
+_FIXED_DAYS = (
+    (re.compile(r"daily|(?:every|each) ?day|once a day"), Days()),
+    (
+        re.compile(r"(?:(?:on|every|each) )?(?:week|work|working |business )days?"),
+        on_weekdays(WEEKDAYS),
+    ),
+    (re.compile(r"(?:(?:on|at|every|each) )?(?:the )?weekends?"), on_weekdays(WEEKEND)),
+    (re.compile(rf"{_MONTHLY}last day|on the last day {_OF_MONTH}"), Days(day="L")),
+)
+_ORDINAL = r"[0-9]{1,2})(?:st|nd|rd|th)?"
+_is_monthly = re.compile(
+    rf"{_MONTHLY}(?:day )?(?P<on>{_ORDINAL}|on the (?P<of>{_ORDINAL} {_OF_MONTH}"
+).fullmatch
+_is_weekly = re.compile(
+    r"(?P<every>(?:every|each) (?:week on )?|weekly on )?(?:on )?(?P<names>.+)"
+).fullmatch
+_between_names = re.compile(r", ?(?:and )?| and | ?& ?|/").split
+_between_ends = re.compile(r" ?- ?| to | through | thru ").split
+
+
+def read_english(words: str, now: Now) -> Members | None:
+    """Read a tidy text; None if it says nothing known."""
+    return next((found for rule in _RULES if (found := rule(words, now)) is not None), None)
+
+
+def _read_hourly(words: str, now: Now) -> Members | None:
+    found = _is_hourly(words)
+    # "Every hour" alone counts from now on, as "every 5 minutes" does.
+    if found is None or words in ("every hour", "each hour"):
+        return None
+    return hourly(int(found["minute"] or 0))
+
+
+def _read_interval(words: str, now: Now) -> Members | None:
+    found = _is_interval(words)
+    if found is None:
+        return None
+    unit = _UNITS[found["unit"]]
+    if found["number"] is None and unit >= UNITS["day"]:
+        return None
+    return every(_number(found["number"] or "one"), unit)
+
+
+def _read_delay(words: str, now: Now) -> Members | None:
+    found = _is_delay(words)
+    if found is None or not (found["in"] or found["later"]):
+        return None
+    return after(_number(found["number"]), _UNITS[found["unit"]], now)
+
+
+def _number(word: str) -> float:
+    return _NUMBERS[word] if word in _NUMBERS else float(word)
+
+
+def _read_dated(words: str, now: Now) -> Members | None:
+    found = _is_dated(words)
+    return found and {"kind": "at", "at": f"{found[1]}T{found[2]}"}
+
+
+def _read_days(words: str, now: Now) -> Members | None:
+    for days_said, times_said in _cuts(words):
+        times = _times(times_said)
+        if times and (found := _meant(days_said, times, now)) is not None:
+            return found
+    return None
+
+
+def _meant(said: str, times: list[Time], now: Now) -> Members | None:
+    if (days := _days(said)) is not None:
+        return recurring(days, times)
+    if len(times) > 1:
+        return None
+    if said in _AHEAD:
+        return once(times[0], now, _AHEAD[said])
+    if date := _is_date(said):
+        return {"kind": "at", "at": f"{date[1]}T{times[0].hour:02}:{times[0].minute:02}"}
+    return None
+
+
+def _cuts(words: str) -> Iterator[tuple[str, str]]:
+    """Cut a text into days and times, in either order, wherever there is a space."""
+    if words.startswith("at "):
+        yield "", words
+    tokens = words.split(" ")
+    for cut in range(1, len(tokens)):
+        left, right = " ".join(tokens[:cut]).rstrip(","), " ".join(tokens[cut:])
+        yield left, right
+        yield right, left
+
+
+def _times(said: str) -> list[Time] | None:
+    if not _are_times(said):
+        return None
+    times = [_time(found) for found in _each_time(said)]
+    known = [time for time in times if time is not None]
+    return known if len(known) == len(times) else None
+
+
+def _time(found: re.Match[str]) -> Time | None:
+    if found["hour"] is None:
+        return Time(12 if found[0] == "noon" else 0, 0)
+    hour, minute, half = int(found["hour"]), int(found["minute"] or 0), found["half"]
+    if minute > 59 or (half and not 1 <= hour <= 12) or hour > 23:
+        return None
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return Time(hour, minute)
+
+
+def _days(said: str) -> Days | None:
+    for pattern, days in _FIXED_DAYS:
+        if pattern.fullmatch(said):
+            return days
+    if monthly := _is_monthly(said):
+        return Days(day=str(int(monthly["on"] or monthly["of"])))
+    return _weekly(said)
+
+
+def _weekly(said: str) -> Days | None:
+    found = _is_weekly(said)
+    if found is None:
+        return None
+    known = _DAY_NAMES | _PLURALS if found["every"] else _PLURALS
+    numbers: frozenset[int] = frozenset()
+    for part in _between_names(found["names"]):
+        named = _named_days(part, known)
+        if named is None:
+            return None
+        numbers |= named
+    return on_weekdays(numbers)
+
+
+def _named_days(part: str, known: dict[str, int]) -> frozenset[int] | None:
+    ends = _between_ends(part)
+    if len(ends) == 2 and all(end in _DAY_NAMES for end in ends):
+        return day_range(_DAY_NAMES[ends[0]], _DAY_NAMES[ends[1]])
+    return frozenset({known[part]}) if part in known else None
+
+
+def _refuse_half(words: str, now: Now) -> None:
+    if words in _WITHOUT_DAY:
+        raise Unfit(NO_DAY)
+    if _days(words) is not None:
+        raise Unfit(NO_TIME)
+
+
+_RULES = (_read_hourly, _read_interval, _read_delay, _read_dated, _read_days, _refuse_half)

@@ -1,0 +1,110 @@
+"""What the words of `schedule_text` come to, whatever the language: the members of `schedule`.
+
+Each language has a module that finds these in a text: an interval, a delay, days with times of day,
+or one day with a time.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from gateway.reminders.model import Unfit
+from gateway.reminders.text import iso
+
+Members = dict[str, object]
+UNITS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+WEEK = 7 * UNITS["day"]
+WEEKDAYS = frozenset(range(1, 6))
+WEEKEND = frozenset({0, 6})
+NO_TIME = 'say at what time, as in "daily at 9:00".'
+NO_DAY = 'say on which day and at what time, as in "every Monday at 9:00".'
+_ZONE = re.compile(
+    r"[ ]*(?:[ ]?\((?P<bracketed>[^()]+)\)|[ ](?:in[ ])?(?P<bare>[A-Z]\w+/[\w/+-]+|UTC|GMT))\Z",
+    re.VERBOSE,
+)
+
+
+class Days(NamedTuple):
+    """Days, as cron's day of month and day of week."""
+
+    day: str = "*"
+    weekday: str = "*"
+
+
+class Time(NamedTuple):
+    """A time of day."""
+
+    hour: int
+    minute: int
+
+
+class Now(NamedTuple):
+    """The instant from which a delay counts, and the wall clock that says what day it is."""
+
+    ms: int
+    wall: datetime
+
+
+def tidied(text: str) -> tuple[str, str]:
+    """Return a text in small letters, with single spaces and plain signs, and the zone after it."""
+    words = " ".join(unicodedata.normalize("NFKC", text).split()).rstrip(" .!。")
+    named = _ZONE.search(words)
+    if named is None:
+        return words.lower(), ""
+    return words[: named.start()].lower(), named["bracketed"] or named["bare"]
+
+
+def every(number: float, unit_ms: int) -> Members:
+    """Mean an interval."""
+    return {"kind": "every", "every_ms": _whole(number * unit_ms)}
+
+
+def after(number: float, unit_ms: int, now: Now) -> Members:
+    """Mean a delay."""
+    # Far beyond what is allowed, and still a date.
+    ms = min(_whole(number * unit_ms), 1000 * WEEK)
+    return {"kind": "at", "at": iso(now.ms + ms)}
+
+
+def _whole(ms: float) -> int:
+    return round(min(ms, 1e15))
+
+
+def recurring(days: Days, times: Sequence[Time]) -> Members:
+    """Mean some times on some days."""
+    minutes = {time.minute for time in times}
+    if len(minutes) > 1:
+        raise Unfit("times with different minutes need a job each, or a schedule of kind cron.")
+    hours = ",".join(str(hour) for hour in sorted({time.hour for time in times}))
+    return {"kind": "cron", "cron": f"{minutes.pop()} {hours} {days.day} * {days.weekday}"}
+
+
+def hourly(minute: int) -> Members:
+    """Mean once in each hour of the clock."""
+    return {"kind": "cron", "cron": f"{minute} * * * *"}
+
+
+def once(time: Time, now: Now, days_ahead: int | None = None) -> Members:
+    """Mean a time of a day from today, or, where no day is said, the next time it is that time."""
+    at = now.wall.replace(hour=time.hour, minute=time.minute, second=0, microsecond=0)
+    if days_ahead is None:
+        days_ahead = 0 if at > now.wall else 1
+    return {"kind": "at", "at": (at + timedelta(days=days_ahead)).isoformat()}
+
+
+def on_weekdays(numbers: frozenset[int]) -> Days:
+    """Mean some days of the week, Sunday being 0."""
+    if len(numbers) == 7:
+        return Days()
+    if numbers == WEEKDAYS:
+        return Days(weekday="1-5")
+    return Days(weekday=",".join(map(str, sorted(numbers))))
+
+
+def day_range(first: int, last: int) -> frozenset[int]:
+    """Return the days of the week from one to another, also around its end."""
+    return frozenset((first + step) % 7 for step in range((last - first) % 7 + 1))

@@ -1,0 +1,163 @@
+"""When a job is due: once, at a steady interval, or as a cron expression says.
+
+All instants are UTC milliseconds. A cron expression means the wall clock of its zone. One that
+names every hour follows the clock as it runs, so an hour that comes twice has its times twice. Of
+any other, each time comes once on each day, also when the clock is changed: what comes twice counts
+the first time, and what is jumped over is due at the jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gateway.jobs.schedule.cron import DAY, Dial, read_dial
+from gateway.jobs.schedule.phrases import dial_in_words, interval_in_words, moment_in_words
+from gateway.jobs.schedule.zones import Span, spans, zone_named
+from gateway.reminders.model import Unfit
+from gateway.reminders.text import iso
+
+LOOKAHEAD_DAYS = 3660
+
+
+class At(msgspec.Struct, frozen=True, tag_field="kind", tag="at"):
+    """Once."""
+
+    at_ms: int
+    tz: str = ""
+
+
+class Every(msgspec.Struct, frozen=True, tag_field="kind", tag="every"):
+    """On a grid of so many milliseconds, which is not shifted by when a run really happens."""
+
+    every_ms: int
+    anchor_ms: int
+    """Where the grid begins; the first time is after the job's creation, never at it."""
+
+
+class Cron(msgspec.Struct, frozen=True, tag_field="kind", tag="cron"):
+    """Whenever the wall clock of a zone fits an expression."""
+
+    expression: str
+    tz: str
+
+
+Schedule = At | Every | Cron
+
+
+def next_due(schedule: Schedule, after_ms: int, lookahead_days: int = LOOKAHEAD_DAYS) -> int | None:
+    """Return the first time after an instant; None: never again, or not within the lookahead.
+
+    An expression or a zone that this version cannot read, perhaps kept by another, is never due.
+    """
+    match schedule:
+        case At(at_ms):
+            return at_ms if at_ms > after_ms else None
+        case Every(every_ms, anchor_ms):
+            steps = (after_ms - anchor_ms) // every_ms + 1
+            return anchor_ms + max(steps, 0) * every_ms
+        case _:
+            return _next_on_dial(schedule, after_ms, lookahead_days)
+
+
+def next_times(
+    schedule: Schedule, after_ms: int, count: int, lookahead_days: int = LOOKAHEAD_DAYS
+) -> tuple[int, ...]:
+    """Return the next times after an instant, at most so many."""
+    times: list[int] = []
+    while len(times) < count:
+        due = next_due(schedule, times[-1] if times else after_ms, lookahead_days)
+        if due is None:
+            break
+        times.append(due)
+    return tuple(times)
+
+
+def times_between(schedule: Schedule, first_ms: int, until_ms: int) -> tuple[int, int, int | None]:
+    """Tell how many times there are from an instant to another, both included.
+
+    Returns their number, the last of them (`first_ms` if there is none), and the last but one. Of a
+    cron expression the last ten years are looked at.
+    """
+    match schedule:
+        case At(at_ms):
+            count, last_two = int(first_ms <= at_ms <= until_ms), [at_ms]
+        case Every():
+            count, last_two = _points_between(schedule, first_ms, until_ms)
+        case _:
+            count, last_two = _times_on_dial(schedule, first_ms, until_ms)
+    if count == 0:
+        return 0, first_ms, None
+    return count, last_two[-1], last_two[-2] if count > 1 else None
+
+
+def _points_between(grid: Every, first_ms: int, until_ms: int) -> tuple[int, list[int]]:
+    lowest = max(-((grid.anchor_ms - first_ms) // grid.every_ms), 0)
+    highest = (until_ms - grid.anchor_ms) // grid.every_ms
+    last = grid.anchor_ms + highest * grid.every_ms
+    return max(highest - lowest + 1, 0), [last - grid.every_ms, last]
+
+
+def _next_on_dial(cron: Cron, after_ms: int, lookahead_days: int) -> int | None:
+    start = after_ms // 1000 + 1
+    for dial, span in _spans(cron, start, start + lookahead_days * DAY):
+        # What was jumped over is due at the jump.
+        if span.start >= start and dial.count(span.lost, span.first):
+            return span.start * 1000
+        wall = dial.first(max(span.first, start + span.offset), span.end)
+        if wall is not None:
+            return (wall - span.offset) * 1000
+    return None
+
+
+def _times_on_dial(cron: Cron, first_ms: int, until_ms: int) -> tuple[int, list[int]]:
+    end = until_ms // 1000 + 1
+    start = max(-(-first_ms // 1000), end - LOOKAHEAD_DAYS * DAY)
+    count, last_two = 0, list[int]()
+    for dial, span in _spans(cron, start, end):
+        if span.start >= start and _is_made_up(dial, span):
+            count += 1
+            last_two.append(span.start * 1000)
+        since = max(span.first, start + span.offset)
+        count += dial.count(since, span.end)
+        last_two += [(wall - span.offset) * 1000 for wall in dial.last_two(since, span.end)]
+    return count, last_two[-2:]
+
+
+def _is_made_up(dial: Dial, span: Span) -> bool:
+    """Whether a span starts with a time for those it jumped over, and none of its own."""
+    is_own = dial.count(span.first, span.first + 1) > 0
+    return not is_own and dial.count(span.lost, span.first) > 0
+
+
+def _spans(cron: Cron, start: int, end: int) -> Iterator[tuple[Dial, Span]]:
+    try:
+        dial, zone = read_dial(cron.expression), zone_named(cron.tz)
+    except Unfit:
+        return
+    for span in spans(start, end, zone, once=not dial.is_hourly):
+        yield dial, span
+
+
+def shown_schedule(schedule: Schedule) -> dict[str, object]:
+    """Write a schedule as clients see it and may send it back."""
+    shown: dict[str, object] = dict.fromkeys(("kind", "at", "every_ms", "cron", "tz"))
+    match schedule:
+        case At(at_ms, tz):
+            return shown | {"kind": "at", "at": iso(at_ms), "tz": tz or None}
+        case Every(every_ms, anchor_ms):
+            return shown | {"kind": "every", "at": iso(anchor_ms), "every_ms": every_ms}
+        case _:
+            return shown | {"kind": "cron", "cron": schedule.expression, "tz": schedule.tz}
+
+
+def in_words(schedule: Schedule) -> str:
+    """Say when a job is due, for people; most of it can be read back as `schedule_text`."""
+    match schedule:
+        case At(at_ms, tz):
+            return moment_in_words(at_ms, tz)
+        case Every(every_ms):
+            return f"every {interval_in_words(every_ms)}"
+        case _:
+            return f"{dial_in_words(schedule.expression)} ({schedule.tz})"

@@ -1,0 +1,336 @@
+"""The scheduler: one task that sleeps until the next job is due, and has it run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway.clock.steps import ClockSteps
+from gateway.jobs.agent_runs import AgentRuns
+from gateway.jobs.model import Job, Run
+from gateway.jobs.relay_runs import RelayRuns
+from gateway.jobs.results import Debts
+from gateway.jobs.run_rules import after, claim_due, claim_manual, finished, reckon_again
+from gateway.jobs.run_services import Parts, failure_item, missed_item
+from gateway.jobs.runner import STOPPED, Runs
+from gateway.jobs.slots import Slots
+from gateway.jobs.timer import LEAVING, RUNNING, STARTING, Queued
+from gateway.stores.documents import LATEST, StoreUnavailable
+from gateway.stores.opening import system_ms
+from gateway.stores.rows import Claimed, Item
+
+NEVER = 2**62
+# How long ago a run may have ended that is told of again at the start.
+TOLD_AGAIN_MS = 60 * 60 * 1000
+LOOK_FOR_LAPSED = 60.0
+# A gateway that has just started is waited for that long.
+PATIENCE = 5.0
+# A clock that fell back by more than this was stepped.
+STEP_MS = 1000
+# How long to wait before looking again whether a clock that was stepped ahead stays there.
+DOUBT_SECONDS = 0.5
+# A job that is due but cannot be claimed is not asked for without pause.
+SOON = 0.01
+
+
+class Scheduler:
+    """Claims what is due, hands it to those who do it, and keeps its leases.
+
+    `alone` says that no other process shares the store: runs that it says are going on at the
+    start are then those of a process that is gone.
+    """
+
+    def __init__(
+        self, parts: Parts, agents: AgentRuns, relays: RelayRuns, alone: bool = True
+    ) -> None:
+        self.parts = parts
+        self._alone = alone
+        self._holder = uuid4().hex
+        self.slots = Slots(parts.settings.max_concurrent_runs, self.wake)
+        self.debts = Debts(parts, self.slots, agents)
+        self.runs = Runs(parts, self.slots, agents, relays, self._over)
+        self._tasks: TaskGroup | None = None
+        self._begun = anyio.Event()
+        self._nap: anyio.CancelScope | None = None
+        self._woken = False
+        self._steps = ClockSteps(parts.clock, parts.settings.tick_ms)
+        self._lead_ms = self._lead()
+        self._doubts = False
+        """Whether something is due that would be missed, if only the clock were right."""
+
+    def __repr__(self) -> str:
+        return f"<Scheduler {self.runs!r}>"
+
+    # As those see it who make jobs.
+
+    def wake(self) -> None:
+        """Look again when the next job is due."""
+        self._woken = True
+        if self._nap is not None:
+            self._nap.cancel()
+
+    async def start(self, job: Job) -> Queued:
+        """Run a job now, and do not wait for it."""
+        parts, now_ms = self.parts, self.parts.clock.now_ms()
+        with anyio.move_on_after(PATIENCE):
+            await self._begun.wait()
+        if self._tasks is None or self.runs.is_leaving:
+            return Queued(job, LEAVING if self.runs.is_leaving else STARTING)
+        claimed: Claimed | None = None
+        # Whoever asked may leave: what was claimed has to be begun.
+        with anyio.CancelScope(shield=True):
+            claimed = await parts.rows.claim_now(
+                job.job_id,
+                job.user_id,
+                self._holder,
+                self._lease_end(),
+                lambda job: Claimed(*claim_manual(job, now_ms, _new_id)),
+            )
+            if claimed is not None:
+                self._begin(claimed, self._tasks, has_slot=False)
+        return Queued(job, RUNNING) if claimed is None else Queued(claimed.job)
+
+    async def end_session(self, owner: str, session: str) -> None:
+        """End all runs of a session that is deleted, and wait until they are over."""
+        await self.runs.end_session(owner, session)
+
+    def status(self) -> Mapping[str, object]:
+        """Show how it is."""
+        return {
+            "enabled": True,
+            "state": "draining" if self.runs.is_leaving else "running",
+            "runs": len(self.runs.live),
+            "max_concurrent_runs": self.slots.most,
+        }
+
+    # Its life.
+
+    async def run(self) -> None:
+        """Run jobs for ever."""
+        async with anyio.create_task_group() as tasks:
+            # What is begun before that would be taken for what a process left that is gone.
+            await self._recover()
+            self._tasks = tasks
+            self._begun.set()
+            tasks.start_soon(self._tend_leases)
+            tasks.start_soon(self._look_for_lapsed)
+            tasks.start_soon(self.debts.run)
+            while True:
+                self._woken = False
+                at_ms = await self._look(tasks)
+                await self._sleep(at_ms)
+
+    def drain(self) -> None:
+        """Begin nothing more; what runs may go on until it is cut off or done."""
+        self.runs.drain()
+        self.debts.drain()
+        self.wake()
+
+    async def idle(self) -> None:
+        """Return when no run is under way."""
+        await self.runs.idle()
+
+    async def _sleep(self, at_ms: int) -> None:
+        if self._doubts:
+            await self._rest()
+            return
+        if at_ms <= self.parts.clock.now_ms():
+            await anyio.sleep(SOON)
+        if self._woken:
+            return
+        try:
+            with anyio.CancelScope() as self._nap:
+                await self.parts.clock.sleep_until(at_ms)
+        finally:
+            self._nap = None
+
+    async def _rest(self) -> None:
+        """Wait a moment: the clock may come back."""
+        if not self._woken:
+            try:
+                with anyio.move_on_after(DOUBT_SECONDS) as self._nap:
+                    await anyio.sleep_forever()
+            finally:
+                self._nap = None
+
+    async def _wait_for_store(self, error: StoreUnavailable) -> None:
+        self.parts.note("jobs_not_read", why=error.message)
+        await anyio.sleep(self.parts.settings.store_retry_ms / 1000)
+
+    # Claims.
+
+    async def _look(self, tasks: TaskGroup) -> int:
+        """Begin all that is due and has a slot; return when to look again."""
+        self._doubts = False
+        try:
+            await self._heed_step_back()
+            while not self.runs.is_leaving and self.slots.take_now():
+                if not await self._claim(tasks):
+                    return await self.parts.rows.next_run_ms() or NEVER
+        except StoreUnavailable as error:
+            await self._wait_for_store(error)
+            return 0
+        # A slot that is given back wakes us.
+        return NEVER
+
+    async def _claim(self, tasks: TaskGroup) -> bool:
+        """Claim what is due first, for a slot that is taken; tell whether there was anything."""
+        parts, now_ms, begun = self.parts, self.parts.clock.now_ms(), False
+
+        is_ahead = self._steps.is_ahead
+
+        def claim(job: Job) -> Claimed | None:
+            claimed, runs = claim_due(job, now_ms, parts.rules, _new_id)
+            if is_ahead and any(run.status == "missed" for run in runs):
+                self._doubts = True
+                return None
+            missed = tuple(missed_item(job, run) for run in runs if run.status == "missed")
+            return Claimed(claimed, runs, missed)
+
+        try:
+            claimed = await parts.rows.claim(now_ms, self._holder, self._lease_end(), claim)
+            begun = claimed is not None and self._begin(claimed, tasks, has_slot=True)
+        finally:
+            if not begun:
+                self.slots.give_back()
+        if claimed is not None:
+            await self._tell_missed(claimed)
+        return claimed is not None
+
+    def _lead(self) -> int:
+        return self.parts.clock.now_ms() - self.parts.clock.steady_ms()
+
+    async def _heed_step_back(self) -> None:
+        """Reckon anew when jobs are due, if the clock was set back since the last look."""
+        lead_ms = self._lead()
+        if lead_ms < self._lead_ms - STEP_MS:
+            self.parts.note("clock_set_back", ms=self._lead_ms - lead_ms)
+            await self._reckon_again(await self.parts.rows.listing(None))
+        self._lead_ms = lead_ms
+
+    async def _reckon_again(self, jobs: Iterable[Job]) -> None:
+        parts, now_ms = self.parts, self.parts.clock.now_ms()
+
+        def change(job: Job) -> tuple[Job, Job]:
+            again = reckon_again(job, now_ms, parts.rules)
+            return again, again
+
+        for job in jobs:
+            if reckon_again(job, now_ms, parts.rules) != job:
+                kept = await parts.rows.change(job.job_id, None, change)
+                if kept is not None:
+                    parts.agenda.put(kept)
+
+    def _begin(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
+        """Have a run done that was claimed; tell whether there is one."""
+        job, running = claimed.job, [run for run in claimed.runs if run.status == "running"]
+        self.parts.agenda.put(job)
+        for run in running:
+            tasks.start_soon(self.runs.carry_out, job, run, has_slot)
+        return bool(running)
+
+    async def _tell_missed(self, claimed: Claimed) -> None:
+        job, items = claimed.job, {item.run_id: item for item in claimed.items}
+        for item in claimed.items:
+            self.parts.deliveries.added(item)
+        for run in claimed.runs:
+            if run.status == "missed":
+                who = {"job": job.job_id, "owner": job.user_id, "session": job.session_id}
+                self.parts.note("times_missed", **who, count=run.missed)
+                await self.runs.tell(job, run, items.get(run.run_id))
+
+    def _over(self, run: Run) -> None:
+        """Take note that a run is over."""
+        if run.owed:
+            self.debts.owing()
+        self.wake()
+
+    # Leases.
+
+    def _lease_end(self) -> int:
+        return system_ms() + self.parts.settings.lease_ttl_ms
+
+    async def _recover(self) -> None:
+        """Learn what there is, and that what a process that is gone was at is interrupted."""
+        rows = self.parts.rows
+        while True:
+            try:
+                await self._end_lapsed(LATEST if self._alone else system_ms())
+                # The clock may have been set back while nobody looked.
+                await self._reckon_again(await rows.listing(None))
+                jobs = await rows.listing(None)
+                self.parts.agenda.load(jobs)
+                await self._tell_again(jobs)
+                return
+            except StoreUnavailable as error:
+                await self._wait_for_store(error)
+
+    async def _tell_again(self, jobs: Iterable[Job]) -> None:
+        """Tell of runs that ended shortly before: their events may not have been kept then.
+
+        An event that was is not told twice.
+        """
+        since_ms = self.parts.clock.now_ms() - TOLD_AGAIN_MS
+        for job in jobs:
+            if (job.last_run_ms or 0) >= since_ms:
+                for run in await self.parts.rows.runs(job.job_id, 1):
+                    if run.finished_ms is not None:
+                        await self.runs.announce(job, run)
+
+    async def _look_for_lapsed(self) -> NoReturn:
+        while True:
+            await anyio.sleep(LOOK_FOR_LAPSED)
+            try:
+                await self._end_lapsed(system_ms())
+            except StoreUnavailable as error:
+                self.parts.note("jobs_not_read", why=error.message)
+
+    async def _end_lapsed(self, before_ms: int) -> None:
+        parts, now_ms = self.parts, self.parts.clock.now_ms()
+
+        def change(job: Job, run: Run) -> tuple[Job, Run] | None:
+            if run.run_id in self.runs.live:
+                # Its lease looks over because the clock was stepped ahead: it is renewed.
+                return None
+            over = finished(run, now_ms, STOPPED.status, error=STOPPED.error)
+            changed = after(job, over, now_ms, parts.rules)
+            return changed or job, over
+
+        notices: dict[str, Item] = {}
+
+        def notice(before: Job, after: Job | None, run: Run) -> Item | None:
+            item = failure_item(before, after, run)
+            if item is not None:
+                notices[run.run_id] = item
+            return item
+
+        for run in await parts.rows.lapsed(before_ms, change, notice):
+            parts.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
+            item = notices.get(run.run_id)
+            if item is not None:
+                parts.deliveries.added(item)
+            job = await parts.rows.get(run.job_id)
+            if job is not None:
+                parts.agenda.put(job)
+                await self.runs.tell(job, run, item)
+            self.wake()
+
+    async def _tend_leases(self) -> NoReturn:
+        """Renew the leases of all runs that are under way here."""
+        while True:
+            await anyio.sleep(self.parts.settings.lease_ttl_ms / 1000 / 3)
+            for run_id, scope in tuple(self.runs.live.items()):
+                try:
+                    if not await self.parts.rows.extend(run_id, self._holder, self._lease_end()):
+                        # Somebody took it for dead, or its job is gone: nobody wants it any more.
+                        scope.cancel()
+                except StoreUnavailable as error:
+                    self.parts.note("lease_not_renewed", run=run_id, why=error.message)
+
+
+def _new_id() -> str:
+    return f"run_{uuid4().hex}"

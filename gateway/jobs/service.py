@@ -1,0 +1,217 @@
+"""Jobs as REST, the tool and the command line handle them; each owner has only their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from secrets import token_hex
+
+from gateway.clock.protocol import Clock
+from gateway.dialects.identity import refuse_session_id
+from gateway.errors import ModelNotFound, NotFound, TooMany
+from gateway.jobs.index import Agenda
+from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
+from gateway.jobs.model import Draft, Job, Run
+from gateway.jobs.reader import Members, read_draft, read_patch
+from gateway.jobs.rules import JobRules
+from gateway.jobs.run_services import Note, Taken
+from gateway.jobs.snapshots import Snapshots
+from gateway.jobs.timer import Off, Queued, Timer
+from gateway.reminders.model import Unfit
+from gateway.routing import Models
+from gateway.stores.documents import Conflict
+from gateway.stores.rows import JobRows
+
+
+class Jobs:
+    """Makes, changes and shows jobs; whoever runs them is told of every change.
+
+    Of the owner None, an admin, all jobs are. A job that is somebody else's is like none at all.
+    """
+
+    def __init__(
+        self,
+        rows: JobRows,
+        clock: Clock,
+        rules: JobRules,
+        agenda: Agenda,
+        snapshots: Snapshots,
+        note: Note,
+        agents: Collection[str] = (),
+        models: Models | None = None,
+    ) -> None:
+        self.rows = rows
+        self.rules = rules
+        self.timer: Timer = Off()
+        self._clock = clock
+        self._agenda = agenda
+        self._snapshots = snapshots
+        self._note = note
+        self._agents = agents
+        self._models = models
+
+    def __repr__(self) -> str:
+        return f"<Jobs {self._agenda!r}>"
+
+    async def add(
+        self, owner: str, given: Members, session: str = "", agent: str = ""
+    ) -> tuple[Job, bool]:
+        """Make a job; with a `dedupe_key` that is known, change the job that has it.
+
+        Returns the job, and whether it was there already. Without a session it says itself which
+        one it is for. Raises `Unfit`, `Taken` for an id of one's own, `TooMany`.
+        """
+        now_ms = self._clock.now_ms()
+        draft = read_draft(given, now_ms, self.rules)
+        if not session:
+            session, agent = self._place(draft)
+        self._check_model(draft.model)
+        await self._refuse_id(owner, draft.job_id)
+        made = new_job(draft, f"job_{token_hex(8)}", owner, session, agent, now_ms, self.rules)
+        try:
+            job, deduped = await self.rows.add(
+                made,
+                lambda known: renewed(known, made, now_ms, self.rules),
+                self.rules.jobs_per_owner,
+            )
+        except TooMany:
+            raise TooMany(
+                f"You have {self.rules.jobs_per_owner} jobs already (limits.jobs_per_owner); "
+                "remove one first."
+            ) from None
+        self._changed("job_renewed" if deduped else "job_added", job)
+        if not agent:
+            await self._snapshots.keep(owner, session)
+        return job, deduped
+
+    async def update(self, owner: str | None, given: Members) -> Job:
+        """Change of a job what is given; raises `Unfit`, `NotFound`, `Taken`."""
+        patch, now_ms = read_patch(given), self._clock.now_ms()
+        self._check_model(patch.model or "")
+
+        def change(job: Job) -> tuple[Job, Job]:
+            after = patched(job, patch, now_ms, self.rules)
+            return after, after
+
+        try:
+            job = await self.rows.change(patch.job_id, owner, change)
+        except Conflict:
+            raise Taken("Another job has this dedupe_key already; update that one.") from None
+        return self._kept("job_updated", job, patch.job_id)
+
+    async def enable(self, owner: str | None, job_id: str) -> Job:
+        """Let a job run again; raises `Unfit` if its only time is past, `NotFound`."""
+        now_ms = self._clock.now_ms()
+
+        def change(job: Job) -> tuple[Job, Job]:
+            after = enabled(job, now_ms, self.rules)
+            return after, after
+
+        return self._kept("job_enabled", await self.rows.change(job_id, owner, change), job_id)
+
+    async def disable(self, owner: str | None, job_id: str) -> Job:
+        """Let a job rest; a run that is under way goes on."""
+        now_ms = self._clock.now_ms()
+
+        def change(job: Job) -> tuple[Job, Job]:
+            after = disabled(job, now_ms)
+            return after, after
+
+        return self._kept("job_disabled", await self.rows.change(job_id, owner, change), job_id)
+
+    async def remove(self, owner: str | None, job_id: str) -> Job:
+        """Delete a job and its runs; what a run of it that is under way says is lost."""
+        job = await self.rows.change(job_id, owner, lambda job: (None, job))
+        if job is None:
+            raise _unknown(job_id)
+        self._gone(job)
+        return job
+
+    async def get(self, owner: str | None, job_id: str) -> Job:
+        """Return a job, or raise `NotFound`."""
+        job = await self.rows.get(job_id, owner)
+        if job is None:
+            raise _unknown(job_id)
+        return job
+
+    async def listing(
+        self, owner: str | None, session: str | None = None, agent: str | None = None
+    ) -> list[Job]:
+        """Return jobs, the oldest first."""
+        return await self.rows.listing(owner, session, agent)
+
+    async def run(self, owner: str | None, job_id: str) -> Queued:
+        """Run a job now, due or not, enabled or not; it is not waited for."""
+        return await self.timer.start(await self.get(owner, job_id))
+
+    async def runs(self, owner: str | None, job_id: str, limit: int) -> list[Run]:
+        """Return the runs of a job, the newest first; raises `NotFound`."""
+        await self.get(owner, job_id)
+        return await self.rows.runs(job_id, limit)
+
+    async def status(self, owner: str | None) -> tuple[Mapping[str, object], list[Job]]:
+        """Return how the scheduler is, and the jobs."""
+        return self.timer.status(), await self.rows.listing(owner)
+
+    async def forget(self, owner: str, session: str) -> int:
+        """Delete all jobs of a session that is forgotten, and what they owe; say how many.
+
+        Their runs are ended, and over on return.
+        """
+        jobs = await self.rows.listing(owner, session)
+        count = await self.rows.forget(owner, session)
+        for job in jobs:
+            self._gone(job)
+        await self.timer.end_session(owner, session)
+        self._snapshots.forget(owner, session)
+        return count
+
+    def _place(self, draft: Draft) -> tuple[str, str]:
+        session, agent = draft.session_id or draft.agent_id, draft.agent_id
+        if not session:
+            raise Unfit(
+                "session_id is missing; name the session that it is for, or an agent in agent_id."
+            )
+        if reason := refuse_session_id(session):
+            raise Unfit(f"session_id {reason}; name a session there is.")
+        if agent and agent not in self._agents:
+            known = ", ".join(self._agents) or "none"
+            raise Unfit(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")
+        return session, agent
+
+    def _check_model(self, model: str) -> None:
+        if model and self._models is not None:
+            try:
+                self._models.find(model)
+            except ModelNotFound as error:
+                raise Unfit(f"model: {error.message}") from None
+
+    async def _refuse_id(self, owner: str, job_id: str) -> None:
+        if not job_id:
+            return
+        if await self.rows.get(job_id, owner) is not None:
+            raise Taken("You have a job with this job_id already; change it by update.")
+        raise Unfit("job_id is not yours to choose; leave it out, and the new job is given one.")
+
+    def _kept(self, event: str, job: Job | None, job_id: str) -> Job:
+        if job is None:
+            raise _unknown(job_id)
+        self._changed(event, job)
+        return job
+
+    def _changed(self, event: str, job: Job) -> None:
+        self._agenda.put(job)
+        self._log(event, job)
+        self.timer.wake()
+
+    def _gone(self, job: Job) -> None:
+        self._agenda.drop(job.job_id)
+        self._log("job_removed", job)
+        self.timer.wake()
+
+    def _log(self, event: str, job: Job) -> None:
+        # Not its name, which begins as its message does: texts are not logged.
+        self._note(event, job=job.job_id, owner=job.user_id, session=job.session_id)
+
+
+def _unknown(job_id: str) -> NotFound:
+    return NotFound(f"No job has the id '{job_id[:100]}'.")

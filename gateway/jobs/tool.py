@@ -1,0 +1,108 @@
+"""The `schedule_task` tool, bound to the session that may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from gateway.errors import HoldgateError, NotFound
+from gateway.exchange.additions import ToolDeclaration
+from gateway.jobs.model import Job
+from gateway.jobs.reader import Members, read_job_id
+from gateway.jobs.service import Jobs
+from gateway.jobs.tool_calls import (
+    DECLARATION,
+    IN_A_RUN,
+    NEEDS_SESSION,
+    Call,
+    failed,
+    listed,
+    read_call,
+    removed,
+    status,
+    told,
+    unknown,
+)
+from gateway.jobs.view import counted
+from gateway.reminders.clock_calls import Refused
+from gateway.reminders.model import Unfit
+from gateway.stores.documents import StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTask:
+    """Does what a model asks of the jobs of its owner."""
+
+    jobs: Jobs
+    owner: str
+    session: str | None
+    agent: str = ""
+    may_add: bool = True
+    """False within a run: jobs do not multiply by themselves."""
+
+    @property
+    def declaration(self) -> ToolDeclaration:
+        """How it is offered to the model."""
+        return DECLARATION
+
+    async def run(self, arguments: str) -> str:
+        """Do what the model asks, and say what came of it."""
+        try:
+            call = read_call(arguments)
+        except Refused as refused:
+            return failed(refused.action, refused.sentence)
+        try:
+            return await self._answer(call)
+        except NotFound:
+            return unknown(call.action, read_job_id(call.members))
+        except StoreUnavailable as error:
+            return failed(call.action, f"{error.message} Nothing was changed; try again later.")
+        except HoldgateError as error:
+            return failed(call.action, error.message)
+        except Unfit as unfit:
+            return failed(call.action, str(unfit))
+
+    async def _answer(self, call: Call) -> str:
+        members = call.members
+        match call.action:
+            case "add":
+                return await self._add(members)
+            case "list":
+                return listed(await self._listing())
+            case "status":
+                scheduler, jobs = await self.jobs.status(self.owner)
+                return status(scheduler, counted(jobs))
+            case "update":
+                return told("update", await self.jobs.update(self.owner, members))
+            case "remove":
+                return removed((await self.jobs.remove(self.owner, read_job_id(members))).job_id)
+            case "run":
+                queued = await self.jobs.run(self.owner, read_job_id(members))
+                going = not queued.reason
+                return told("run", queued.job, queued=going, reason=queued.reason or None)
+        return told(call.action, await self._done(call.action)(self.owner, read_job_id(members)))
+
+    def _done(self, action: str) -> Callable[[str, str], Awaitable[Job]]:
+        jobs = self.jobs
+        actions: Mapping[str, Callable[[str, str], Awaitable[Job]]] = {
+            "get": jobs.get,
+            "enable": jobs.enable,
+            "disable": jobs.disable,
+        }
+        return actions[action]
+
+    async def _add(self, members: Members) -> str:
+        """Make a job that belongs to this session, whatever the model says it belongs to."""
+        if not self.may_add:
+            return failed("add", IN_A_RUN)
+        if self.session is None:
+            return failed("add", NEEDS_SESSION)
+        job, deduped = await self.jobs.add(self.owner, members, self.session, self.agent)
+        return told("add", job, deduped=deduped or None)
+
+    async def _listing(self) -> list[Job]:
+        """Return the jobs of this session; of an agent, those of all its sessions."""
+        session = None if self.agent else self.session
+        if session is None and not self.agent:
+            return []
+        return await self.jobs.listing(self.owner, session, self.agent)

@@ -1,0 +1,263 @@
+"""The `schedule_task` tool as a model sees it: its declaration, its calls, its results.
+
+The schema is helpful, the reader lenient: a call may be flat or have its job within `job`, objects
+may be written as JSON text, what is null or empty is as good as absent, and a schedule that is a
+text is taken for one in words. What is left is read by gateway/jobs/reader.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.exchange.additions import ToolDeclaration
+from gateway.jobs.model import Job
+from gateway.jobs.reader import flat
+from gateway.jobs.view import compact
+from gateway.reminders.clock_calls import LONGEST_SHOWN, Refused
+from gateway.reminders.model import Unfit
+
+NAME = "schedule_task"
+SENTENCE = (
+    "You can set reminders and recurring tasks with the tool schedule_task, which sends you a "
+    "message of your choice at a time, at an interval, or as a cron expression says."
+)
+ACTIONS = ("add", "update", "remove", "enable", "disable", "get", "list", "run", "status")
+IN_A_RUN = (
+    "A scheduled run cannot add jobs; do what its message asks for, and tell the user what you "
+    "would have scheduled."
+)
+NEEDS_SESSION = (
+    "schedule_task needs a session id and this request names none; have the client send one, "
+    "for instance the header x-session-id."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a model asks for: an action, and the members of a job."""
+
+    action: str
+    members: Mapping[str, object]
+
+
+_SCHEDULE = {
+    "kind": {
+        "type": "string",
+        "enum": ("at", "every", "cron"),
+        "description": "at: once. every: at a steady interval. cron: as an expression says.",
+    },
+    "at": {
+        "type": "string",
+        "description": "kind at: when, RFC 3339 with an offset, e.g. 2026-02-04T10:00:00+08:00. "
+        "kind every: a point the interval counts from; now if left out.",
+    },
+    "every_ms": {
+        "type": "integer",
+        "description": "kind every: the interval in milliseconds, e.g. 3600000 for an hour.",
+    },
+    "cron": {
+        "type": "string",
+        "description": "kind cron: minute hour day-of-month month day-of-week, e.g. 0 8 * * 1-5.",
+    },
+    "tz": {
+        "type": "string",
+        "description": "The zone that cron, or a time without an offset, is meant in, e.g. "
+        "Asia/Shanghai.",
+    },
+}
+_MEMBERS: dict[str, dict[str, object]] = {
+    "job_id": {
+        "type": "string",
+        "description": "The job meant, as add or list named it; for update, remove, enable, "
+        "disable, get and run. Never for add.",
+    },
+    "name": {"type": "string", "description": "A short name of the job."},
+    "schedule": {
+        "type": "object",
+        "description": "When it is due; for add and update.",
+        "properties": _SCHEDULE,
+    },
+    "schedule_text": {
+        "type": "string",
+        "description": "Instead of schedule, in words: 'every 5 minutes', 'daily at 9am', "
+        "'weekdays at 18:30', 'hourly'.",
+    },
+    "session": {
+        "type": "string",
+        "enum": ("main", "isolated"),
+        "description": "main: you get the message in this conversation. isolated: in a fresh one, "
+        "and its result is brought back here.",
+    },
+    "message": {
+        "type": "string",
+        "description": "What you are told when it is due, as a user's message: say all that is "
+        "needed to do it then.",
+    },
+    "enabled": {"type": "boolean", "description": "Whether it is to run; true if left out."},
+    "delete_after_run": {
+        "type": "boolean",
+        "description": "Whether it is gone once a run went well.",
+    },
+    "dedupe_key": {
+        "type": "string",
+        "description": "A key of your choice: add with a key that is known changes that job, "
+        "instead of making another.",
+    },
+}
+
+
+def _bare(schema: Mapping[str, object]) -> dict[str, object]:
+    """Leave the descriptions out: what is declared twice is described once."""
+    bare = {name: part for name, part in schema.items() if name != "description"}
+    if isinstance(inner := bare.get("properties"), dict):
+        bare["properties"] = {name: _bare(part) for name, part in inner.items()}
+    return bare
+
+
+_PAYLOAD = {"type": "object", "properties": {"message": {"type": "string"}}}
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "action": {
+            "type": "string",
+            "enum": ACTIONS,
+            "description": "add a job; update what you name of it; remove, enable, disable or get "
+            "it; list all; run it now; status of the scheduler.",
+        },
+        **_MEMBERS,
+        "job": {
+            "type": "object",
+            "description": "The same members as one object, if you prefer; the message may then "
+            "stand in payload.",
+            "properties": {name: _bare(part) for name, part in _MEMBERS.items()}
+            | {"payload": _PAYLOAD},
+        },
+    },
+    "required": ["action"],
+}
+
+DECLARATION = ToolDeclaration(
+    NAME,
+    "Jobs that outlast this conversation: at a time, at an interval, or by a cron expression, you "
+    "are sent a message and do what it says, also when nobody is there. Use it for reminders and "
+    "recurring tasks. Give each job a schedule, or a schedule_text, and a message that is complete "
+    "in itself.",
+    msgspec.json.encode(_SCHEMA).decode(),
+    strict=False,
+)
+
+_fields = msgspec.json.Decoder(dict[str, Any])
+_EMPTY: tuple[object, ...] = (None, "", {})
+# What a plain text is, where an object was to stand.
+_MEANT = {"job": "job_id", "schedule": "schedule_text", "payload": "message"}
+_FOR_INSTANCE = (
+    'send for instance {"action":"add","schedule_text":"every 5 minutes","message":"Check the '
+    'build."}.'
+)
+
+
+def read_call(arguments: str) -> Call:
+    """Read a call's arguments, or raise `Refused`."""
+    fields = _decoded(arguments.strip() or "{}")
+    action = fields.pop("action", None)
+    action = action.strip().lower()[:LONGEST_SHOWN] if isinstance(action, str) else ""
+    if action not in ACTIONS:
+        what = f"No action is called '{action}'" if action else "The action is missing"
+        raise Refused(action, f"{what}; use one of {', '.join(ACTIONS)}.")
+    return Call(action, _members(action, fields))
+
+
+def _decoded(arguments: str) -> dict[str, Any]:
+    try:
+        return _fields.decode(arguments)
+    except RecursionError:
+        says = "they are nested too deeply"
+    except UnicodeError:
+        says = "they are not valid Unicode"
+    except msgspec.DecodeError as error:
+        says = str(error)
+    raise Refused("", f"The arguments cannot be read: {says}; {_FOR_INSTANCE}")
+
+
+def _members(action: str, fields: dict[str, Any]) -> dict[str, object]:
+    try:
+        return _spelt(flat(_spelt(fields)))
+    except Unfit as unfit:
+        raise Refused(action, str(unfit)) from None
+
+
+def _spelt(members: Mapping[str, object]) -> dict[str, object]:
+    """Take texts in the place of objects for what they mean, and leave out what is empty."""
+    spelt = (_object_meant(name, value) for name, value in members.items())
+    filled = ((name, _filled(value)) for name, value in spelt)
+    return {name: value for name, value in filled if value not in _EMPTY}
+
+
+def _object_meant(name: str, value: object) -> tuple[str, object]:
+    if name not in _MEANT or not isinstance(value, str):
+        return name, value
+    text = value.strip()
+    if not text.startswith("{"):
+        return _MEANT[name], text
+    try:
+        return name, _fields.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return name, text
+
+
+def _filled(value: object) -> object:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, dict):
+        return {name: part for name, part in value.items() if part not in _EMPTY}
+    return value
+
+
+def told(
+    action: str,
+    job: Job,
+    *,
+    deduped: bool | None = None,
+    queued: bool | None = None,
+    reason: str | None = None,
+) -> str:
+    """Render a job, and what was done with it."""
+    more = {"deduped": deduped, "queued": queued, "reason": reason}
+    said = {name: value for name, value in more.items() if value is not None}
+    return _result({"ok": True, "action": action, "job": compact(job), **said})
+
+
+def listed(jobs: Iterable[Job]) -> str:
+    """Render the jobs there are."""
+    return _result({"ok": True, "action": "list", "jobs": [compact(job) for job in jobs]})
+
+
+def removed(job_id: str) -> str:
+    """Render that a job is gone."""
+    return _result({"ok": True, "action": "remove", "removed": job_id})
+
+
+def status(scheduler: Mapping[str, object], jobs: Mapping[str, object]) -> str:
+    """Render how the scheduler is, and how many jobs there are."""
+    return _result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
+
+
+def unknown(action: str, job_id: str) -> str:
+    """Render that there is no job of this id, or that it is somebody else's."""
+    return failed(
+        action,
+        f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; action list shows those there are.",
+    )
+
+
+def failed(action: str, sentence: str) -> str:
+    """Render an error."""
+    return _result({"ok": False, "action": action, "error": sentence})
+
+
+def _result(members: dict[str, object]) -> str:
+    return msgspec.json.encode(members).decode()

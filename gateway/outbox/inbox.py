@@ -1,0 +1,161 @@
+"""One list of what waits for a session: reminders that are due, and results of runs."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import sha256
+
+import anyio
+
+from gateway.clock.protocol import Clock
+from gateway.clock.timer_queue import Alarms
+from gateway.outbox.feed import DELIVERY_ACKED, Feed
+from gateway.outbox.queue import Deliveries
+from gateway.outbox.text import REMINDER, RUN, shown_item, shown_task
+from gateway.outbox.wakeup import News, Seats
+from gateway.reminders.model import Task
+from gateway.reminders.service import Reminders
+from gateway.stores.rows import Item
+
+# What one answer shows; the rest comes at once to whoever asks again.
+MOST_SHOWN_CHARACTERS = 1024 * 1024
+_MARK = 8
+_CURSOR = re.compile(rf"([0-9]{{1,18}})(?:\.((?:[A-Za-z0-9_-]{{{_MARK}}}){{1,4096}}))?")
+
+Shown = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a reader has seen: results up to a number, and which of the reminders that are due.
+
+    Results have an order in which they come. Reminders have none that a clock which is stepped
+    could not upset, so each leaves its mark.
+    """
+
+    seq: int = 0
+    marks: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        marks = "".join(sorted(self.marks))
+        return f"{self.seq}.{marks}" if marks else str(self.seq)
+
+
+def read_cursor(text: str) -> Seen | None:
+    """Read a cursor; None if it is none of ours."""
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        return None
+    marks = match[2] or ""
+    cut = (marks[at : at + _MARK] for at in range(0, len(marks), _MARK))
+    return Seen(int(match[1]), frozenset(cut))
+
+
+def _mark(task: Task) -> str:
+    return urlsafe_b64encode(sha256(task.id.encode()).digest()[:6]).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a reader has not seen, the oldest first, and what it has seen then."""
+
+    items: tuple[Shown, ...]
+    seen: Seen
+    next_ms: int | None = None
+    """When the next reminder comes due, if one will."""
+
+
+class Inbox:
+    """Shows what waits for a session, and waits for it. Looking changes nothing."""
+
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        reminders: Reminders,
+        feed: Feed,
+        alarms: Alarms,
+        clock: Clock,
+        most: int = 100,
+    ) -> None:
+        self._deliveries = deliveries
+        self._reminders = reminders
+        self._feed = feed
+        self._alarms = alarms
+        self._clock = clock
+        self.seats = Seats(most, "requests that wait for an inbox")
+
+    def __repr__(self) -> str:
+        return f"<Inbox {len(self.seats)} waiting>"
+
+    async def look(self, owner: str, session: str, seen: Seen) -> Page:
+        """Return what waits now and was not seen; raises if a store is down."""
+        tasks = await self._reminders.undelivered(owner, session)
+        items = await self._deliveries.pending(owner, session)
+        ready_ms = self._clock.now_ms() + self._reminders.rules.due_window_ms
+        due = {_mark(task): task for task in tasks if task.due_ms <= ready_ms}
+        later = min((task.due_ms for task in tasks if task.due_ms > ready_ms), default=None)
+        next_ms = None if later is None else later - self._reminders.rules.due_window_ms
+        return _page(due, items, seen, next_ms)
+
+    async def wait(
+        self, owner: str, session: str, seen: Seen, seconds: float, news: News
+    ) -> Page | None:
+        """Return what was not seen as soon as there is something; None after so many seconds."""
+        with anyio.move_on_after(seconds), ExitStack() as stack:
+            stack.callback(self._reminders.watch(owner, session, news.rouse))
+            stack.callback(self._deliveries.watch(owner, session, news.rouse))
+            while not news.over:
+                news.look()
+                page = await self.look(owner, session, seen)
+                if page.items:
+                    return page
+                await self._sleep(news, page.next_ms)
+        return None
+
+    async def _sleep(self, news: News, next_ms: int | None) -> None:
+        with ExitStack() as stack:
+            if next_ms is not None:
+                stack.callback(self._alarms.cancel, self._alarms.set(next_ms, news.rouse))
+            await news.wait()
+
+    async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Take it that somebody has got these, durably; return the ids of those that waited."""
+        asked = tuple(dict.fromkeys(ids))
+        tasks = await self._reminders.acknowledge(owner, session, frozenset(asked))
+        found = {task.id: REMINDER for task in tasks}
+        runs = await self._deliveries.acknowledge(owner, session, asked)
+        found |= dict.fromkeys(runs, RUN)
+        for one, kind in found.items():
+            told = {"id": one, "kind": kind}
+            await self._feed.publish(owner, session, DELIVERY_ACKED, one, told)
+        return tuple(one for one in asked if one in found)
+
+    def drain(self) -> None:
+        """Send all home who wait, and let nobody wait any more."""
+        self.seats.drain()
+
+
+def _page(
+    due: Mapping[str, Task], items: tuple[Item, ...], seen: Seen, next_ms: int | None
+) -> Page:
+    marks = {mark for mark in seen.marks if mark in due}
+    seq, left = seen.seq, MOST_SHOWN_CHARACTERS
+    shown: list[tuple[int, Shown]] = []
+    for mark, task in due.items():
+        if mark not in marks:
+            marks.add(mark)
+            shown.append((task.due_ms, shown_task(task)))
+    for item in items:
+        if item.seq <= seq:
+            continue
+        left -= len(item.text)
+        if shown and left < 0:
+            break
+        seq = item.seq
+        shown.append((item.at_ms, shown_item(item)))
+    shown.sort(key=lambda pair: pair[0])
+    return Page(tuple(one for _, one in shown), Seen(seq, frozenset(marks)), next_ms)

@@ -1,0 +1,271 @@
+"""Posts what happens in an owner's sessions to where the operator says.
+
+Each event is posted until it is taken: those of a session one after another, those of different
+sessions side by side. What was taken is remembered durably, a little late: a process that dies
+posts the last ones again, and loses none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+import httpx
+from anyio.abc import TaskGroup
+
+from gateway.outbox.feed import Feed
+from gateway.outbox.text import shown_event
+from gateway.outbox.wakeup import News
+from gateway.stores.documents import StoreUnavailable
+from gateway.stores.rows import DeliveryRows, Event
+from gateway.version import __version__
+from gateway.wire.tls import default_context
+
+Note = Callable[..., None]
+
+DAY_MS = 24 * 60 * 60 * 1000
+CONNECT_SECONDS = 10.0
+# Events of a hook that are not taken yet; more are read when some of these are.
+MOST_UNDER_WAY = 64
+MOST_AT_ONCE = 4
+MOST_OF_ANSWER = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where an owner's events are posted."""
+
+    owner: str
+    url: str
+    secret: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """What its place in the log is kept under; an address may hold a secret of its own."""
+        digest = hashlib.sha256(f"{self.owner}\0{self.url}".encode()).hexdigest()
+        return f"webhook:{digest[:32]}"
+
+    def headers(self, event: Event, timestamp: int, body: bytes) -> Mapping[str, str]:
+        """Return the headers of a post, by which the receiver knows that it is ours, and new."""
+        said = f"{timestamp}."
+        mac = hmac.new(self.secret, said.encode() + body, hashlib.sha256)
+        return {
+            "content-type": "application/json",
+            "user-agent": f"holdgate/{__version__}",
+            "x-holdgate-event": event.kind,
+            "x-holdgate-event-id": str(event.seq),
+            "x-holdgate-timestamp": str(timestamp),
+            "x-holdgate-signature": f"sha256={mac.hexdigest()}",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """How often and for how long something is tried, in seconds."""
+
+    delays: tuple[float, ...] = (1, 5, 30, 120, 300, 900, 1800, 3600, 7200, 14_400, 28_800)
+    """The pause after each failure; after one more an event is given up. Less than a day in all."""
+    patience: float = 30.0
+    """How long an answer may take."""
+    store_retry: float = 5.0
+
+
+USUAL = Tries()
+
+
+class Clock(Protocol):
+    """Whoever knows what time it is."""
+
+    def now_ms(self) -> int:
+        """Return the corrected time in UTC milliseconds."""
+
+
+class Webhooks:
+    """All hooks; one that fails hurts only itself."""
+
+    def __init__(
+        self,
+        hooks: Iterable[Hook],
+        feed: Feed,
+        clock: Clock,
+        note: Note,
+        tries: Tries = USUAL,
+    ) -> None:
+        self.hooks = tuple(hooks)
+        self.feed = feed
+        self.clock = clock
+        self.note = note
+        self.tries = tries
+
+    def __repr__(self) -> str:
+        return f"<Webhooks {len(self.hooks)}>"
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Whose events are posted."""
+        return frozenset(hook.owner for hook in self.hooks)
+
+    async def load(self) -> None:
+        """Settle where hooks begin that are new: they are told of all that happens from now on."""
+        for hook in self.hooks:
+            # If it cannot be settled yet, it is when the store is back.
+            with suppress(StoreUnavailable):
+                await beginning(self.feed.rows, hook)
+
+    async def run(self) -> None:
+        """Post for ever, if there is anywhere to post to."""
+        if not self.hooks:
+            return
+        async with _client(self.hooks) as client, anyio.create_task_group() as tasks:
+            for hook in self.hooks:
+                tasks.start_soon(_Courier(self, hook, client).run)
+
+
+class _Courier:
+    """Posts the events of one hook."""
+
+    def __init__(self, parts: Webhooks, hook: Hook, client: httpx.AsyncClient) -> None:
+        self._parts = parts
+        self._hook = hook
+        self._client = client
+        self._rows = parts.feed.rows
+        self._host = httpx.URL(hook.url).host
+        self._news = News()
+        self._limit = anyio.CapacityLimiter(MOST_AT_ONCE)
+        # What is not taken yet, by session; and the numbers of all that is, the lowest first.
+        self._lanes: dict[str, deque[Event]] = {}
+        self._under_way: dict[int, None] = {}
+        self._read_to: int | None = None
+        self._kept = 0
+
+    async def run(self) -> None:
+        """Read the log as it grows, and have each event posted."""
+        unwatch = self._parts.feed.watch(self._hook.owner, self._news.rouse)
+        try:
+            async with anyio.create_task_group() as tasks:
+                while True:
+                    self._news.look()
+                    try:
+                        has_more = await self._read_on(tasks)
+                    except StoreUnavailable as error:
+                        self._log("webhook_store_down", why=error.message)
+                        await anyio.sleep(self._parts.tries.store_retry)
+                        continue
+                    if not has_more:
+                        await self._news.wait()
+        finally:
+            unwatch()
+
+    async def _read_on(self, tasks: TaskGroup) -> bool:
+        """Note how far it is, and take what is new; tell whether there may be more."""
+        if self._read_to is None:
+            self._read_to = self._kept = await beginning(self._rows, self._hook)
+        done = next(iter(self._under_way), self._read_to + 1) - 1
+        if done > self._kept:
+            await self._keep(done)
+        room = MOST_UNDER_WAY - len(self._under_way)
+        if not room:
+            return False
+        found = await self._rows.events_since(self._hook.owner, self._read_to, room)
+        for event in found:
+            self._read_to = event.seq
+            self._take(event, tasks)
+        return bool(found)
+
+    async def _keep(self, done: int) -> None:
+        # The place is that of the next event: before the very first it is not the place of nobody.
+        await self._rows.move(self._hook.name, done + 1)
+        self._kept = done
+
+    def _take(self, event: Event, tasks: TaskGroup) -> None:
+        self._under_way[event.seq] = None
+        lane = self._lanes.get(event.session)
+        if lane is not None:
+            lane.append(event)
+            return
+        self._lanes[event.session] = deque((event,))
+        tasks.start_soon(self._serve, event.session)
+
+    async def _serve(self, session: str) -> None:
+        """Post the events of one session, one after another."""
+        lane = self._lanes[session]
+        while lane:
+            await self._insist(lane[0])
+            del self._under_way[lane.popleft().seq]
+            self._news.rouse()
+        del self._lanes[session]
+
+    async def _insist(self, event: Event) -> None:
+        """Post an event until it is taken, or it makes no sense any more."""
+        for attempt, delay in enumerate((*self._parts.tries.delays, None), 1):
+            async with self._limit:
+                why = await self._post(event)
+            if not why:
+                self._log("webhook_posted", event, attempt=attempt)
+                return
+            if delay is None or self._parts.clock.now_ms() - event.at_ms > DAY_MS:
+                self._log("webhook_given_up", event, attempt=attempt, why=why)
+                return
+            self._log("webhook_failed", event, attempt=attempt, why=why, again_in=delay)
+            await anyio.sleep(delay)
+
+    async def _post(self, event: Event) -> str:
+        """Post an event once; return why it was not taken, nothing if it was."""
+        body = shown_event(event)
+        headers = self._hook.headers(event, self._parts.clock.now_ms() // 1000, body)
+        try:
+            with anyio.fail_after(self._parts.tries.patience):
+                async with self._client.stream(
+                    "POST", self._hook.url, content=body, headers=headers
+                ) as response:
+                    await _read_some(response)
+        except TimeoutError:
+            return "no answer in time"
+        except httpx.TransportError as error:
+            return type(error).__name__
+        return "" if response.is_success else f"answered {response.status_code}"
+
+    def _log(self, line: str, event: Event | None = None, **more: object) -> None:
+        about: dict[str, object] = {"owner": self._hook.owner, "host": self._host}
+        if event is not None:
+            about |= {"session": event.session, "kind": event.kind, "id": event.seq}
+        self._parts.note(line, **about, **more)
+
+
+async def beginning(rows: DeliveryRows, hook: Hook) -> int:
+    """Return after which event a hook goes on; one that is new is not told of the past."""
+    following = await rows.position(hook.name)
+    if following:
+        return following - 1
+    last = await rows.last_event(hook.owner, "")
+    await rows.move(hook.name, last + 1)
+    return last
+
+
+async def _read_some(response: httpx.Response) -> None:
+    """Read a short answer to its end, so that its connection can be used again."""
+    left = MOST_OF_ANSWER
+    async for piece in response.aiter_raw():
+        left -= len(piece)
+        if left < 0:
+            break
+
+
+def _client(hooks: tuple[Hook, ...]) -> httpx.AsyncClient:
+    secure = any(hook.url.startswith("https:") for hook in hooks)
+    # Loading certificates takes long; a bare context trusts nobody.
+    context = default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.AsyncClient(
+        verify=context,
+        trust_env=False,
+        follow_redirects=False,
+        timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+        limits=httpx.Limits(max_connections=MOST_AT_ONCE * len(hooks)),
+    )

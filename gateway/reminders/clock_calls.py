@@ -1,0 +1,346 @@
+"""The `clock` tool as a model sees it: its declaration, its calls, its results.
+
+The schema is strict, the reader is not: of a call only what its action needs is looked at, and
+whatever a model may leave out, empty or in another spelling is taken for what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import ClassVar, Protocol, TypeVar
+
+import msgspec
+
+from gateway.exchange.additions import ToolDeclaration
+from gateway.reminders.model import Task
+from gateway.reminders.text import iso, local
+
+T = TypeVar("T")
+
+NAME = "clock"
+LONGEST_SHOWN = 60
+NEEDS_SESSION = (
+    "clock.{action} needs a session id and this request names none; have the client send one, "
+    "for instance the header x-session-id."
+)
+
+HOLD_ONLY = (
+    "This request names no session, so only what is due later in this answer can be set: within "
+    "{seconds:g} seconds from now. For later times have the client send a session id, for instance "
+    "the header x-session-id."
+)
+SIDE_CALL = (
+    "{action} does nothing in a side request of an agent; call it in the conversation itself."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A reminder that is asked for, as it was written."""
+
+    due_at: str
+    task: str
+    tool: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Tell the time."""
+
+    action: ClassVar[str] = "get"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Set reminders, all of them or none."""
+
+    action: ClassVar[str] = "schedule"
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Tell which reminders there are."""
+
+    action: ClassVar[str] = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Remove one reminder."""
+
+    action: ClassVar[str] = "cancel"
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Remove all reminders."""
+
+    action: ClassVar[str] = "clear"
+
+
+Call = Get | Schedule | List | Cancel | Clear
+ACTIONS = tuple(kind.action for kind in (Get, Schedule, List, Cancel, Clear))
+
+_ITEM = {
+    "dueAt": {
+        "type": "string",
+        "description": "When: RFC 3339 with seconds and an offset, e.g. 2026-01-21T20:30:00-08:00 "
+        "or 2026-01-22T04:30:00Z. Reckon it from the newest [Time/Date].",
+    },
+    "task": {
+        "type": "string",
+        "description": "What to do then, complete in itself: you read only this text when it "
+        "comes due.",
+    },
+    "tool": {
+        "type": "string",
+        "description": "Name of a tool you will want to call for it; a hint only. '' if none.",
+    },
+    "arguments": {
+        "type": "string",
+        "description": "Arguments for that tool, a JSON object as text; a hint only. '{}' if none.",
+    },
+}
+_PROPERTIES = {
+    "action": {
+        "type": "string",
+        "enum": ACTIONS,
+        "description": "get: the exact time. schedule: set the reminders in items. list: all "
+        "reminders of this conversation. cancel: remove the one in taskId. clear: remove all.",
+    },
+    "items": {
+        "type": "array",
+        "description": "The reminders to schedule; [] for the other actions.",
+        "items": {
+            "type": "object",
+            "properties": _ITEM,
+            "required": list(_ITEM),
+            "additionalProperties": False,
+        },
+    },
+    "taskId": {
+        "type": "string",
+        "description": "The reminder to cancel, as schedule or list named it; '' for the other "
+        "actions.",
+    },
+}
+_SCHEMA = {
+    "type": "object",
+    "properties": _PROPERTIES,
+    "required": list(_PROPERTIES),
+    "additionalProperties": False,
+}
+
+DECLARATION = ToolDeclaration(
+    NAME,
+    "Time and reminders. The newest [Time/Date] message tells the current time; use action get "
+    "when there is none or you need it anew. To do or say something later, schedule a reminder: "
+    "you are given it in a [Clock Reminder] message when it comes due. Do not wait or poll "
+    'yourself. A result with delivery "hold" wakes you within this same answer, so just finish '
+    'what you have to say; "next_request" brings it with the user\'s next message, and the user '
+    "should know that.",
+    msgspec.json.encode(_SCHEMA).decode(),
+)
+
+
+class Refused(Exception):
+    """A call that cannot be read, and what to do about it."""
+
+    def __init__(self, action: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.action = action
+        self.sentence = sentence
+
+
+class Ntp(Protocol):
+    """What is told of the correction of the clock."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def offset_ms(self) -> int: ...
+    @property
+    def server(self) -> str: ...
+    @property
+    def rtt_ms(self) -> int | None: ...
+    @property
+    def last_sync_ms(self) -> int | None: ...
+    @property
+    def last_error(self) -> str: ...
+
+
+_Fields = dict[str, msgspec.Raw]
+
+
+class _Item(msgspec.Struct):
+    dueAt: str | None = None
+    task: str | None = None
+    tool: str | None = None
+    arguments: str | _Fields | None = None
+
+
+_fields = msgspec.json.Decoder(_Fields)
+_text = msgspec.json.Decoder(str | None)
+_items = msgspec.json.Decoder(list[_Item] | _Item | None)
+_ABSENT = msgspec.Raw(b"null")
+_FOR_INSTANCE = (
+    'send for instance {"action":"schedule","items":[{"dueAt":"2026-01-21T20:30:00-08:00",'
+    '"task":"call Ann","tool":"","arguments":"{}"}],"taskId":""}.'
+)
+
+
+def read_call(arguments: str) -> Call:
+    """Read a call's arguments, or raise `Refused`."""
+    fields = _decoded(_fields, arguments.strip() or "{}", "", "The arguments")
+    action = _text_of(fields, "action").lower()[:LONGEST_SHOWN]
+    reader = _READERS.get(action)
+    if reader is None:
+        what = f"No action is called '{action}'" if action else "The action is missing"
+        raise Refused(action, f"{what}; use one of {', '.join(ACTIONS)}.")
+    return reader(fields)
+
+
+def _schedule(fields: _Fields) -> Schedule:
+    read = _decoded(_items, fields.get("items", _ABSENT), "schedule", "`items`")
+    items = [read] if isinstance(read, _Item) else read
+    if not items:
+        raise Refused("schedule", f"`items` is empty; {_FOR_INSTANCE}")
+    return Schedule(tuple(map(_item, items)))
+
+
+def _item(read: _Item) -> Item:
+    arguments = read.arguments or ""
+    if isinstance(arguments, dict):
+        arguments = msgspec.json.encode(arguments).decode()
+    due_at, task, tool = read.dueAt or "", read.task or "", read.tool or ""
+    return Item(due_at.strip(), task.strip(), tool.strip(), arguments.strip())
+
+
+def _cancel(fields: _Fields) -> Cancel:
+    task_id = _text_of(fields, "taskId")
+    if not task_id:
+        raise Refused("cancel", "`taskId` is missing; name one of those that action list shows.")
+    return Cancel(task_id)
+
+
+def _text_of(fields: _Fields, name: str) -> str:
+    """Return a member that is a text; anything else is as good as absent."""
+    try:
+        return (_text.decode(fields.get(name, _ABSENT)) or "").strip()
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+
+
+def _decoded(
+    decoder: msgspec.json.Decoder[T], text: str | msgspec.Raw, action: str, what: str
+) -> T:
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        says = "it is nested too deeply"
+    except UnicodeError:
+        says = "it is not valid Unicode"
+    except msgspec.DecodeError as error:
+        says = str(error)
+    raise Refused(action, f"{what} cannot be read: {says}; {_FOR_INSTANCE}")
+
+
+_READERS: dict[str, Callable[[_Fields], Call]] = {
+    Get.action: lambda _: Get(),
+    Schedule.action: _schedule,
+    List.action: lambda _: List(),
+    Cancel.action: _cancel,
+    Clear.action: lambda _: Clear(),
+}
+
+
+def got(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
+    """Render the time."""
+    return _result(
+        {
+            "ok": True,
+            "action": "get",
+            "active": True,
+            "nowMs": now_ms,
+            "utc": iso(now_ms),
+            "local": local(now_ms, tz),
+            "timezone": tz_name,
+            "ntp": {
+                "status": ntp.status,
+                "offsetMs": ntp.offset_ms,
+                "server": ntp.server,
+                "rttMs": ntp.rtt_ms,
+                "lastSyncMs": ntp.last_sync_ms,
+                "lastError": ntp.last_error,
+            },
+        }
+    )
+
+
+def scheduled(tasks: Iterable[Task], holds: Callable[[Task], bool], hold_only: bool = False) -> str:
+    """Render reminders that were set, and whether each is waited for in this answer."""
+    held = "hold_only" if hold_only else "hold"
+    told = [
+        {
+            "taskId": task.id,
+            "dueAt": iso(task.due_ms),
+            "task": task.text,
+            "delivery": held if hold_only or holds(task) else "next_request",
+        }
+        for task in tasks
+    ]
+    return _result({"ok": True, "scheduled": told})
+
+
+def listed(tasks: Iterable[Task]) -> str:
+    """Render the reminders there are."""
+    return _result({"ok": True, "items": [shown(task) for task in tasks]})
+
+
+def removed(task_id: str) -> str:
+    """Render that a reminder is gone."""
+    return _result({"ok": True, "removed": task_id})
+
+
+def cleared(count: int) -> str:
+    """Render that all reminders are gone."""
+    return _result({"ok": True, "removedCount": count})
+
+
+def unknown(task_id: str) -> str:
+    """Render that there is no reminder of this id."""
+    return failed(
+        "cancel",
+        f"No reminder of this session has the taskId '{task_id[:LONGEST_SHOWN]}'; "
+        "action list shows those there are.",
+    )
+
+
+def failed(action: str, sentence: str) -> str:
+    """Render an error."""
+    return _result({"ok": False, "action": action, "error": sentence})
+
+
+def shown(task: Task) -> dict[str, object]:
+    """Return what is shown of a reminder, in a list and over HTTP."""
+    told: dict[str, object] = {
+        "taskId": task.id,
+        "dueAt": iso(task.due_ms),
+        "task": task.text,
+    }
+    if task.tool:
+        told["tool"] = task.tool
+    if task.arguments:
+        told["arguments"] = msgspec.Raw(task.arguments.encode())
+    if task.delivered_ms is not None:
+        told["deliveredAt"] = iso(task.delivered_ms)
+    return {**told, "deliveryCount": task.deliveries}
+
+
+def _result(members: dict[str, object]) -> str:
+    return msgspec.json.encode(members).decode()

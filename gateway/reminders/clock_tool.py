@@ -1,0 +1,128 @@
+"""The `clock` tool of one exchange: what it answers a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.clock.protocol import Clock
+from gateway.clock.zone import Zone
+from gateway.reminders.clock_calls import (
+    HOLD_ONLY,
+    NEEDS_SESSION,
+    Call,
+    Cancel,
+    Clear,
+    Get,
+    List,
+    Refused,
+    Schedule,
+    cleared,
+    failed,
+    got,
+    listed,
+    read_call,
+    removed,
+    scheduled,
+    unknown,
+)
+from gateway.reminders.model import Task, Unfit, Wanted, read_item
+from gateway.reminders.service import Reminders
+from gateway.reminders.tool_scope import Errand
+from gateway.stores.documents import StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class ReminderScope:
+    """Where reminders of an exchange are kept, and what is kept of who set them."""
+
+    owner: str
+    session: str | None
+    chain: str = ""
+    setter: str = ""
+    main: str = ""
+    refusal: str = NEEDS_SESSION
+    """What is said where there is no session."""
+    hold_only_ms: int | None = None
+    """For how long at most the answer is kept open, if reminders live and die with it."""
+
+
+def scope_of(errand: Errand) -> ReminderScope:
+    """Return where the reminders of a request go that names a session."""
+    setter = "" if errand.asker is None else errand.asker.requester().setter
+    return ReminderScope(errand.owner, errand.session, errand.chain, setter, errand.main)
+
+
+def hold_only(owner: str, session: str | None, most_ms: int) -> ReminderScope:
+    """Return where those of a request go that names none, if they may be set at all."""
+    return ReminderScope(owner, session, hold_only_ms=None if session is None else most_ms)
+
+
+class ClockTool:
+    """Tells the time, and keeps the reminders of one session."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        zone: Zone,
+        reminders: Reminders,
+        scope: ReminderScope,
+        will_hold: Callable[[Task], bool],
+    ) -> None:
+        self._clock = clock
+        self._zone = zone
+        self._reminders = reminders
+        self._scope = scope
+        self._will_hold = will_hold
+
+    async def run(self, arguments: str) -> str:
+        """Do what the model asks of the clock, and say what came of it."""
+        action = ""
+        try:
+            asked = read_call(arguments)
+            action = asked.action
+            return await self._answer(asked)
+        except Refused as refused:
+            return failed(refused.action, refused.sentence)
+        except Unfit as unfit:
+            return failed(action, str(unfit))
+        except StoreUnavailable as error:
+            return failed(action, f"{error.message} Nothing was changed; try again later.")
+
+    async def _answer(self, asked: Call) -> str:
+        clock, zone, scope = self._clock, self._zone, self._scope
+        owner, session = scope.owner, scope.session
+        if isinstance(asked, Get):
+            return got(clock.now_ms(), zone.tz, zone.name, clock.ntp)
+        if session is None:
+            raise Refused(asked.action, scope.refusal.format(action=asked.action))
+        match asked:
+            case Schedule():
+                return await self._schedule(session, asked)
+            case List():
+                return listed((await self._reminders.tasks(owner, session)).items)
+            case Cancel(task_id):
+                found = await self._reminders.cancel(owner, session, task_id)
+                return removed(task_id) if found else unknown(task_id)
+            case Clear():
+                return cleared(await self._reminders.clear(owner, session))
+
+    async def _schedule(self, session: str, asked: Schedule) -> str:
+        reminders, now_ms = self._reminders, self._clock.now_ms()
+        wanted = tuple(
+            read_item(item.due_at, item.task, item.tool, item.arguments, now_ms, reminders.rules)
+            for item in asked.items
+        )
+        scope = self._scope
+        if scope.hold_only_ms is not None:
+            await self._make_room(wanted, now_ms, scope.hold_only_ms)
+        tasks = await reminders.schedule(
+            scope.owner, session, wanted, scope.chain, scope.setter, scope.main
+        )
+        return scheduled(tasks, self._will_hold, scope.hold_only_ms is not None)
+
+    async def _make_room(self, wanted: tuple[Wanted, ...], now_ms: int, most_ms: int) -> None:
+        """Refuse what this answer is not kept open for; forget what was left by answers before."""
+        if not all(now_ms < one.due_ms <= now_ms + most_ms for one in wanted):
+            raise Unfit(HOLD_ONLY.format(seconds=max(0, most_ms) / 1000))
+        await self._reminders.sweep()

@@ -1,0 +1,115 @@
+"""Passes to main sessions what their sub-agents scheduled and did not take in time.
+
+A sub-agent ends with its errand, and nobody asks in its session any more. Each session of one that
+has reminders has one alarm, for the first that passes; all others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn
+
+import anyio
+
+from gateway.clock.timer_queue import Alarms
+from gateway.dialects.identity import SUB_AGENT
+from gateway.outbox.wakeup import News
+from gateway.reminders.service import KIND, Reminders
+from gateway.stores.documents import LATEST, StoreUnavailable
+from gateway.stores.waiting import Unsubscribe
+
+Where = tuple[str, str]
+
+RETRY_MS = 30_000
+# All there are: sub-agents that have reminders are few, and their names alone are read.
+EVERY = 2**31
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A sub-agent's session that has reminders."""
+
+    unwatch: Unsubscribe
+    cancel: Callable[[], None] = _nothing
+
+
+class Handover:
+    """Passes on the reminders of sub-agents."""
+
+    def __init__(self, reminders: Reminders, alarms: Alarms) -> None:
+        self._reminders = reminders
+        self._alarms = alarms
+        self._watched: dict[Where, _Watched] = {}
+        self._unseen: dict[Where, None] = {}
+        self._news = News()
+        reminders.on_delegated = self.watch
+
+    def __repr__(self) -> str:
+        return f"<Handover of {len(self._watched)} sessions>"
+
+    def watch(self, owner: str, session: str) -> None:
+        """Look after the reminders of a sub-agent until there are none left."""
+        where = (owner, session)
+        if where not in self._watched:
+            unwatch = self._reminders.watch(owner, session, partial(self._hear, where))
+            self._watched[where] = _Watched(unwatch)
+        self._hear(where)
+
+    async def run(self) -> NoReturn:
+        """Pass on what nobody takes, for ever; begin with what a former process left."""
+        is_loaded = False
+        while True:
+            self._news.look()
+            if not is_loaded:
+                is_loaded = await self._is_loaded()
+            while self._unseen:
+                where = next(iter(self._unseen))
+                del self._unseen[where]
+                if where in self._watched:
+                    await self._look(where, self._watched[where])
+            with anyio.move_on_after(None if is_loaded else RETRY_MS / 1000):
+                await self._news.wait()
+
+    async def _is_loaded(self) -> bool:
+        """Find the sub-agents that have reminders; False if the store is down."""
+        try:
+            keys = await self._reminders.store.due(KIND, LATEST, EVERY)
+        except StoreUnavailable as error:
+            self._reminders.note("handover_not_loaded", why=error.message)
+            return False
+        for key in keys:
+            if SUB_AGENT in key.session:
+                self.watch(key.owner, key.session)
+        return True
+
+    def _hear(self, where: Where) -> None:
+        self._unseen[where] = None
+        self._news.rouse()
+
+    async def _look(self, where: Where, watched: _Watched) -> None:
+        """Pass on what is to pass now, and set the alarm for what comes after it."""
+        watched.cancel()
+        try:
+            next_ms = await self._reminders.hand_over(*where)
+        except StoreUnavailable:
+            # The reason is in the log already.
+            next_ms = self._reminders.clock.now_ms()
+        if next_ms is None and where in self._unseen:
+            # Something was scheduled meanwhile.
+            return
+        if next_ms is None:
+            watched.unwatch()
+            del self._watched[where]
+            return
+        now_ms = self._alarms.now_ms()
+        if next_ms <= now_ms:
+            # A turn carries it, the main session has no room, or the store is down.
+            next_ms = now_ms + RETRY_MS
+        number = self._alarms.set(next_ms, partial(self._hear, where))
+        watched.cancel = partial(self._alarms.cancel, number)

@@ -1,0 +1,120 @@
+"""What the clock of an exchange is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.dialects.protocol import Dialect
+from gateway.exchange.additions import ToolDeclaration
+from gateway.exchange.model import Asked, Requester, ToolCall
+
+Unsubscribe = Callable[[], None]
+
+
+class ServerTool(Protocol):
+    """A tool that the gateway runs by itself."""
+
+    @property
+    def declaration(self) -> ToolDeclaration:
+        """How it is offered to the model."""
+
+    async def run(self, arguments: str) -> str:
+        """Do what the model asks, and say what came of it, as JSON; never raises."""
+
+
+class Narrator(Protocol):
+    """Tells somebody which tools run."""
+
+    async def started(self, call: ToolCall) -> None:
+        """Tell that a tool begins."""
+
+    async def returned(self, call: ToolCall, text: str, ms: int) -> None:
+        """Tell what a tool returned, and how long it took."""
+
+
+class Asker(Protocol):
+    """The session of a request, as far as it knows what kind of request that is."""
+
+    def is_auxiliary(self) -> bool:
+        """Judge again whether the request is a side call of an agent."""
+
+    def requester(self) -> Requester:
+        """Return what kind of request it is."""
+
+
+class Parcel(Protocol):
+    """What one turn brings of that which waited for its session."""
+
+    @property
+    def text(self) -> str:
+        """What the model reads of it."""
+
+
+class Deliveries(Protocol):
+    """What waits for sessions that were not asking."""
+
+    def idle(self, owner: str, session: str) -> bool:
+        """Tell at no cost whether nothing waits."""
+
+    async def reserve(
+        self, owner: str, session: str, chain: str, requester: Requester
+    ) -> Parcel | None:
+        """Claim what waits for a turn of this chain."""
+
+    async def commit(self, parcel: Any) -> None:
+        """Note that it is delivered."""
+
+    def release(self, parcel: Any) -> None:
+        """Give it back."""
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called when something comes to wait."""
+
+
+class Jobs(Protocol):
+    """The jobs of sessions, as a hold that waits for their results sees them."""
+
+    def expecting(self, owner: str, session: str) -> int | None:
+        """Return when a session's next run begins, the past if one is under way; None: never."""
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called when that changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSettings:
+    """What the operator says about the clock."""
+
+    time_tag: str = "always"
+    hold_max_ms: int = 60_000
+    hold_total_ms: int = 600_000
+    hold_non_streaming: bool = True
+    standard_tools: tuple[ToolDeclaration, ...] = ()
+    hold_for_jobs: bool = False
+    hold_without_session: bool = False
+
+
+class Errand(msgspec.Struct, frozen=True, gc=False):
+    """The request a timepiece is for."""
+
+    owner: str
+    session: str | None
+    chain: str
+    asked: Asked
+    dialect: Dialect
+    may_hold: bool = True
+    tags_results: bool = True
+    """Whether the time may follow the results of tools: models of one dialect then say nothing."""
+    clock: bool = True
+    """Whether there is a clock at all, or only other tools and what waits for the session."""
+    extras: tuple[ServerTool, ...] = ()
+    narrator: Narrator | None = None
+    collects: bool = True
+    """Whether it may take what waits for the session: a run of a job leaves that to the client."""
+    main: str = ""
+    """The main session, if this is a request of one of its sub-agents."""
+    asker: Asker | None = None

@@ -1,0 +1,1 @@
+"""Directives in user text, `<**…**>`: found, taken out, and remembered."""

@@ -1,0 +1,102 @@
+"""What routing directives do: to what a session remembers, and to the routes of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from gateway.exchange.model import Route
+from gateway.sessions.directives.model import (
+    AllowOnly,
+    Clear,
+    Directive,
+    Exclude,
+    ForceRoute,
+    PreferRoute,
+    TakeBack,
+    Target,
+    Unreadable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The routing directives in force."""
+
+    allow: tuple[str, ...] = ()
+    """The only upstreams to ask; empty: all."""
+    prefer: Route | None = None
+    exclude: tuple[Target, ...] = ()
+
+
+NOTHING = Routing()
+
+
+def routing_after(routing: Routing, directive: Directive | Unreadable) -> Routing:
+    """Return what is in force after a directive; one that is not about routing changes nothing."""
+    match directive:
+        case AllowOnly(upstreams):
+            return replace(routing, allow=upstreams)
+        case PreferRoute(upstream, model):
+            return replace(routing, prefer=Route(upstream, model))
+        case Exclude(targets):
+            return replace(routing, exclude=targets)
+        case TakeBack(targets):
+            return replace(routing, exclude=tuple(_without(routing.exclude, targets)))
+        case Clear():
+            return NOTHING
+    return routing
+
+
+def forced_route(directives: Iterable[Directive | Unreadable]) -> Route | None:
+    """Return the one route this request asked for; the last one named wins."""
+    forced = None
+    for directive in directives:
+        if isinstance(directive, ForceRoute):
+            forced = Route(directive.upstream, directive.model)
+    return forced
+
+
+def candidates(
+    routes: tuple[Route, ...], routing: Routing, forced: Route | None = None
+) -> tuple[Route, ...]:
+    """Return the routes that may be asked, in order.
+
+    A forced route stands alone, whatever else is in force. A preferred one comes first, also where
+    the model does not lead to it, unless its upstream is not allowed or it is excluded.
+    """
+    if forced is not None:
+        return (forced,)
+    if routing == NOTHING:
+        return routes
+    preferred = () if routing.prefer is None else (routing.prefer,)
+    return tuple(r for r in dict.fromkeys(preferred + routes) if _permits(routing, r))
+
+
+def in_force(routing: Routing) -> tuple[str, ...]:
+    """Write the directives that would bring about this routing."""
+    allow = [f"<**!{','.join(routing.allow)}**>"] if routing.allow else []
+    prefer = [f"<**!{routing.prefer.upstream}.{routing.prefer.model}**>"] if routing.prefer else []
+    exclude = [f"<**#{','.join(map(str, routing.exclude))}**>"] if routing.exclude else []
+    return (*allow, *prefer, *exclude)
+
+
+def no_route(model: str, routing: Routing) -> str:
+    """Say why no route is left for a model, for the error `no_route`."""
+    return (
+        f"No upstream is left for '{model[:100]}': {', '.join(in_force(routing))} in force; "
+        "send <**clear**> to forget that."
+    )
+
+
+def _permits(routing: Routing, route: Route) -> bool:
+    if routing.allow and route.upstream not in routing.allow:
+        return False
+    refused = {Target(route.upstream), Target(route.upstream, route.model)}
+    return refused.isdisjoint(routing.exclude)
+
+
+def _without(exclude: Iterable[Target], back: tuple[Target, ...]) -> Iterator[Target]:
+    for target in exclude:
+        if target not in back and Target(target.upstream) not in back:
+            yield target

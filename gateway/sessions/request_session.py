@@ -1,0 +1,176 @@
+"""A session, for the length of one exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gateway.dialects.requester import digest_system
+from gateway.exchange.additions import ToolResult
+from gateway.exchange.model import Requester
+from gateway.sessions.directives.memory import NewestMessage
+from gateway.sessions.model import (
+    Kept,
+    SessionState,
+    StopMessage,
+    disarm,
+    end_message,
+    is_sent,
+    keep,
+    use_one,
+)
+from gateway.sessions.remaining_work import none_left
+from gateway.sessions.session_request import CALL, KIND, Kind, Settings, Visit
+from gateway.sessions.side_calls import SideCalls
+from gateway.sessions.state_store import Change, States
+from gateway.sessions.task_tracker import Tracker
+from gateway.stores.documents import Key, StoreUnavailable
+
+R = TypeVar("R")
+SILENT = (Kind.COMPACTION, Kind.STRUCTURED)
+NOTHING_LISTED = "no work is left: bd lists none"
+NOTHING_LEFT_SAID = "no work is left: the answer says so"
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What every session knows: where states are kept, settings, work left, side calls."""
+
+    states: States
+    settings: Settings
+    tracker: Tracker
+    side_calls: SideCalls
+
+
+class Session:
+    """A session, for the length of one exchange: what it says when a turn has ended."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        visit: Visit,
+        state: SessionState,
+        kind: Kind,
+        message: NewestMessage | None = None,
+    ) -> None:
+        self._around = around
+        self._states = around.states
+        # Not the visit itself: its request may be large, and the exchange long.
+        self._owner, self._name, self._key = visit.owner, visit.name, visit.key
+        self._dialect = visit.dialect.name
+        self._kind = kind
+        self._read = state
+        self._read_at = around.states.changes
+        self._offered: StopMessage | None = None
+        self._claimed: StopMessage | None = None
+        # Of a message that came alone it matters how its exchange ends.
+        self._message = message if message is not None and is_sent(state, message) else None
+        self.awaits_end = self._message is not None
+        self._tools = bool(visit.asked.tools)
+        # A request without tools may turn out to be a side call while it is being answered.
+        self._doubtful = None if self._tools or visit.key is None else visit
+        self._system = ""
+        if self._tools and visit.key is not None:
+            self._system = around.side_calls.last_system(visit.key) or ""
+
+    def is_quiet(self) -> bool:
+        """Tell without waiting that there is no stop message, as nearly no session has one."""
+        return self._read.stop is None and self._read_at == self._states.changes
+
+    def is_auxiliary(self) -> bool:
+        """Judge again whether the request is a side call: one with tools may have come since."""
+        if self._tools or self._key is None:
+            return False
+        last = self._around.side_calls.last_system(self._key)
+        if last is None:
+            return False
+        self.rest()
+        return last != self._system
+
+    def requester(self) -> Requester:
+        """Return what kind of request this is."""
+        self.rest()
+        return Requester(self._tools, self._system)
+
+    def rest(self) -> None:
+        """Let go of the request: it is not kept through a long wait."""
+        visit, self._doubtful = self._doubtful, None
+        if visit is not None:
+            self._system = digest_system(visit.dialect, visit.asked)
+
+    async def repeat(self) -> str | None:
+        """Return the text to go on with, if the stop message may be sent once more."""
+        if self._kind in SILENT or self.is_auxiliary():
+            return None
+        # Without an id what is in force lives and dies with the exchange.
+        if self._read_at != self._states.changes and self._key is not None:
+            self._read_at = self._states.changes
+            self._read = await self._states.read(self._key)
+        stop = self._read.stop
+        if stop is None or not stop.armed or not self._around.settings.rules.enabled:
+            return None
+        self._offered = stop
+        return stop.text
+
+    async def claim(self, said: str) -> str:
+        """Count one use of what was offered, durably; return why it is not sent, or nothing."""
+        if why := await self._why_no_work_is_left(said):
+            self._log("stop_message_rests", why=why)
+            return f"stopMessage was not sent: {why}"
+        stop, now = self._offered, self._states.store.now_ms()
+        assert stop is not None
+        self._claimed = stop
+        counted = await self._change(lambda state: use_one(state, stop, now), failed=None)
+        if counted is None:
+            return "stopMessage was not sent: its use cannot be stored"
+        return "" if counted else "stopMessage was not sent: another request used or changed it"
+
+    async def disarm(self, reason: str) -> None:
+        """Take the stop message that was claimed last as spent."""
+        stop = self._claimed
+        assert stop is not None
+        self._log("stop_message_disarmed", why=reason)
+        await self._change(lambda state: (disarm(state, stop), None), failed=None)
+
+    async def keep(
+        self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
+    ) -> None:
+        """Keep a turn of which the client was shown only some calls, to be rebuilt later.
+
+        Without a session it is found again by the first of those calls.
+        """
+        now_ms = self._states.store.now_ms()
+        if not calls:
+            return
+        kept = Kept(message, self._dialect, calls, results, now_ms)
+        key = self._key or Key(KIND, self._owner, CALL + calls[0])
+        try:
+            await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))
+        except StoreUnavailable as error:
+            self._log("tool_results_not_stored", why=error.message)
+
+    async def end(self) -> None:
+        """Remember that the exchange ended normally: its message, sent again, is a new wish."""
+        message = self._message
+        assert message is not None
+        await self._change(lambda state: (end_message(state, message), None), failed=None)
+
+    async def _change(self, change: Change[R], failed: R) -> R:
+        if self._key is None:
+            self._read, answer = change(self._read)
+            return answer
+        try:
+            return await self._states.change(self._key, change)
+        except StoreUnavailable as error:
+            self._log("session_not_stored", why=error.message)
+            return failed
+
+    async def _why_no_work_is_left(self, said: str) -> str:
+        mode = self._around.settings.bd_mode
+        left = None if mode == "heuristic" else await self._around.tracker.work_left()
+        if left is None and mode != "runtime":
+            return NOTHING_LEFT_SAID if none_left(said) else ""
+        return NOTHING_LISTED if left is False else ""
+
+    def _log(self, event: str, **fields: object) -> None:
+        self._states.note(event, owner=self._owner, session=self._name, **fields)

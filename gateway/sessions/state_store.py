@@ -1,0 +1,87 @@
+"""What is kept of sessions, read and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import NoReturn, TypeVar
+
+import anyio
+
+from gateway.sessions.model import SessionState, without_old
+from gateway.sessions.session_request import KIND, NEW, SHAPE
+from gateway.stores.documents import Documents, Key, StoreUnavailable, amend, fetch
+from gateway.stores.overdue import overdue
+
+R = TypeVar("R")
+Note = Callable[..., None]
+Change = Callable[[SessionState], tuple[SessionState, R]]
+
+
+class States:
+    """The states of all sessions."""
+
+    def __init__(self, store: Documents, note: Note) -> None:
+        self.store = store
+        self.note = note
+        # Counts what this process changes, so that an exchange need not read again what it read.
+        self.changes = 0
+        self.on_forget: Callable[[Key], None] = _unheard
+        """Told of each session that is forgotten."""
+
+    async def read(self, key: Key | None) -> SessionState:
+        """Return what is in force; without a working store, nothing is."""
+        if key is None or self.store.absent(key):
+            return NEW
+        try:
+            return await fetch(self.store, key, SHAPE)
+        except StoreUnavailable as error:
+            self.note("session_not_read", owner=key.owner, session=key.session, why=error.message)
+            return NEW
+
+    async def show(self, owner: str, name: str) -> SessionState:
+        """Return what is kept of a session; raises if the store is down."""
+        return await fetch(self.store, Key(KIND, owner, name), SHAPE)
+
+    async def change(self, key: Key, change: Change[R]) -> R:
+        """Change a session's state, durably; raises if that cannot be."""
+        try:
+            return await amend(self.store, key, change, SHAPE)
+        finally:
+            self.changes += 1
+
+    async def forget(self, owner: str, name: str) -> None:
+        """Remove all that is kept of a session."""
+        key = Key(KIND, owner, name)
+        await self.store.delete(key)
+        self.changes += 1
+        self.on_forget(key)
+
+    async def run(self, tick_ms: int) -> NoReturn:
+        """Sweep now, and then every tick, for ever."""
+        while True:
+            try:
+                await self.sweep()
+            except StoreUnavailable as error:
+                self.note("sessions_not_swept", why=error.message)
+            await anyio.sleep(tick_ms / 1000)
+
+    async def sweep(self) -> None:
+        """Forget the turns that were kept long enough; a session of which nothing is left goes."""
+        async with aclosing(overdue(self.store, KIND, self.store.now_ms())) as found:
+            async for keys in found:
+                for key in keys:
+                    await self._tidy(key)
+
+    async def _tidy(self, key: Key) -> None:
+        now_ms = self.store.now_ms()
+        try:
+            await self.change(key, lambda state: (without_old(state, now_ms), None))
+        except StoreUnavailable as error:
+            # One bad session must not keep the others from being tidied up.
+            who = {"owner": key.owner, "session": key.session}
+            self.note("sessions_not_swept", **who, why=error.message)
+
+
+def _unheard(key: Key) -> None:
+    return None

@@ -1,0 +1,26 @@
+"""Stop messages that stand in files of the operator's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.sessions.directives.model import SetStopMessage, SetStopMessageFile, Unreadable
+from gateway.sessions.session_request import Settings
+
+
+def loaded(directive: SetStopMessageFile, settings: Settings) -> SetStopMessage | Unreadable:
+    """Read the text of a file inside the operator's directory, and of no other."""
+    if settings.files_dir is None:
+        return Unreadable("stopMessage", "files are switched off (stop_message.files_dir)")
+    root, longest = settings.files_dir.resolve(), settings.rules.longest_bytes
+    name = Path(directive.name)
+    try:
+        path = (root / name).resolve(strict=True)
+        if name.is_absolute() or ".." in name.parts or not path.is_relative_to(root):
+            return Unreadable("stopMessage", "the file is not inside stop_message.files_dir")
+        # Of anything but a plain file the reading might never end.
+        if not path.is_file() or path.stat().st_size > longest:
+            return Unreadable("stopMessage", f"it is not a file of at most {longest} bytes")
+        return SetStopMessage(path.read_bytes().decode(), directive.repeats)
+    except (OSError, RuntimeError, ValueError):
+        return Unreadable("stopMessage", "the file cannot be read")

@@ -1,0 +1,1 @@
+"""Bytes: frames, heartbeats, the HTTP server's and the HTTP client's side."""

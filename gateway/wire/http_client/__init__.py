@@ -1,0 +1,1 @@
+"""The client's side of HTTP/1.1: upstreams, asked over one of two transports."""

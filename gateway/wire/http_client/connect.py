@@ -1,0 +1,23 @@
+"""The client side: whoever answers, asked over one of two transports."""
+
+from __future__ import annotations
+
+import ssl
+
+from gateway.wire.http_client.fast import FastTransport, FastUpstream
+from gateway.wire.http_client.httpx_upstream import StockUpstream
+from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn, Upstream
+
+__all__ = ["Endpoint", "FastTransport", "Timeouts", "Turn", "Upstream", "connect"]
+
+_TRANSPORTS: dict[str, type[FastUpstream] | type[StockUpstream]] = {
+    "fast": FastUpstream,
+    "httpx": StockUpstream,
+}
+
+
+def connect(endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> Upstream:
+    """Return the upstream behind an endpoint; nothing is dialled before the first turn."""
+    if endpoint.transport not in _TRANSPORTS:
+        raise ValueError(f"Upstream {endpoint.id} names an unknown transport.")
+    return _TRANSPORTS[endpoint.transport](endpoint, ssl_context)

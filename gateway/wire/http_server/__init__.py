@@ -1,0 +1,1 @@
+"""The server's side of HTTP/1.1: connections, requests, answers."""

@@ -1,0 +1,188 @@
+"""A request as it came in: its id, its headers, its body within limits."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from zstandard import ZstdDecompressor, ZstdError, frame_content_size
+
+from gateway.errors import BadRequest, BodyTooLarge, Headers, UnsupportedEncoding
+from gateway.offload import Offload
+from gateway.wire.http_server.response import Receive
+
+Scope = Mapping[str, Any]
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
+# Made once: randomness is asked of the system, and a request has better things to wait for.
+_PROCESS = secrets.token_hex(8)
+_numbers = itertools.count(1)
+KEY = "holdgate"
+# What unpacking may take in memory; the library's usual levels stay below.
+LARGEST_WINDOW = 32 * 1024 * 1024
+JSON = b"application/json"
+PLAIN = (b"", b"identity")
+
+
+class ClientLeft(Exception):
+    """The client left before its request was whole; there is nobody to tell."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """What every endpoint may want to know of a request."""
+
+    chain: str
+    """Ours alone, and never used again."""
+    request_id: str
+    headers: dict[bytes, bytes]
+    listed: Sequence[tuple[bytes, bytes]]
+    """The headers as they came: one may come twice."""
+    query: bytes = b""
+    """The parameters of the URL."""
+    answer_headers: Headers = ()
+    """What every answer to it carries: its id, and who may read it across origins."""
+
+
+def incoming_of(scope: Scope) -> Incoming:
+    """Return what the front noted of this request."""
+    found: Incoming = scope[KEY]
+    return found
+
+
+def new_chain() -> str:
+    """Return an id that no other exchange of any process has."""
+    return f"req_{_PROCESS}{next(_numbers):08x}"
+
+
+def request_id(headers: Mapping[bytes, bytes], chain: str) -> str:
+    """Return the client's request id if it is sane, else ours."""
+    given = headers.get(b"x-request-id")
+    return given.decode() if given is not None and _SANE_ID(given) else chain
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+    """Read a JSON body of at most `limit` bytes, unpacked at once: for limits that are small."""
+    body = await receive_body(headers, receive, limit)
+    return unpack(body, encoding_of(headers), limit)
+
+
+async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+    """Read a JSON body of at most `limit` bytes, as it was sent."""
+    check_type(headers)
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    return await _received(receive, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacking:
+    """How bodies are unpacked: within a limit, and beside the loop unless they turn out small."""
+
+    limit: int
+    offload: Offload
+
+    async def unpack(self, headers: Mapping[bytes, bytes], body: bytes, owner: str) -> bytes:
+        """Return a body as the client meant it."""
+        encoding = encoding_of(headers)
+        if encoding in PLAIN:
+            return _within(body, self.limit)
+        small = min(self.offload.above, self.limit)
+        if len(body) <= small:
+            try:
+                return unpack(body, encoding, small)
+            except BodyTooLarge:
+                if small == self.limit:
+                    raise
+        work = partial(unpack, body, encoding, self.limit)
+        return await self.offload.send(owner, len(body), work)
+
+
+def encoding_of(headers: Mapping[bytes, bytes]) -> bytes:
+    """Return how a body is packed."""
+    return headers.get(b"content-encoding", b"").strip().lower()
+
+
+def check_type(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a body that is not said to be JSON."""
+    said = headers.get(b"content-type", b"")
+    if said == JSON:
+        return
+    kind = said.partition(b";")[0].strip().lower()
+    if kind != JSON and not kind.endswith(b"+json"):
+        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
+
+
+def plain_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
+    """Return a JSON body that came in one piece, as it was sent."""
+    if headers.get(b"content-type") != JSON:
+        check_type(headers)
+    return body if len(body) <= limit else _within(body, limit)
+
+
+async def _received(receive: Receive, limit: int) -> bytes:
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        # One message is the rule; only what is larger than a read goes through the loop.
+        return _within(message.get("body", b""), limit)
+    body = bytearray()
+    while message["type"] == "http.request":
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return bytes(body)
+        message = await receive()
+    raise ClientLeft
+
+
+def _within(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def unpack(body: bytes, encoding: bytes, limit: int) -> bytes:
+    """Unpack a body of this encoding, or refuse it when it becomes larger than the limit."""
+    if encoding in PLAIN:
+        return _within(body, limit)
+    if encoding == b"zstd":
+        return _from_zstd(body, limit)
+    if encoding != b"gzip":
+        raise UnsupportedEncoding("The body's content-encoding must be gzip, zstd or identity.")
+    return _from_gzip(body, limit)
+
+
+def _from_zstd(body: bytes, limit: int) -> bytes:
+    try:
+        if frame_content_size(body) > limit:
+            raise _too_large(limit)
+        unpack = ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+        reader = unpack.stream_reader(body, read_across_frames=True)
+        return _within(reader.read(limit + 1), limit)
+    except ZstdError:
+        raise BadRequest("The body is not valid zstd, or its window is too large.") from None
+
+
+def _from_gzip(body: bytes, limit: int) -> bytes:
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        plain = unzip.decompress(body, limit + 1)
+    except zlib.error:
+        raise BadRequest("The body is not valid gzip.") from None
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not unzip.eof or unzip.unused_data:
+        raise BadRequest("The body's gzip data is cut short, or something follows it.")
+    return plain
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The body is larger than {limit} bytes (limits.body_bytes).")

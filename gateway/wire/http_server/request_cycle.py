@@ -1,0 +1,359 @@
+"""One request and its answer on a client's connection.
+
+An ASGI application speaks to it by `receive` and `send`. The model endpoints may also write to it
+directly: a small JSON answer then costs half of what the general way takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Protocol
+
+import anyio
+
+from gateway.errors import Headers
+from gateway.wire.http_server.scope import offers_websocket
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+App = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Any]
+
+log = logging.getLogger("holdgate.server")
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+BODILESS = (204, 304)
+LARGE = 16 * 1024
+# The name under which a request's scope holds its cycle, for those who know what that is.
+CYCLE = "holdgate.cycle"
+PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
+STATUS_LINES = {s: f"HTTP/1.1 {s} {PHRASES.get(s, '')}\r\n".encode() for s in range(100, 600)}
+TOO_LONG = "The answer is longer than its content-length."
+INTERNAL_ERROR = b"Internal Server Error"
+
+
+class Peer(Protocol):
+    """The connection, as a cycle uses it."""
+
+    blocked: bool
+    """Whether the client does not read what was written."""
+
+    @property
+    def always(self) -> bytes:
+        """The header lines every answer carries."""
+
+    def is_closing(self) -> bool:
+        """Whether nothing more can be written."""
+
+    def write(self, data: bytes) -> None:
+        """Write to the client."""
+
+    def write_pieces(self, pieces: Sequence[bytes]) -> None:
+        """Write to the client without joining the pieces."""
+
+    def read_on(self) -> None:
+        """Go on reading, if that was stopped."""
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When a client that must be waited for last took something."""
+
+    async def drain(self) -> None:
+        """Wait until the client reads."""
+
+    def close(self) -> None:
+        """Close, once all is written."""
+
+    def answered(self) -> None:
+        """Hear that the answer is complete."""
+
+    def rest(self) -> None:
+        """Let go of what is needed only to read requests, until the answer is complete."""
+
+
+class Cycle:
+    """One request and its answer."""
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_chunks",
+        "_expects",
+        "_head",
+        "_is_head",
+        "_left",
+        "_length",
+        "_loop",
+        "_news",
+        "_peer",
+        "_scope",
+        "_taken",
+        "cancel_scope",
+        "disconnected",
+        "ended",
+        "keep_alive",
+        "more_body",
+        "started",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        scope: Scope,
+        loop: asyncio.AbstractEventLoop,
+        keep_alive: bool,
+        expects: bool,
+    ) -> None:
+        self._peer = peer
+        self._loop = loop
+        self._scope = scope
+        self.keep_alive = keep_alive
+        self._expects = expects
+        self._is_head = scope["method"] == "HEAD"
+        self._chunks = scope["http_version"] == "1.1"
+        self._body = b""
+        self._taken = False
+        self._news: asyncio.Future[None] | None = None
+        self._left: Callable[[], None] | None = None
+        self._head = b""
+        self._chunked: bool | None = None
+        self._length = 0
+        self.cancel_scope: anyio.CancelScope | None = None
+        self.more_body = True
+        self.disconnected = False
+        self.started = False
+        self.ended = False
+
+    # What the connection tells.
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of the body wait to be taken."""
+        return len(self._body)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether it asks to go on as a WebSocket."""
+        return offers_websocket(self._scope.get("headers", ()))
+
+    def add_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self._body = self._body + data if self._body else data
+        if self._news is not None:
+            self._wake()
+
+    def end_body(self) -> None:
+        """Take the end of the body."""
+        self.more_body = False
+        if self._news is not None:
+            self._wake()
+
+    def lose(self) -> None:
+        """Take it that the client is gone."""
+        if not self.ended:
+            self.disconnected = True
+        if self._news is not None:
+            self._wake()
+        left, self._left = self._left, None
+        if left is not None:
+            left()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def run(self, app: App) -> None:
+        """Have the application answer; what it leaves undone is a fault of ours."""
+        try:
+            await app(self._handed_over(), self.receive, self.send)
+        except Exception as error:
+            log.error("a request failed", exc_info=error)
+            await self._give_up()
+        else:
+            if not self.ended and not self.disconnected:
+                log.error("a request was left without an answer")
+                await self._give_up()
+
+    def _handed_over(self) -> Scope:
+        """Leave the scope to the application, which may let go of it in a long answer."""
+        scope, self._scope = self._scope, {}
+        return scope
+
+    async def _give_up(self) -> None:
+        if self.started:
+            self._peer.close()
+            return
+        length = b"%d" % len(INTERNAL_ERROR)
+        kind = (b"content-type", b"text/plain; charset=utf-8")
+        self._start(500, (kind, (b"content-length", length), (b"connection", b"close")))
+        self._finish(INTERNAL_ERROR)
+
+    # ASGI.
+
+    async def receive(self) -> Message:
+        """Give the next piece of the body; after the last, wait for the client to leave."""
+        if self._expects:
+            self._expects = False
+            if not self._peer.is_closing():
+                self._peer.write(CONTINUE)
+        while not (self.disconnected or self.ended or self._has_body()):
+            self._peer.read_on()
+            await self._wait()
+        if self.disconnected or self.ended:
+            return {"type": "http.disconnect"}
+        body, self._body = self._body, b""
+        self._taken = not self.more_body
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    def _has_body(self) -> bool:
+        return not self._taken and (bool(self._body) or not self.more_body)
+
+    async def _wait(self) -> None:
+        self._news = self._loop.create_future()
+        try:
+            await self._news
+        finally:
+            self._news = None
+
+    async def send(self, message: Message) -> None:
+        """Take the start or a piece of the answer."""
+        if self._peer.blocked and not self.disconnected:
+            await self._peer.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start" and not self.started:
+            headers = [(name.lower(), value) for name, value in message.get("headers", ())]
+            self._start(message["status"], headers)
+            # Written with what follows, or soon.
+            self._loop.call_soon(self._flush)
+        elif message["type"] == "http.response.body" and self.started and not self.ended:
+            self._take(message.get("body", b""), message.get("more_body", False))
+        else:
+            raise RuntimeError(f"A {message['type']} does not belong here.")
+
+    def _flush(self) -> None:
+        if self._head and not self.disconnected:
+            self._write(b"")
+
+    def _take(self, body: bytes, more: bool) -> None:
+        if not more:
+            self._finish(body)
+        elif self._is_head or not body:
+            return
+        elif self._chunked:
+            self._write(b"%x\r\n%b\r\n" % (len(body), body))
+        else:
+            self._length -= len(body)
+            if self._length < 0:
+                raise RuntimeError(TOO_LONG)
+            self._write(body)
+
+    # The direct way.
+
+    def tell_when_gone(self, left: Callable[[], None]) -> None:
+        """Have this called when the client is gone before the answer ended."""
+        if self.disconnected or self._peer.is_closing():
+            self._loop.call_soon(left)
+        self._left = left
+        # After a large body reading may still be paused, and nobody would notice.
+        self._peer.read_on()
+
+    def body_at_once(self) -> bytes | None:
+        """Return the whole body if it is all there and nobody took any of it."""
+        if self.more_body or self._taken or self._expects or self.disconnected:
+            return None
+        self._taken = True
+        body, self._body = self._body, b""
+        return body
+
+    def write_frames(self, frames: bytes) -> bool:
+        """Write a chunk of a stream that has begun; False when the client must be waited for."""
+        if self._peer.blocked or self.disconnected or not self._chunked:
+            return False
+        if len(frames) > LARGE:
+            # They are kept until the turn is judged: a copy would wait beside them to be sent.
+            start, self._head = b"%b%x\r\n" % (self._head, len(frames)), b""
+            self._peer.write_pieces((start, frames, b"\r\n"))
+        else:
+            self._write(b"%x\r\n%b\r\n" % (len(frames), frames))
+        return True
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client must be waited for before more is written."""
+        return self._peer.blocked and not self.disconnected
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When a client that must be waited for last took something."""
+        return self._peer.stalled_since
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+        await self._peer.drain()
+
+    def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write an answer of one piece; False when the client must be waited for."""
+        if self._peer.blocked or self.disconnected or self.started:
+            return False
+        self._start(status, headers)
+        self._finish(body)
+        return True
+
+    def rest(self) -> None:
+        """Let go of what is needed only to read a request."""
+        self._peer.rest()
+
+    def _start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        self.started = True
+        self._expects = False
+        always, closes = self._peer.always, False
+        lines = [STATUS_LINES[status], always, *[b"%b: %b\r\n" % pair for pair in headers]]
+        for name, value in headers:
+            if name == b"content-length":
+                self._length = int(value)
+                self._chunked = False
+            elif name == b"connection" and b"close" in value.lower():
+                closes, self.keep_alive = True, False
+        if not self.keep_alive and not closes:
+            lines.append(b"connection: close\r\n")
+        if self._chunked is None and not self._is_head and status not in BODILESS:
+            self._chunked = self._chunks
+            if self._chunked:
+                lines.append(b"transfer-encoding: chunked\r\n")
+            else:
+                # Only the end of the connection can tell an old client where the answer ends.
+                self._length, self.keep_alive = 2**63, False
+        head = b"".join(lines)
+        # Each line ends once: nobody's value may begin another.
+        ends = len(lines) - 1 + always.count(b"\n")
+        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+            raise RuntimeError("A header holds a line break.")
+        self._head = head + b"\r\n"
+
+    def _write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._peer.write(data)
+
+    def _finish(self, body: bytes) -> None:
+        if self._is_head:
+            body = b""
+        elif self._chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK if body else LAST_CHUNK
+        else:
+            self._length -= len(body)
+            if self._length < 0:
+                raise RuntimeError(TOO_LONG)
+        if self._head:
+            body, self._head = self._head + body, b""
+        self._peer.write(body)
+        self.ended = True
+        self._left = None
+        if self._news is not None:
+            self._wake()
+        if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
+            self._peer.close()
+        self._peer.answered()

@@ -1,0 +1,21 @@
+"""The event loop of production, and the parts on a store of rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.outbox.house import House, living
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return ("asyncio", {"use_uvloop": True})
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    """All parts of delivery, at work."""
+    async with living() as found:
+        yield found

@@ -1,0 +1,163 @@
+"""Jobs and runs as they are shown."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gateway.jobs.model import Job, Run
+from gateway.jobs.schedule.model import Cron
+from gateway.jobs.view import LONGEST_SUMMARY, compact, counted, shown_job, shown_run
+
+NOW = 1_770_067_358_229
+AT = "2026-02-02T21:22:38.229Z"
+JOB = Job(
+    job_id="j-1",
+    user_id="me",
+    session_id="s-1",
+    name="mail",
+    schedule=Cron("0 8 * * *", "Asia/Shanghai"),
+    message="Look at the mail.",
+    model="fast",
+    created_ms=NOW,
+    updated_ms=NOW + 1,
+)
+RUN = Run(run_id="r-1", job_id="j-1", user_id="me", due_ms=NOW)
+SCHEDULE = {
+    "kind": "cron",
+    "at": None,
+    "every_ms": None,
+    "cron": "0 8 * * *",
+    "tz": "Asia/Shanghai",
+}
+
+
+def test_a_job_that_has_not_run() -> None:
+    assert shown_job(JOB) == {
+        "job_id": "j-1",
+        "user_id": "me",
+        "session_id": "s-1",
+        "agent_id": "",
+        "model": "fast",
+        "name": "mail",
+        "enabled": True,
+        "delete_after_run": False,
+        "session": "main",
+        "schedule": SCHEDULE,
+        "payload": {"message": "Look at the mail."},
+        "dedupe_key": None,
+        "next_run_at": None,
+        "running_at": None,
+        "last_run_at": None,
+        "last_status": None,
+        "last_error": None,
+        "consecutive_failures": 0,
+        "disabled_reason": None,
+        "created_at": AT,
+        "updated_at": "2026-02-02T21:22:38.230Z",
+    }
+
+
+def test_a_job_with_a_past() -> None:
+    shown = shown_job(
+        replace(
+            JOB,
+            agent_id="post",
+            model="small",
+            dedupe_key="mail",
+            session="isolated",
+            delete_after_run=True,
+            enabled=False,
+            due_ms=NOW + 9,
+            next_run_ms=NOW,
+            run_id="r-1",
+            running_ms=NOW,
+            last_run_ms=NOW,
+            last_status="error",
+            last_error="No.",
+            consecutive_failures=5,
+            disabled_reason="Why not.",
+        )
+    )
+    assert {name: shown[name] for name in shown.keys() - shown_job(JOB).keys()} == {}
+    assert {name: value for name, value in shown.items() if value != shown_job(JOB)[name]} == {
+        "agent_id": "post",
+        "model": "small",
+        "dedupe_key": "mail",
+        "session": "isolated",
+        "delete_after_run": True,
+        "enabled": False,
+        "next_run_at": AT,
+        "running_at": AT,
+        "last_run_at": AT,
+        "last_status": "error",
+        "last_error": "No.",
+        "consecutive_failures": 5,
+        "disabled_reason": "Why not.",
+    }
+
+
+def test_a_run_that_is_under_way() -> None:
+    assert shown_run(RUN) == {
+        "run_id": "r-1",
+        "job_id": "j-1",
+        "trigger": "timer",
+        "status": "running",
+        "summary": "",
+        "result": "",
+        "error": None,
+        "duration_ms": None,
+        "due_at": AT,
+        "started_at": None,
+        "finished_at": None,
+        "missed": 0,
+    }
+
+
+def test_a_run_that_ended() -> None:
+    text = "x" * 50_000
+    shown = shown_run(
+        replace(
+            RUN,
+            trigger="manual",
+            status="ok",
+            result=text,
+            started_ms=NOW,
+            finished_ms=NOW,
+            duration_ms=0,
+        )
+    )
+    assert shown["summary"] == text[:LONGEST_SUMMARY] == text[:200]
+    assert shown["result"] == text
+    assert (shown["started_at"], shown["finished_at"], shown["duration_ms"]) == (AT, AT, 0)
+    assert (shown["trigger"], shown["status"]) == ("manual", "ok")
+
+
+def test_the_summary_of_a_run_that_failed() -> None:
+    shown = shown_run(replace(RUN, status="error", error="e" * 300))
+    assert shown["summary"] == "e" * 200
+    assert shown["error"] == "e" * 300
+
+
+def test_what_a_model_is_shown() -> None:
+    assert compact(replace(JOB, next_run_ms=NOW, last_run_ms=NOW, last_status="ok")) == {
+        "job_id": "j-1",
+        "name": "mail",
+        "enabled": True,
+        "schedule": {"kind": "cron", "cron": "0 8 * * *", "tz": "Asia/Shanghai"},
+        "next_run_at": AT,
+        "last_run_at": AT,
+        "last_status": "ok",
+    }
+    assert compact(JOB)["next_run_at"] is None
+
+
+def test_how_many_there_are() -> None:
+    off = replace(JOB, enabled=False)
+    soon, late = replace(JOB, next_run_ms=NOW, run_id="r-1"), replace(JOB, next_run_ms=NOW + 1)
+    assert counted([off, late, soon]) == {
+        "total": 3,
+        "enabled": 2,
+        "running": 1,
+        "next_run_at": AT,
+    }
+    assert counted([]) == {"total": 0, "enabled": 0, "running": 0, "next_run_at": None}

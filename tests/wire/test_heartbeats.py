@@ -1,0 +1,157 @@
+"""Heartbeats: idle lines get them, busy lines do not, and whoever never reads is given up."""
+
+import weakref
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.wire.heartbeats import BATCH, Beats
+
+
+class Line:
+    """A line whose clock the test owns."""
+
+    def __init__(self, at_once: bool = False) -> None:
+        self.at_once = at_once
+        self.last = 0.0
+        self.blocked_since: float | None = None
+        self.beats = 0
+        self.given_up = False
+        self.stuck = False
+
+    def beat_at_once(self) -> bool:
+        if self.at_once:
+            self.beats += 1
+            self.last = anyio.current_time()
+        return self.at_once
+
+    async def beat(self) -> None:
+        if self.blocked_since is not None:
+            return
+        if self.stuck:
+            await anyio.sleep_forever()
+        self.beats += 1
+        self.last = anyio.current_time()
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def settle(fact: object) -> None:
+    with anyio.fail_after(5):
+        while not fact():  # type: ignore[operator]  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_an_idle_line_beats_and_a_busy_one_does_not(at_once: bool) -> None:
+    beats = Beats(0.05, 10, anyio.current_time)
+    idle, busy = Line(at_once), Line(at_once)
+    idle.last = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(idle)
+        beats.add(idle)
+        beats.add(busy)
+        assert len(beats) == 2
+        with anyio.fail_after(5):
+            while idle.beats < 3:
+                busy.last = anyio.current_time()
+                await anyio.sleep(0.005)
+        tasks.cancel_scope.cancel()
+    assert busy.beats == 0
+
+
+async def test_a_removed_line_is_left_alone_and_the_wheel_sleeps() -> None:
+    beats = Beats(0.02, 10, anyio.current_time)
+    line, later = Line(), Line()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(line)
+        beats.remove(line)
+        await anyio.sleep(0.06)
+        beats.add(later)
+        await settle(lambda: later.beats > 0)
+        tasks.cancel_scope.cancel()
+    assert line.beats == 0
+
+
+async def test_a_line_that_cannot_take_a_beat_does_not_stop_the_others() -> None:
+    beats = Beats(0.02, 10, anyio.current_time)
+    stuck, fine = Line(), Line()
+    stuck.stuck = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(stuck)
+        beats.add(fine)
+        await settle(lambda: fine.beats >= 2)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_client_that_never_reads_is_given_up() -> None:
+    beats = Beats(0.02, 0.1, anyio.current_time)
+    line = Line()
+    line.blocked_since = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(line)
+        await settle(lambda: line.given_up)
+        tasks.cancel_scope.cancel()
+    assert line.beats == 0
+
+
+def test_a_removed_line_is_not_kept_in_memory() -> None:
+    beats = Beats(1000, 10, lambda: 0.0)
+    line = Line()
+    watched = weakref.ref(line)
+    beats.add(line)
+    beats.remove(line)
+    beats.remove(line)
+    del line
+    assert watched() is None
+    assert len(beats) == 0
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_many_lines_beat_together_and_let_others_in_between(at_once: bool) -> None:
+    beats = Beats(0.2, 10, anyio.current_time)
+    lines = [Line(at_once) for _ in range(10 * BATCH)]
+    most_at_once = 0
+
+    async def look() -> None:
+        nonlocal most_at_once
+        before = 0
+        while True:
+            await anyio.lowlevel.checkpoint()
+            now = sum(line.beats for line in lines)
+            most_at_once, before = max(most_at_once, now - before), now
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        for line in lines:
+            beats.add(line)
+        tasks.start_soon(look)
+        await settle(lambda: all(line.beats for line in lines))
+        tasks.cancel_scope.cancel()
+    assert 1 < most_at_once <= BATCH
+
+
+async def test_a_full_line_among_many_holds_up_nobody_twice() -> None:
+    beats = Beats(0.02, 10, anyio.current_time)
+    lines = [Line() for _ in range(20)]
+    lines[7].stuck = lines[8].stuck = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        for line in lines:
+            beats.add(line)
+        await settle(lambda: sum(line.beats > 0 for line in lines) == 18)
+        lines[7].stuck = False
+        await settle(lambda: lines[7].beats > 0)
+        tasks.cancel_scope.cancel()
+    assert lines[8].beats == 0

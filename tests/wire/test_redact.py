@@ -1,0 +1,19 @@
+"""An upstream's error is passed on without our key and its address."""
+
+from gateway.wire.http_client.redact import blotted
+from gateway.wire.http_client.upstream import Endpoint
+
+
+def test_key_and_address_are_blotted_out() -> None:
+    endpoint = Endpoint(
+        "up", "http://models.internal:8000/v1/x", ((b"authorization", b"Bearer sk-canary-1"),)
+    )
+    body = (
+        b'{"error":{"message":"key sk-canary-1 refused by models.internal:8000 (models.internal)"}}'
+    )
+    assert blotted(body, endpoint) == b'{"error":{"message":"key *** refused by *** (***)"}}'
+
+
+def test_other_words_stay() -> None:
+    endpoint = Endpoint("up", "http://a.b/v1", ((b"x-mode", b"on"),))
+    assert blotted(b"turn it on at a.b", endpoint) == b"turn it on at a.b"
