@@ -20,7 +20,7 @@ from gateway.config import Config, ConfigError, load, render
 from gateway.demo.__main__ import main as demo_main
 from gateway.errors import HoldgateError
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
-from gateway.logs import Journal, LogWriter, set_up
+from gateway.logs import EventLog, LogWriter, set_up
 from gateway.version import __version__
 
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -206,7 +206,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             out.write(_advice(config, url) + "\n")
 
     try:
-        serve(config, listening, Journal(form, log))
+        serve(config, listening, EventLog(form, log))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

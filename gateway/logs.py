@@ -1,6 +1,6 @@
 """Log lines: one line a record, text or JSON, never a secret or a user's words.
 
-Two ways in. `Journal` writes what happens on every request: it formats without the machinery of
+Two ways in. `EventLog` writes what happens on every request: it formats without the machinery of
 `logging` and writes a tenth of a second's lines at once, since a line each was a third of what a
 small request cost. Warnings and exceptions go through `logging`, in the same form. Both write
 through a `LogWriter`, so that nobody waits for a log that is not read.
@@ -191,7 +191,7 @@ class LogWriter:
         return 0
 
 
-class Journal:
+class EventLog:
     """Notes what happens, in lines that are written a moment later, many at once."""
 
     def __init__(self, form: str, stream: LogStream, now: Callable[[], float] = time.time) -> None:

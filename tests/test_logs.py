@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from gateway.logs import Journal, LogWriter, Stamp, set_up
+from gateway.logs import EventLog, LogWriter, Stamp, set_up
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_lines_of_many_threads_come_whole() -> None:
 
 async def test_lines_are_written_a_moment_later_and_stay_one_line() -> None:
     stream = io.StringIO()
-    journal = Journal("text", stream, lambda: 1794818291.6081)
-    journal.note("exchange", id="req_1", model='a "b"\nc', ms=3.25, stream=True, code=None)
-    journal.note("draining")
+    event_log = EventLog("text", stream, lambda: 1794818291.6081)
+    event_log.note("exchange", id="req_1", model='a "b"\nc', ms=3.25, stream=True, code=None)
+    event_log.note("draining")
     assert stream.getvalue() == ""
     with anyio.fail_after(5):
         while not stream.getvalue():  # noqa: ASYNC110
@@ -100,10 +100,10 @@ async def test_lines_are_written_a_moment_later_and_stay_one_line() -> None:
 
 async def test_json_lines() -> None:
     stream = io.StringIO()
-    journal = Journal("json", stream, lambda: 0.5)
-    journal.note("exchange", model="a\nb", ms=1.5)
-    journal.flush()
-    journal.flush()
+    event_log = EventLog("json", stream, lambda: 0.5)
+    event_log.note("exchange", model="a\nb", ms=1.5)
+    event_log.flush()
+    event_log.flush()
     assert json.loads(stream.getvalue()) == {
         "time": "1970-01-01T00:00:00.500Z",
         "level": "info",

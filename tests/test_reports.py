@@ -10,7 +10,7 @@ from gateway.exchange.exchange_log import log_report
 from gateway.exchange.machine import State
 from gateway.exchange.model import Usage
 from gateway.exchange.ports import Report
-from gateway.logs import Journal
+from gateway.logs import EventLog
 
 DONE = Report("req_1", "ann b", "m", True, State.DONE, "up", 2, 200, "", 0.25, 0.0123, Usage(4, 5))
 FAILED = Report(
@@ -20,9 +20,9 @@ FAILED = Report(
 
 async def line(form: str, report: Report) -> str:
     stream = io.StringIO()
-    journal = Journal(form, stream, lambda: 0)
-    log_report(journal, report)
-    journal.flush()
+    event_log = EventLog(form, stream, lambda: 0)
+    log_report(event_log, report)
+    event_log.flush()
     return stream.getvalue()
 
 

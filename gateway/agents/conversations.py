@@ -12,7 +12,7 @@ import msgspec
 from gateway.agents.transcript import Message, extended
 from gateway.offload import Offload
 from gateway.stores.documents import Conflict, StoreUnavailable
-from gateway.stores.rows import Conversation, ConversationRows
+from gateway.stores.rows import AgentConversation, ConversationRows
 
 ATTEMPTS = 32
 NOTHING = b"[]"
@@ -40,19 +40,19 @@ class Conversations:
         """Read a conversation; raises if the store is down."""
         return Record(self, await self.read(owner, agent, session))
 
-    async def read(self, owner: str, agent: str, session: str) -> Conversation:
+    async def read(self, owner: str, agent: str, session: str) -> AgentConversation:
         """Return a conversation, an empty one if there is none; raises if the store is down."""
         found = await self.rows.get(owner, agent, session)
-        return found or Conversation(owner, agent, session)
+        return found or AgentConversation(owner, agent, session)
 
 
 class Record:
     """A conversation as one exchange found it, and which it adds to in the end."""
 
-    def __init__(self, conversations: Conversations, found: Conversation) -> None:
+    def __init__(self, conversations: Conversations, found: AgentConversation) -> None:
         self._all = conversations
         self._where = (found.owner, found.agent, found.session)
-        self._found: Conversation | None = found
+        self._found: AgentConversation | None = found
 
     @property
     def messages(self) -> bytes:

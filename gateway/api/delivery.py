@@ -27,7 +27,7 @@ from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
 from gateway.outbox.text import shown_event
 from gateway.reminders.notifier import Herald
 from gateway.stores.documents import LATEST, StoreUnavailable
-from gateway.stores.rows import Event
+from gateway.stores.rows import SessionEvent
 from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import Answer, Message
@@ -195,7 +195,7 @@ async def _cut(scope: Scope) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-def _frame(event: Event) -> bytes:
+def _frame(event: SessionEvent) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (
         event.seq,
         event.kind.encode(),

@@ -29,7 +29,7 @@ from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.service import Entry, Sessions
 from gateway.sessions.session_request import KIND, Kind, Visit
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_server.request_body import (
     KEY,
@@ -183,7 +183,7 @@ class Relay:
         name = who.session
         if read.previous:
             asked = await self._go_on_from(read.previous, asked, owner)
-        key = None if name is None else Key(KIND, owner, name)
+        key = None if name is None else DocumentKey(KIND, owner, name)
         attempt = _attempt(note) if asked.directives else NO_ATTEMPT
         visit = Visit(owner, name, asked, self.dialect, note.chain, key, attempt, who.main)
         entry = self._sessions.glance(visit)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from gateway.sessions.session_request import KIND, SHAPE
-from gateway.stores.documents import Corrupt, Documents, Key, Listed, Newer, sight
+from gateway.stores.documents import Corrupt, DocumentKey, Documents, Listed, Newer, sight
 from gateway.stores.rows import ConversationRows
 
 MOST_READ_AT_ONCE = 100
@@ -89,7 +89,7 @@ class Pages:
         return max(places) >= after
 
     async def _written(self, session: str) -> Listed:
-        key = Key(KIND, self._owner, session)
+        key = DocumentKey(KIND, self._owner, session)
         stored = None if self._documents.absent(key) else await self._documents.read(key)
         try:
             return Listed(sight(stored, SHAPE).updated_ms if stored else 0, session)

@@ -31,7 +31,7 @@ from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage
 from gateway.sessions.state_store import States
 from gateway.stores.documents import LATEST, Listed
-from gateway.stores.rows import Conversation
+from gateway.stores.rows import AgentConversation
 from gateway.wire.http_server.request_body import incoming_of
 
 PAGE = 50
@@ -47,7 +47,7 @@ class Kept:
     state: SessionState
     reminders: tuple[Task, ...]
     jobs: list[Job]
-    talks: list[Conversation]
+    talks: list[AgentConversation]
     deliveries: int
 
     def __bool__(self) -> bool:
@@ -148,14 +148,14 @@ class SessionsArea:
         return self.keys.owner(incoming_of(request.scope).headers).name
 
 
-def _chosen(talks: list[Conversation], agent: str) -> Conversation | None:
+def _chosen(talks: list[AgentConversation], agent: str) -> AgentConversation | None:
     """Return the conversation with an agent; without one, the newest."""
     if not agent:
         return talks[0] if talks else None
     return next((talk for talk in talks if talk.agent == agent), None)
 
 
-def _bookmark(talk: Conversation) -> Mapping[str, int]:
+def _bookmark(talk: AgentConversation) -> Mapping[str, int]:
     return {"seq": talk.version, "timestamp": talk.updated_ms}
 
 

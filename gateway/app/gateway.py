@@ -20,7 +20,7 @@ from gateway.app.parts import Base, Parts
 from gateway.app.routes import relays_of, routes_of
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.config import Config
 from gateway.demo.journal import Journal as DemoJournal
@@ -30,7 +30,7 @@ from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import log_report
 from gateway.exchange.ports import Report
 from gateway.exchange.rules import RULES, Rule
-from gateway.logs import Journal, LogWriter
+from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import SHAPE as REMINDERS
@@ -52,13 +52,13 @@ class Gateway:
     def __init__(
         self,
         config: Config,
-        journal: Journal | None = None,
+        event_log: EventLog | None = None,
         rules: tuple[Rule, ...] = RULES,
         clock: Clock | None = None,
     ) -> None:
         self.config = config
         form = config.server.log_format
-        self.journal = journal or Journal(form, LogWriter(sys.stderr, form))
+        self.event_log = event_log or EventLog(form, LogWriter(sys.stderr, form))
         self.draining = False
         self.upstreams: dict[str, Upstream] = {
             section.id: connect(wiring.endpoint_of(section)) for section in config.upstreams
@@ -73,10 +73,10 @@ class Gateway:
         self.models = wiring.models_of(config)
         self.keys = wiring.keys_of(config)
         self.clock = clock or wiring.clock_of(config)
-        self.alarms = Alarms(self.clock)
+        self.timers = TimerQueue(self.clock)
         limits = config.limits
         most_of_one = limits.holds_per_owner if limits.holds_per_session else 0
-        self.holds = Holds(self.alarms, time.monotonic, limits.holds, most_of_one)
+        self.holds = Holds(self.timers, time.monotonic, limits.holds, most_of_one)
         self.zone = zone_of(config.clock.timezone)
         self.metrics = Metrics(
             lambda: len(self.driver.live),
@@ -84,7 +84,7 @@ class Gateway:
             lambda name: self.upstreams[name].busy,
         )
         self.metrics.holds = self.holds
-        self.metrics.log_lines_dropped = lambda: self.journal.dropped
+        self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
         site = Site([], lifespan=lambda app: self)
         self.asgi = Front(site, wiring.admission_of(config, bool(self.keys)), {})
@@ -118,7 +118,7 @@ class Gateway:
         tasks.start_soon(self.driver.services.beats.run)
         tasks.start_soon(parts.states.run, config.clock.tick_ms)
         tasks.start_soon(parts.answers.run, config.clock.tick_ms)
-        tasks.start_soon(self.alarms.run)
+        tasks.start_soon(self.timers.run)
         tasks.start_soon(self.holds.run)
         tasks.start_soon(parts.reminders.run, config.clock.tick_ms)
         tasks.start_soon(parts.handover.run)
@@ -147,14 +147,14 @@ class Gateway:
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
         await self._stack.aclose()
-        self.journal.flush()
+        self.event_log.flush()
 
     def leave(self, left: Callable[[], None]) -> None:
         """Take nothing new, let what runs finish within `drain_ms`, then say that it is done."""
         self.draining = True
         self._left = left
         self._leaving.set()
-        self.journal.note(
+        self.event_log.note(
             "draining", live=len(self.driver.live), drain_ms=self.config.server.drain_ms
         )
 
@@ -198,20 +198,20 @@ class Gateway:
             self.models,
             self.clock,
             self.zone,
-            self.alarms,
+            self.timers,
             self.holds,
             self.keys,
             self.metrics,
             self.counters,
             time.time(),
             lambda: self.draining,
-            self.journal.note,
+            self.event_log.note,
         )
         return Parts(base, store, rows)
 
     def _quarantined(self, name: str, reason: str) -> None:
         self.metrics.quarantined += 1
-        self.journal.note("quarantined", name=name, why=reason)
+        self.event_log.note("quarantined", name=name, why=reason)
 
     async def _close_upstreams(self) -> None:
         for upstream in (*self.upstreams.values(), *self.counters.values()):
@@ -219,4 +219,4 @@ class Gateway:
 
     def _report(self, report: Report) -> None:
         self.metrics.count(report)
-        log_report(self.journal, report)
+        log_report(self.event_log, report)

@@ -18,7 +18,7 @@ from gateway.agents.service import Agents
 from gateway.api.auth import Keys
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.exchange.answer_ids import Answers
@@ -66,7 +66,7 @@ class Base:
     models: Models
     clock: Clock
     zone: Zone
-    alarms: Alarms
+    timers: TimerQueue
     holds: Holds
     keys: Keys
     metrics: Metrics
@@ -96,13 +96,13 @@ class Parts:
         self.sessions = self._sessions()
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
         self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
-        self.herald = Herald(self.feed, self.reminders, base.alarms, clock, self.webhooks.owners)
-        self.handover = Handover(self.reminders, base.alarms)
+        self.herald = Herald(self.feed, self.reminders, base.timers, clock, self.webhooks.owners)
+        self.handover = Handover(self.reminders, base.timers)
         self.inbox = Inbox(
             self.deliveries,
             self.reminders,
             self.feed,
-            base.alarms,
+            base.timers,
             clock,
             config.limits.inbox_polls_per_owner,
         )

@@ -11,7 +11,7 @@ from gateway.api.admission import Front
 from gateway.app.gateway import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import Config
-from gateway.logs import Journal
+from gateway.logs import EventLog
 from gateway.wire.http_server.connection import limited_connection
 from gateway.wire.http_server.server import Server, listen, server_config
 
@@ -25,9 +25,11 @@ def create_app(config: Config) -> Front:
     return Gateway(config).asgi
 
 
-def serve(config: Config, listening: Callable[[str], None], journal: Journal | None = None) -> None:
+def serve(
+    config: Config, listening: Callable[[str], None], event_log: EventLog | None = None
+) -> None:
     """Run the gateway until a signal ends it."""
-    gateway = Gateway(config, journal)
+    gateway = Gateway(config, event_log)
     server = config.server
     protocol = limited_connection(connection_limits(config))
     if (counts := protocol.counts) is not None:

@@ -5,10 +5,9 @@ from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock, Host, NtpState
 from gateway.clock.steady import SteadyClock
 from gateway.clock.system import SystemClock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 
 __all__ = [
-    "Alarms",
     "Clock",
     "Host",
     "ManualClock",
@@ -17,4 +16,5 @@ __all__ = [
     "NtpState",
     "SteadyClock",
     "SystemClock",
+    "TimerQueue",
 ]

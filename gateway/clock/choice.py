@@ -10,7 +10,7 @@ STEP_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OffsetSample:
     """What one server says that has to be added to the host's time, and how far away it is."""
 
     server: str
@@ -18,13 +18,13 @@ class Answer:
     rtt_ms: float
 
 
-def choose(answers: Sequence[Answer], offset_ms: int) -> Answer | None:
+def choose(answers: Sequence[OffsetSample], offset_ms: int) -> OffsetSample | None:
     """Return the nearest server's answer that is believed while this offset is in force."""
     believed = (answer for answer in answers if _is_believed(answer, answers, offset_ms))
     return min(believed, key=lambda answer: answer.rtt_ms, default=None)
 
 
-def _is_believed(answer: Answer, answers: Sequence[Answer], offset_ms: int) -> bool:
+def _is_believed(answer: OffsetSample, answers: Sequence[OffsetSample], offset_ms: int) -> bool:
     if len(answers) == 1 or _is_near(answer.offset_ms, offset_ms):
         return True
     return any(

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from gateway.clock import state_file
-from gateway.clock.choice import STEP_MS, Answer, choose
+from gateway.clock.choice import STEP_MS, OffsetSample, choose
 from gateway.clock.detached import Detached, NotStarted
 from gateway.clock.protocol import Host, NtpState, sleep_a_slice
 from gateway.clock.sntp import Kissed, NoTime, Resolve, judge, query, resolve, silence
@@ -127,8 +127,8 @@ class NtpClock:
             await self._keep()
         return self.ntp
 
-    async def _ask_all(self) -> tuple[list[Answer], dict[str, str]]:
-        answers: list[Answer] = []
+    async def _ask_all(self) -> tuple[list[OffsetSample], dict[str, str]]:
+        answers: list[OffsetSample] = []
         problems = dict.fromkeys(self._settings.servers, "")
 
         async def ask(server: str) -> None:
@@ -142,7 +142,7 @@ class NtpClock:
                 group.start_soon(ask, server)
         return answers, problems
 
-    async def _ask(self, server: str) -> Answer:
+    async def _ask(self, server: str) -> OffsetSample:
         if self._host.steady() < self._resting.get(server, 0.0):
             raise NoTime("it wanted to be left alone")
         limit_s = self._settings.timeout_ms / 1000
@@ -158,7 +158,7 @@ class NtpClock:
             self._resting[server] = self._host.steady() + KISS_REST_S
             raise
 
-    def _take(self, best: Answer) -> None:
+    def _take(self, best: OffsetSample) -> None:
         before, self.offset_ms = self.offset_ms, best.offset_ms
         self._state = NtpState(
             "synced", best.offset_ms, best.server, round(best.rtt_ms), self.now_ms()
@@ -184,7 +184,7 @@ class NtpClock:
         read = partial(state_file.read, self._path, self._settings.max_offset_ms)
         try:
             state = await self._detached.call(STATE_FILE, read, FILE_LIMIT_S)
-        except (OSError, NotStarted, state_file.Unreadable) as error:
+        except (OSError, NotStarted, state_file.StateFileError) as error:
             log.warning(
                 "the correction of an earlier run is not used: %s", str(error) or DISK_HANGS
             )
@@ -203,7 +203,7 @@ class NtpClock:
             log.warning("the correction is not kept over a restart: %s", str(error) or DISK_HANGS)
 
 
-def _why(answers: list[Answer], problems: dict[str, str]) -> str:
+def _why(answers: list[OffsetSample], problems: dict[str, str]) -> str:
     """Say in a line why no answer was taken."""
     if answers:
         said = ", ".join(f"{answer.server} {answer.offset_ms:+d} ms" for answer in answers)

@@ -16,7 +16,7 @@ from typing import Any
 
 import ntplib
 
-from gateway.clock.choice import Answer
+from gateway.clock.choice import OffsetSample
 from gateway.clock.protocol import Host
 
 PORT = 123
@@ -44,7 +44,7 @@ class Kissed(NoTime):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SntpReply:
     """What came back to our question, and how long that took by our steady clock."""
 
     mode: int
@@ -77,7 +77,7 @@ def resolve(host: str, port: int) -> list[Address]:
     return [(family, address) for family, _, _, _, address in found]
 
 
-def query(server: str, limit_s: float, host: Host, look_up: Resolve) -> Reply:
+def query(server: str, limit_s: float, host: Host, look_up: Resolve) -> SntpReply:
     """Ask a server, at the first of its addresses that can be reached, and wait for its reply."""
     deadline = host.steady() + limit_s
     name, port = read_server(server)
@@ -101,7 +101,7 @@ def silence(limit_s: float) -> str:
     return f"no answer within {limit_s * 1000:.0f} ms"
 
 
-def _ask(address: Address, deadline: float, host: Host) -> Reply:
+def _ask(address: Address, deadline: float, host: Host) -> SntpReply:
     family, where = address
     # Chance instead of the time of day: only who saw the question can repeat it.
     token = secrets.token_bytes(8)
@@ -131,7 +131,7 @@ def _answer_to(token: bytes, sock: socket.socket, deadline: float, host: Host) -
     raise TimeoutError
 
 
-def _read(packet: bytes, sent: float, received: float, elapsed_s: float) -> Reply:
+def _read(packet: bytes, sent: float, received: float, elapsed_s: float) -> SntpReply:
     stats = ntplib.NTPStats()
     try:
         stats.from_data(packet)
@@ -139,7 +139,7 @@ def _read(packet: bytes, sent: float, received: float, elapsed_s: float) -> Repl
         raise NoTime("its answer cannot be read") from error
     stats.orig_timestamp = ntplib.system_to_ntp_time(sent)
     stats.dest_timestamp = ntplib.system_to_ntp_time(received)
-    return Reply(
+    return SntpReply(
         mode=stats.mode,
         leap=stats.leap,
         stratum=stats.stratum,
@@ -152,31 +152,31 @@ def _read(packet: bytes, sent: float, received: float, elapsed_s: float) -> Repl
     )
 
 
-Flaw = Callable[[Reply, int], str | None]
+Flaw = Callable[[SntpReply, int], str | None]
 
 
-def _not_a_server(reply: Reply, _: int) -> str | None:
+def _not_a_server(reply: SntpReply, _: int) -> str | None:
     return None if reply.mode == SERVER else f"it answered in mode {reply.mode}, not as a server"
 
 
-def _not_synchronised(reply: Reply, _: int) -> str | None:
+def _not_synchronised(reply: SntpReply, _: int) -> str | None:
     if reply.stratum < UNSYNCHRONISED and reply.leap != LEAP_UNKNOWN:
         return None
     return f"its own clock is not set (stratum {reply.stratum}, leap {reply.leap})"
 
 
-def _not_dated(reply: Reply, _: int) -> str | None:
+def _not_dated(reply: SntpReply, _: int) -> str | None:
     return None if reply.is_dated else "its answer bears no time"
 
 
-def _absurd_delay(reply: Reply, _: int) -> str | None:
+def _absurd_delay(reply: SntpReply, _: int) -> str | None:
     # Also what a step of our own clock between question and answer looks like.
     if -DELAY_SLACK_S <= reply.delay_s <= reply.elapsed_s + DELAY_SLACK_S:
         return None
     return f"its answer implies a round trip of {reply.delay_s * 1000:.0f} ms, which cannot be"
 
 
-def _absurd_offset(reply: Reply, max_offset_ms: int) -> str | None:
+def _absurd_offset(reply: SntpReply, max_offset_ms: int) -> str | None:
     if abs(reply.offset_s * 1000) <= max_offset_ms:
         return None
     return (
@@ -194,11 +194,11 @@ FLAWS: tuple[Flaw, ...] = (
 )
 
 
-def judge(server: str, reply: Reply, max_offset_ms: int) -> Answer:
+def judge(server: str, reply: SntpReply, max_offset_ms: int) -> OffsetSample:
     """Return what a reply says, or raise why it cannot be believed."""
     if reply.mode == SERVER and reply.stratum == 0:
         raise Kissed(f"it wants to be left alone ({reply.kiss or 'no reason given'})")
     for flaw in FLAWS:
         if problem := flaw(reply, max_offset_ms):
             raise NoTime(problem)
-    return Answer(server, round(reply.offset_s * 1000), max(0.0, reply.delay_s * 1000))
+    return OffsetSample(server, round(reply.offset_s * 1000), max(0.0, reply.delay_s * 1000))

@@ -16,7 +16,7 @@ LARGEST = 65_536
 _decoder = msgspec.json.Decoder(NtpState)
 
 
-class Unreadable(Exception):
+class StateFileError(Exception):
     """The file holds no state; says why."""
 
 
@@ -29,9 +29,9 @@ def read(path: Path, max_offset_ms: int) -> NtpState | None:
     try:
         state = _decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(str(error)) from error
+        raise StateFileError(str(error)) from error
     if not _is_believable(state, max_offset_ms):
-        raise Unreadable("No clock of these settings can have come into this state.")
+        raise StateFileError("No clock of these settings can have come into this state.")
     return state
 
 
@@ -42,7 +42,7 @@ def _content(path: Path) -> bytes:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise Unreadable(f"It is not a plain file of at most {LARGEST} bytes.")
+            raise StateFileError(f"It is not a plain file of at most {LARGEST} bytes.")
         return os.read(descriptor, LARGEST)
     finally:
         os.close(descriptor)

@@ -36,7 +36,7 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class Unfit(Exception):
+class InvalidValue(Exception):
     """A value that does not fit its key; the text says why."""
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.config.problems import Problem, Unfit, join, nearest, shown
-from gateway.config.schema import Key, camel, keys_of
+from gateway.config.problems import InvalidValue, Problem, join, nearest, shown
+from gateway.config.schema import ConfigKey, camel, keys_of
 from gateway.config.secret import MASK, Secret, Url
 from gateway.config.sections import Documents, Headers, Json, Texts
 
@@ -36,13 +36,13 @@ def read_table(section: type, raw: Mapping[str, Any], where: str, problems: Prob
     return values
 
 
-def read_key(key: Key, raw: object, where: str, problems: Problems) -> Values:
+def read_key(key: ConfigKey, raw: object, where: str, problems: Problems) -> Values:
     """Return what one key gives: nothing if its type is wrong, several values if it is a table."""
     try:
         if key.section:
             return read_table(key.section, _table(raw, where), where, problems)
         value = _rows(key.row, raw, where, problems) if key.row else READERS[key.kind](raw)
-    except Unfit as unfit:
+    except InvalidValue as unfit:
         problems.append(Problem(where, str(unfit)))
         return {}
     problems += [Problem(where, complaint) for check in key.checks for complaint in check(value)]
@@ -63,7 +63,7 @@ def build(section: type, values: Mapping[str, Any], where: str = "") -> Any:
 
 
 def _spelled(
-    keys: Mapping[str, Key], raw: Mapping[str, Any], where: str, problems: Problems
+    keys: Mapping[str, ConfigKey], raw: Mapping[str, Any], where: str, problems: Problems
 ) -> Values:
     """Return what is given under the keys' proper names; report unknown, doubled, missing ones."""
     proper = {spelling: name for name in keys for spelling in (camel(name), name)}
@@ -83,7 +83,7 @@ def _spelled(
     return given
 
 
-def _unknown(spelling: str, keys: Mapping[str, Key], where: str) -> Problem:
+def _unknown(spelling: str, keys: Mapping[str, ConfigKey], where: str) -> Problem:
     noun = "key" if where else "section"
     meant = nearest(spelling, keys)
     advice = f"did you mean {join(where, meant)}?" if meant else f"valid are {', '.join(keys)}"
@@ -93,14 +93,14 @@ def _unknown(spelling: str, keys: Mapping[str, Key], where: str) -> Problem:
 def _table(raw: object, where: str) -> dict[str, Any]:
     if isinstance(raw, dict):
         return raw
-    raise Unfit(f"expected a table [{where}], got {_noun(raw)}")
+    raise InvalidValue(f"expected a table [{where}], got {_noun(raw)}")
 
 
 def _rows(section: type, raw: object, where: str, problems: Problems) -> tuple[Any, ...]:
     if not isinstance(raw, list):
         complaint = f"expected an array of tables [[{where}]], got {_noun(raw)}"
         if not isinstance(raw, dict):
-            raise Unfit(complaint)
+            raise InvalidValue(complaint)
         problems.append(Problem(where, complaint))
     rows = raw if isinstance(raw, list) else [raw]
     return tuple(
@@ -128,43 +128,43 @@ def _seen(raw: object) -> str:
 def _bool(raw: object) -> bool:
     if isinstance(raw, bool):
         return raw
-    raise Unfit(f"expected true or false, got {_seen(raw)}")
+    raise InvalidValue(f"expected true or false, got {_seen(raw)}")
 
 
 def _int(raw: object) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool):
-        raise Unfit(f"expected an integer, got {_seen(raw)}")
+        raise InvalidValue(f"expected an integer, got {_seen(raw)}")
     if raw.bit_length() > 63:
-        raise Unfit("is too large an integer")
+        raise InvalidValue("is too large an integer")
     return raw
 
 
 def _text(raw: object) -> str:
     if not isinstance(raw, str):
-        raise Unfit(f"expected a string, got {_noun(raw)}")
+        raise InvalidValue(f"expected a string, got {_noun(raw)}")
     # Bytes of the environment that are not UTF-8 arrive as lone surrogates.
     if any("\ud800" <= letter <= "\udfff" for letter in raw):
-        raise Unfit("is not valid UTF-8")
+        raise InvalidValue("is not valid UTF-8")
     if "\0" in raw:
-        raise Unfit("must not contain the character U+0000")
+        raise InvalidValue("must not contain the character U+0000")
     return raw
 
 
 def _secret(raw: object) -> Secret:
     text = _text(raw)
     if not text:
-        raise Unfit("must not be empty")
+        raise InvalidValue("must not be empty")
     if text == MASK:
-        raise Unfit("is the mask that stands for a secret, not the secret")
+        raise InvalidValue("is the mask that stands for a secret, not the secret")
     return Secret(text)
 
 
 def _texts(raw: object) -> Texts:
     items = _list(raw, "strings")
     if odd := [item for item in items if not isinstance(item, str)]:
-        raise Unfit(f"expected an array of strings, but it holds {_noun(odd[0])}")
+        raise InvalidValue(f"expected an array of strings, but it holds {_noun(odd[0])}")
     if not all(items):
-        raise Unfit("holds an empty string")
+        raise InvalidValue("holds an empty string")
     return tuple(_text(item) for item in items)
 
 
@@ -175,27 +175,27 @@ def _documents(raw: object) -> Documents:
 def _document(raw: object) -> Json:
     table = decoded(raw) if isinstance(raw, str) else raw
     if not isinstance(table, dict):
-        raise Unfit("holds something that is neither a table nor a JSON object")
+        raise InvalidValue("holds something that is neither a table nor a JSON object")
     return Json(msgspec.json.encode(table).decode())
 
 
 def _headers(raw: object) -> Headers:
     if not isinstance(raw, dict):
-        raise Unfit(f"expected a table of strings, got {_noun(raw)}")
+        raise InvalidValue(f"expected a table of strings, got {_noun(raw)}")
     return tuple((name, _header_value(name, value)) for name, value in raw.items())
 
 
 def _header_value(name: str, raw: object) -> Secret:
     try:
         return _secret(raw)
-    except Unfit as unfit:
-        raise Unfit(f"the value of {shown(name)}: {unfit}") from None
+    except InvalidValue as unfit:
+        raise InvalidValue(f"the value of {shown(name)}: {unfit}") from None
 
 
 def _list(raw: object, of: str) -> list[Any]:
     if isinstance(raw, list | tuple):
         return list(raw)
-    raise Unfit(f"expected an array of {of}, got {_noun(raw)}")
+    raise InvalidValue(f"expected an array of {of}, got {_noun(raw)}")
 
 
 def decoded(text: str) -> object:
@@ -203,7 +203,7 @@ def decoded(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Unfit("is not valid JSON") from None
+        raise InvalidValue("is not valid JSON") from None
 
 
 READERS: dict[Any, Callable[[object], Any]] = {

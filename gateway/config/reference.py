@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gateway.config.problems import join
 from gateway.config.rendering import written
-from gateway.config.schema import Key, is_later, keys_of
+from gateway.config.schema import ConfigKey, is_later, keys_of
 from gateway.config.sections import Config
 
 LATER_NOTE = "*Read and checked; takes effect in a later version.*"
@@ -22,7 +22,7 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections(section: type, where: str = "") -> Iterator[tuple[str, Key, type]]:
+def _sections(section: type, where: str = "") -> Iterator[tuple[str, ConfigKey, type]]:
     for name, key in keys_of(section).items():
         if below := key.section or key.row:
             yield join(where, name), key, below
@@ -36,7 +36,7 @@ def _state(path: str, section: type) -> str:
     return f"in effect, but for the keys marked {LATER_MARK}" if some else "in effect"
 
 
-def _table(path: str, key: Key, section: type) -> Iterator[str]:
+def _table(path: str, key: ConfigKey, section: type) -> Iterator[str]:
     title = f"[[{path}]]" if key.row else f"[{path}]"
     yield from ("", f"### `{title}`", "", section.__doc__ or "")
     yield from ("", LATER_NOTE) if is_later(path) else ()
@@ -44,13 +44,13 @@ def _table(path: str, key: Key, section: type) -> Iterator[str]:
     yield from (_row(item, path) for item in keys_of(section).values() if not item.section)
 
 
-def _row(key: Key, where: str) -> str:
+def _row(key: ConfigKey, where: str) -> str:
     later = not is_later(where) and is_later(join(where, key.name))
     meaning = f"{key.doc} {LATER_MARK}" if later else key.doc
     return f"| `{key.name}` | {_default(key)} | {meaning} |"
 
 
-def _default(key: Key) -> str:
+def _default(key: ConfigKey) -> str:
     if key.required:
         return "required"
     if key.default is None:

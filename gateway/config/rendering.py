@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.config.problems import join, quoted
-from gateway.config.schema import Key, is_later, keys_of
+from gateway.config.schema import ConfigKey, is_later, keys_of
 from gateway.config.secret import MASK, Secret, Url
 from gateway.config.sections import Config, Documents, Headers, Texts
 
@@ -21,7 +21,7 @@ def render(config: Config) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def written(key: Key, value: Any) -> str:
+def written(key: ConfigKey, value: Any) -> str:
     """Return a value as TOML, masked if it is a secret."""
     return WRITERS[key.kind](value)
 

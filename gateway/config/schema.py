@@ -17,7 +17,7 @@ PREFIX = "HOLDGATE_"
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConfigKey:
     """One key: what it may hold, what it holds when nobody says, and what it means."""
 
     name: str
@@ -39,7 +39,7 @@ class Key:
 
 
 @cache
-def keys_of(section: type) -> dict[str, Key]:
+def keys_of(section: type) -> dict[str, ConfigKey]:
     """Return the keys of a section, in the order they are written down."""
     hints = get_type_hints(section, include_extras=True)
     keys = (_key(field, hints[field.name]) for field in fields(section))
@@ -47,7 +47,7 @@ def keys_of(section: type) -> dict[str, Key]:
 
 
 @cache
-def settings() -> dict[str, Key]:
+def settings() -> dict[str, ConfigKey]:
     """Return every key that has one place in the whole configuration, by its dotted name."""
     return dict(_settings(Config, ""))
 
@@ -72,7 +72,7 @@ def _section(kind: Any) -> type | None:
     return kind if isinstance(kind, type) and is_dataclass(kind) else None
 
 
-def _settings(section: type, where: str) -> Iterator[tuple[str, Key]]:
+def _settings(section: type, where: str) -> Iterator[tuple[str, ConfigKey]]:
     for name, key in keys_of(section).items():
         path = join(where, name)
         if key.section:
@@ -81,10 +81,10 @@ def _settings(section: type, where: str) -> Iterator[tuple[str, Key]]:
             yield path, key
 
 
-def _key(field: Field[Any], hint: Any) -> Key:
+def _key(field: Field[Any], hint: Any) -> ConfigKey:
     kind, notes = _parted(hint)
     required = field.default is MISSING and field.default_factory is MISSING
-    return Key(
+    return ConfigKey(
         name=field.name,
         kind=str if get_origin(kind) is Literal else kind,
         default=_default(field, kind),

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.config.problems import Problem, Unfit, hint, join, nearest, quoted
+from gateway.config.problems import InvalidValue, Problem, hint, join, nearest, quoted
 from gateway.config.reader import Problems, decoded, read_key, read_table
-from gateway.config.schema import PREFIX, Key, settings, variable_of
+from gateway.config.schema import PREFIX, ConfigKey, settings, variable_of
 from gateway.config.sections import Config, Documents, Texts
 
 FILE_NAME = "holdgate.toml"
@@ -107,7 +107,7 @@ def _variable(name: str, path: str, text: str, problems: Problems) -> Layer:
     key = settings()[path]
     try:
         raw = _raw(key, text)
-    except Unfit as unfit:
+    except InvalidValue as unfit:
         problems.append(Problem(name, str(unfit)))
         return {}
     # A row's problems are named as those of the file are; of a plain key the variable is to blame.
@@ -116,7 +116,7 @@ def _variable(name: str, path: str, text: str, problems: Problems) -> Layer:
     return {path: Given(values[where], name)} if values else {}
 
 
-def _raw(key: Key, text: str) -> object:
+def _raw(key: ConfigKey, text: str) -> object:
     """Turn text into what a file would hold; text that cannot be turned is judged as text."""
     if key.row:
         return decoded(text)

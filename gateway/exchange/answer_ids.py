@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import anyio
 import msgspec
 
-from gateway.stores.documents import Documents, Key, Shape, StoreUnavailable, fetch, update
+from gateway.stores.documents import DocumentKey, Documents, Shape, StoreUnavailable, fetch, update
 from gateway.stores.overdue import overdue
 
 KIND = "answer"
@@ -52,13 +52,13 @@ class Answers:
         """Keep what an answer is called upstream; without a working store it cannot be."""
         known = Known(upstream_id, self.store.now_ms() + KEPT_MS)
         try:
-            await update(self.store, Key(KIND, owner, seen), lambda _: known, SHAPE)
+            await update(self.store, DocumentKey(KIND, owner, seen), lambda _: known, SHAPE)
         except StoreUnavailable as error:
             self._note("answer_not_stored", owner=owner, why=error.message)
 
     async def upstream_id(self, owner: str, seen: str) -> str:
         """Return what an answer is called upstream: the same, if nothing else is known."""
-        key = Key(KIND, owner, seen)
+        key = DocumentKey(KIND, owner, seen)
         # To look for a name takes time by its length, and a client may send one of megabytes.
         if len(seen) > LONGEST_ID or self.store.absent(key):
             return seen

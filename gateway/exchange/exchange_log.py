@@ -7,14 +7,14 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.exchange.ports import Report
-from gateway.logs import Journal, members, quoted
+from gateway.logs import EventLog, members, quoted
 
 LONGEST_NAME = 100
 
 
-def log_report(journal: Journal, report: Report) -> None:
+def log_report(event_log: EventLog, report: Report) -> None:
     """Have one line written about an exchange that ended."""
-    journal.defer("exchange", FORMS[journal.form], report)
+    event_log.defer("exchange", FORMS[event_log.form], report)
 
 
 def text_of(report: Report) -> str:

@@ -25,7 +25,7 @@ from gateway.reminders.tool_scope import Errand, ServerTool
 from gateway.routing import PublicModel
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.session_request import KIND
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 from gateway.stores.rows import Snapshot
 
 Tools = Callable[[Job], tuple[ServerTool, ...]]
@@ -101,7 +101,9 @@ class RelayRuns:
 
     async def _routes(self, job: Job, model: PublicModel) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
-        state = await self._means.sessions.states.read(Key(KIND, job.user_id, job.session_id))
+        state = await self._means.sessions.states.read(
+            DocumentKey(KIND, job.user_id, job.session_id)
+        )
         if state.routing == NOTHING:
             return model.routes
         routes = tuple(

@@ -17,7 +17,7 @@ from gateway.jobs.notices import failure_notice, missed_notice
 from gateway.jobs.rules import JobRules
 from gateway.outbox.feed import Feed
 from gateway.outbox.queue import Deliveries
-from gateway.stores.rows import Item, JobRows
+from gateway.stores.rows import JobRows, OutboxItem
 
 Note = Callable[..., None]
 
@@ -77,9 +77,9 @@ class Work(Protocol):
         """Do a run; raises a `HoldgateError` if it cannot even begin."""
 
 
-def item_of(job: Job, run: Run) -> Item:
+def item_of(job: Job, run: Run) -> OutboxItem:
     """Make of what a run said something that waits for its session."""
-    return Item(
+    return OutboxItem(
         id=run.run_id,
         owner=job.user_id,
         session=job.session_id,
@@ -91,13 +91,13 @@ def item_of(job: Job, run: Run) -> Item:
     )
 
 
-def failure_item(before: Job, after: Job | None, run: Run) -> Item | None:
+def failure_item(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
     """Tell the session of a job that is given up by the end of this run."""
     text = failure_notice(before, after, run)
     return None if text is None else replace(item_of(before, run), text=text, status="failed")
 
 
-def missed_item(job: Job, run: Run) -> Item:
+def missed_item(job: Job, run: Run) -> OutboxItem:
     """Tell the session of times that were missed; it is dated by the last of them."""
     text = missed_notice(run.missed, run.due_ms)
     item = replace(item_of(job, run), at_ms=run.due_ms, text=text)

@@ -19,7 +19,7 @@ from gateway.jobs.slots import Slots
 from gateway.jobs.view import shown_run
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 
 log = logging.getLogger("holdgate.jobs")
 
@@ -229,14 +229,14 @@ class Runs:
     async def _keep(self, job: Job, run: Run) -> None:
         parts, found = self._parts, False
         now_ms = run.finished_ms or 0
-        notice: Item | None = None
+        notice: OutboxItem | None = None
 
         def change(current: Job) -> Job | None:
             nonlocal found
             found = True
             return after(current, run, now_ms, parts.rules)
 
-        def tell(before: Job, after: Job | None, run: Run) -> Item | None:
+        def tell(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
             nonlocal notice
             notice = failure_item(before, after, run)
             return notice
@@ -259,16 +259,18 @@ class Runs:
         if not is_gone:
             await self.tell(job, run, notice)
 
-    async def tell(self, job: Job, run: Run, notice: Item | None = None) -> None:
+    async def tell(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
         """Count how a run ended, and tell whoever listens to the session."""
         self.counts[run.status] += run.missed or 1
         await self.announce(job, run, notice)
 
-    async def announce(self, job: Job, run: Run, notice: Item | None = None) -> None:
+    async def announce(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
         """Tell whoever listens to the session how a run ended, and what its queue says of it."""
         await self._publish(job, run, RUN_FINISHED, notice)
 
-    async def _publish(self, job: Job, run: Run, kind: str, notice: Item | None = None) -> None:
+    async def _publish(
+        self, job: Job, run: Run, kind: str, notice: OutboxItem | None = None
+    ) -> None:
         told = {"name": job.name, **shown_run(run)}
         if notice is not None:
             told["notice"] = notice.text
@@ -290,7 +292,7 @@ def _skipped(busy_with: str, most_ms: int) -> Ended:
     return Ended("skipped", error=f"Its session was busy ({busy_with}) for {most_ms} ms.")
 
 
-def _item(job: Job, run: Run) -> Item | None:
+def _item(job: Job, run: Run) -> OutboxItem | None:
     """Return what is delivered of a run: in relay sessions, what was said."""
     return None if job.agent_id or not _has_result(run) else item_of(job, run)
 

@@ -21,7 +21,7 @@ from gateway.jobs.slots import Slots
 from gateway.jobs.timer import LEAVING, RUNNING, STARTING, Queued
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.opening import system_ms
-from gateway.stores.rows import Claimed, Item
+from gateway.stores.rows import Claimed, OutboxItem
 
 NEVER = 2**62
 # How long ago a run may have ended that is told of again at the start.
@@ -300,9 +300,9 @@ class Scheduler:
             changed = after(job, over, now_ms, parts.rules)
             return changed or job, over
 
-        notices: dict[str, Item] = {}
+        notices: dict[str, OutboxItem] = {}
 
-        def notice(before: Job, after: Job | None, run: Run) -> Item | None:
+        def notice(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
             item = failure_item(before, after, run)
             if item is not None:
                 notices[run.run_id] = item

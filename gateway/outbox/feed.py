@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.outbox.wakeup import News, Seats
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import DeliveryRows, Event
+from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 Where = tuple[str, str]
@@ -59,7 +59,7 @@ class Feed:
         if kind not in KINDS:
             raise ValueError(f"No event is called {kind!r}.")
         written = msgspec.json.encode(data)
-        event = Event(owner, session, kind, key, self.clock.now_ms(), written)
+        event = SessionEvent(owner, session, kind, key, self.clock.now_ms(), written)
         try:
             kept = await self.rows.note(event)
         except StoreUnavailable as error:
@@ -121,7 +121,7 @@ class Subscription:
         else:
             self.after = after if after <= last else 0
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def events(self) -> AsyncGenerator[SessionEvent]:
         """Yield the events that there are, and those to come, until the gateway leaves."""
         while not self._news.over:
             self._news.look()

@@ -12,14 +12,14 @@ from hashlib import sha256
 import anyio
 
 from gateway.clock.protocol import Clock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import DELIVERY_ACKED, Feed
 from gateway.outbox.queue import Deliveries
 from gateway.outbox.text import REMINDER, RUN, shown_item, shown_task
 from gateway.outbox.wakeup import News, Seats
 from gateway.reminders.model import Task
 from gateway.reminders.service import Reminders
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 
 # What one answer shows; the rest comes at once to whoever asks again.
 MOST_SHOWN_CHARACTERS = 1024 * 1024
@@ -77,14 +77,14 @@ class Inbox:
         deliveries: Deliveries,
         reminders: Reminders,
         feed: Feed,
-        alarms: Alarms,
+        timers: TimerQueue,
         clock: Clock,
         most: int = 100,
     ) -> None:
         self._deliveries = deliveries
         self._reminders = reminders
         self._feed = feed
-        self._alarms = alarms
+        self._timers = timers
         self._clock = clock
         self.seats = Seats(most, "requests that wait for an inbox")
 
@@ -119,7 +119,7 @@ class Inbox:
     async def _sleep(self, news: News, next_ms: int | None) -> None:
         with ExitStack() as stack:
             if next_ms is not None:
-                stack.callback(self._alarms.cancel, self._alarms.set(next_ms, news.rouse))
+                stack.callback(self._timers.cancel, self._timers.call_at(next_ms, news.rouse))
             await news.wait()
 
     async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class Inbox:
 
 
 def _page(
-    due: Mapping[str, Task], items: tuple[Item, ...], seen: Seen, next_ms: int | None
+    due: Mapping[str, Task], items: tuple[OutboxItem, ...], seen: Seen, next_ms: int | None
 ) -> Page:
     marks = {mark for mark in seen.marks if mark in due}
     seq, left = seen.seq, MOST_SHOWN_CHARACTERS

@@ -18,7 +18,7 @@ from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.text import told
 from gateway.outbox.wakeup import News
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import DeliveryRows, Item
+from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
 Where = tuple[str, str]
@@ -42,7 +42,7 @@ class Parcel:
     id: str
     owner: str
     session: str
-    items: tuple[Item, ...]
+    items: tuple[OutboxItem, ...]
     requester: Requester = UNKNOWN
 
     @property
@@ -108,7 +108,7 @@ class Deliveries:
             self._watchers.changed(where)
         self._unread = False
 
-    def added(self, item: Item) -> None:
+    def added(self, item: OutboxItem) -> None:
         """Take note of an item that was put into the store."""
         where = (item.owner, item.session)
         self.counts.added += 1
@@ -135,7 +135,7 @@ class Deliveries:
         """Have the callback called when something comes to wait, or does so no longer."""
         return self._watchers.watch((owner, session), callback)
 
-    async def pending(self, owner: str, session: str) -> tuple[Item, ...]:
+    async def pending(self, owner: str, session: str) -> tuple[OutboxItem, ...]:
         """Return what is not delivered, reserved or not; raises if the store is down."""
         where = (owner, session)
         if where not in self._waiting:
@@ -228,7 +228,7 @@ class Deliveries:
 
     # Within a session's turn.
 
-    async def _read(self, where: Where) -> tuple[Item, ...]:
+    async def _read(self, where: Where) -> tuple[OutboxItem, ...]:
         """Read what is not delivered, in turn with those who write that.
 
         A read that overlaps a commit could come back after it, and give items that nothing holds
@@ -242,7 +242,7 @@ class Deliveries:
         return tuple(item for item in items if item.id not in owed)
 
     def _claim(
-        self, where: Where, chain: str, requester: Requester, items: tuple[Item, ...]
+        self, where: Where, chain: str, requester: Requester, items: tuple[OutboxItem, ...]
     ) -> Parcel | None:
         held = self._reserved.get(where, {})
         taken = {one for one, by in held.items() if not requester.outranks(by.requester)}
@@ -318,9 +318,9 @@ class Deliveries:
         self.note(event, owner=where[0], session=where[1], **more)
 
 
-def _carried(items: tuple[Item, ...]) -> tuple[Item, ...]:
+def _carried(items: tuple[OutboxItem, ...]) -> tuple[OutboxItem, ...]:
     """Return the first of them that one request may bring; one in any case."""
-    chosen: list[Item] = []
+    chosen: list[OutboxItem] = []
     left = MOST_CARRIED_CHARACTERS
     for item in items[:MOST_CARRIED]:
         left -= len(item.text)

@@ -9,18 +9,18 @@ import msgspec
 
 from gateway.reminders.model import Task
 from gateway.reminders.text import iso
-from gateway.stores.rows import Event, Item
+from gateway.stores.rows import OutboxItem, SessionEvent
 
 REMINDER, RUN = "reminder", "run"
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\]]+")
 
 
-def told(items: tuple[Item, ...]) -> str:
+def told(items: tuple[OutboxItem, ...]) -> str:
     """Write the message that brings what runs came to to a model, in the order it came."""
     return "\n\n".join(map(_told_item, items))
 
 
-def _told_item(item: Item) -> str:
+def _told_item(item: OutboxItem) -> str:
     if item.status == "ok":
         return f"{heading(item.name)}\n{item.text}"
     return f"{heading(item.name, item.status)} {item.text}"
@@ -46,7 +46,7 @@ def shown_task(task: Task) -> Mapping[str, object]:
     return shown
 
 
-def shown_item(item: Item) -> Mapping[str, object]:
+def shown_item(item: OutboxItem) -> Mapping[str, object]:
     """Show what a run came to as something that waits; `status` says that it is no result."""
     shown: dict[str, object] = {
         "id": item.id,
@@ -62,7 +62,7 @@ def shown_item(item: Item) -> Mapping[str, object]:
     return shown
 
 
-def shown_event(event: Event) -> bytes:
+def shown_event(event: SessionEvent) -> bytes:
     """Write an event as subscribers and webhooks get it: a JSON object without line breaks."""
     return msgspec.json.encode(
         {

@@ -24,7 +24,7 @@ from gateway.outbox.feed import Feed
 from gateway.outbox.text import shown_event
 from gateway.outbox.wakeup import News
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import DeliveryRows, Event
+from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.version import __version__
 from gateway.wire.tls import default_context
 
@@ -52,7 +52,7 @@ class Hook:
         digest = hashlib.sha256(f"{self.owner}\0{self.url}".encode()).hexdigest()
         return f"webhook:{digest[:32]}"
 
-    def headers(self, event: Event, timestamp: int, body: bytes) -> Mapping[str, str]:
+    def headers(self, event: SessionEvent, timestamp: int, body: bytes) -> Mapping[str, str]:
         """Return the headers of a post, by which the receiver knows that it is ours, and new."""
         said = f"{timestamp}."
         mac = hmac.new(self.secret, said.encode() + body, hashlib.sha256)
@@ -140,7 +140,7 @@ class _Courier:
         self._news = News()
         self._limit = anyio.CapacityLimiter(MOST_AT_ONCE)
         # What is not taken yet, by session; and the numbers of all that is, the lowest first.
-        self._lanes: dict[str, deque[Event]] = {}
+        self._lanes: dict[str, deque[SessionEvent]] = {}
         self._under_way: dict[int, None] = {}
         self._read_to: int | None = None
         self._kept = 0
@@ -184,7 +184,7 @@ class _Courier:
         await self._rows.move(self._hook.name, done + 1)
         self._kept = done
 
-    def _take(self, event: Event, tasks: TaskGroup) -> None:
+    def _take(self, event: SessionEvent, tasks: TaskGroup) -> None:
         self._under_way[event.seq] = None
         lane = self._lanes.get(event.session)
         if lane is not None:
@@ -202,7 +202,7 @@ class _Courier:
             self._news.rouse()
         del self._lanes[session]
 
-    async def _insist(self, event: Event) -> None:
+    async def _insist(self, event: SessionEvent) -> None:
         """Post an event until it is taken, or it makes no sense any more."""
         for attempt, delay in enumerate((*self._parts.tries.delays, None), 1):
             async with self._limit:
@@ -216,7 +216,7 @@ class _Courier:
             self._log("webhook_failed", event, attempt=attempt, why=why, again_in=delay)
             await anyio.sleep(delay)
 
-    async def _post(self, event: Event) -> str:
+    async def _post(self, event: SessionEvent) -> str:
         """Post an event once; return why it was not taken, nothing if it was."""
         body = shown_event(event)
         headers = self._hook.headers(event, self._parts.clock.now_ms() // 1000, body)
@@ -232,7 +232,7 @@ class _Courier:
             return type(error).__name__
         return "" if response.is_success else f"answered {response.status_code}"
 
-    def _log(self, line: str, event: Event | None = None, **more: object) -> None:
+    def _log(self, line: str, event: SessionEvent | None = None, **more: object) -> None:
         about: dict[str, object] = {"owner": self._hook.owner, "host": self._host}
         if event is not None:
             about |= {"session": event.session, "kind": event.kind, "id": event.seq}

@@ -14,14 +14,14 @@ import msgspec
 
 from gateway.exchange.model import UNKNOWN, Requester
 from gateway.reminders.model import Rules, Task, Tasks, deliver
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 
 
 class Reservation(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The claim of one turn on what is due in its session."""
 
     id: str
-    key: Key
+    key: DocumentKey
     tasks: tuple[Task, ...]
     requester: Requester = UNKNOWN
 
@@ -41,13 +41,13 @@ class Claims:
     """The reservations and the deliveries that are owed, of all sessions."""
 
     def __init__(self) -> None:
-        self._held: dict[Key, dict[str, Reservation]] = {}
-        self._owed: dict[Key, Debts] = {}
+        self._held: dict[DocumentKey, dict[str, Reservation]] = {}
+        self._owed: dict[DocumentKey, Debts] = {}
 
     def __repr__(self) -> str:
         return f"<Claims {len(self._held)} sessions reserved, {len(self._owed)} owed>"
 
-    def reserved(self, key: Key, requester: Requester = UNKNOWN) -> Container[str]:
+    def reserved(self, key: DocumentKey, requester: Requester = UNKNOWN) -> Container[str]:
         """Return the ids of a session's tasks that a turn carries now, and this one may not."""
         held = self._held.get(key)
         if held is None or not requester.tools:
@@ -70,7 +70,7 @@ class Claims:
             self._held.pop(reservation.key, None)
         return tasks
 
-    def drop(self, key: Key, tasks: tuple[Task, ...]) -> None:
+    def drop(self, key: DocumentKey, tasks: tuple[Task, ...]) -> None:
         """Take tasks out of whatever reservations hold them."""
         held = self._held.get(key, {})
         for task in tasks:
@@ -78,22 +78,22 @@ class Claims:
         if not held:
             self._held.pop(key, None)
 
-    def owe(self, key: Key, tasks: tuple[Task, ...], at_ms: int) -> None:
+    def owe(self, key: DocumentKey, tasks: tuple[Task, ...], at_ms: int) -> None:
         """Note that tasks were delivered."""
         delivery = Delivery(frozenset(task.id for task in tasks), at_ms)
         self._owed[key] = (*self._owed.get(key, ()), delivery)
 
-    def debtors(self) -> tuple[Key, ...]:
+    def debtors(self) -> tuple[DocumentKey, ...]:
         """Return the sessions of which something is to be written."""
         return tuple(self._owed)
 
-    def applied(self, key: Key, tasks: Tasks) -> Tasks:
+    def applied(self, key: DocumentKey, tasks: Tasks) -> Tasks:
         """Return a session's tasks as they will be when nothing is owed any more."""
         for delivery in self._owed.get(key, ()):
             tasks = deliver(tasks, delivery.ids, delivery.at_ms)
         return tasks
 
-    def payable(self, key: Key, tasks: Tasks, now_ms: int, rules: Rules) -> Debts:
+    def payable(self, key: DocumentKey, tasks: Tasks, now_ms: int, rules: Rules) -> Debts:
         """Return the deliveries that are settled when these tasks are written.
 
         Tasks that are not there may be on a disk that is away for a while; they are remembered
@@ -104,7 +104,7 @@ class Claims:
         owed = self._owed.get(key, ())
         return tuple(one for one in owed if one.ids <= there or one.at_ms < over_ms)
 
-    def settle(self, key: Key, paid: Debts) -> None:
+    def settle(self, key: DocumentKey, paid: Debts) -> None:
         """Forget deliveries that were written."""
         owed = tuple(one for one in self._owed.pop(key, ()) if one not in paid)
         if owed:

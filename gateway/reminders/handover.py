@@ -1,7 +1,7 @@
 """Passes to main sessions what their sub-agents scheduled and did not take in time.
 
 A sub-agent ends with its errand, and nobody asks in its session any more. Each session of one that
-has reminders has one alarm, for the first that passes; all others cost nothing.
+has reminders has one timer, for the first that passes; all others cost nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import anyio
 
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 from gateway.dialects.identity import SUB_AGENT
 from gateway.outbox.wakeup import News
 from gateway.reminders.service import KIND, Reminders
@@ -42,9 +42,9 @@ class _Watched:
 class Handover:
     """Passes on the reminders of sub-agents."""
 
-    def __init__(self, reminders: Reminders, alarms: Alarms) -> None:
+    def __init__(self, reminders: Reminders, timers: TimerQueue) -> None:
         self._reminders = reminders
-        self._alarms = alarms
+        self._timers = timers
         self._watched: dict[Where, _Watched] = {}
         self._unseen: dict[Where, None] = {}
         self._news = News()
@@ -93,7 +93,7 @@ class Handover:
         self._news.rouse()
 
     async def _look(self, where: Where, watched: _Watched) -> None:
-        """Pass on what is to pass now, and set the alarm for what comes after it."""
+        """Pass on what is to pass now, and set the timer for what comes after it."""
         watched.cancel()
         try:
             next_ms = await self._reminders.hand_over(*where)
@@ -107,9 +107,9 @@ class Handover:
             watched.unwatch()
             del self._watched[where]
             return
-        now_ms = self._alarms.now_ms()
+        now_ms = self._timers.now_ms()
         if next_ms <= now_ms:
             # A turn carries it, the main session has no room, or the store is down.
             next_ms = now_ms + RETRY_MS
-        number = self._alarms.set(next_ms, partial(self._hear, where))
-        watched.cancel = partial(self._alarms.cancel, number)
+        number = self._timers.call_at(next_ms, partial(self._hear, where))
+        watched.cancel = partial(self._timers.cancel, number)

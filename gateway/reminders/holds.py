@@ -10,7 +10,7 @@ from math import ceil
 from typing import NoReturn
 
 from gateway.clock.steady import SteadyClock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 
 Where = tuple[str, str]
 
@@ -75,15 +75,15 @@ class Hold:
         """
         if self._has_news:
             return
-        alarms, patience = self._holds.alarms, self._holds.patience
+        timers, patience = self._holds.timers, self._holds.patience
         self._sleeper = asyncio.get_running_loop().create_future()
         # The loop's own timers would take four times the memory.
-        due = alarms.set(until_ms, self.rouse)
-        enough = patience.set(patience.now_ms() + ceil(longest * 1000), self.rouse)
+        due = timers.call_at(until_ms, self.rouse)
+        enough = patience.call_at(patience.now_ms() + ceil(longest * 1000), self.rouse)
         try:
             await self._sleeper
         finally:
-            alarms.cancel(due)
+            timers.cancel(due)
             patience.cancel(enough)
             self._sleeper = None
 
@@ -93,13 +93,13 @@ class Holds:
 
     def __init__(
         self,
-        alarms: Alarms,
+        timers: TimerQueue,
         steady: Callable[[], float],
         most: int = 20_000,
         most_of_one: int = 100,
     ) -> None:
-        self.alarms = alarms
-        self.patience = Alarms(SteadyClock(steady))
+        self.timers = timers
+        self.patience = TimerQueue(SteadyClock(steady))
         self._steady = steady
         self._most = most
         self._most_of_one = most_of_one

@@ -1,7 +1,7 @@
 """Tells of reminders that come due where somebody wants to hear of it.
 
 A session is attended to while somebody has subscribed to it lately, or while it has reminders and
-its owner a webhook. Each has one alarm, for the reminder that is next; all others cost nothing.
+its owner a webhook. Each has one timer, for the reminder that is next; all others cost nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NoReturn
 import anyio
 
 from gateway.clock.protocol import Clock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import REMINDER_DUE, Feed
 from gateway.outbox.text import shown_task
 from gateway.outbox.wakeup import News
@@ -59,13 +59,13 @@ class Herald:
         self,
         feed: Feed,
         reminders: Reminders,
-        alarms: Alarms,
+        timers: TimerQueue,
         clock: Clock,
         owners: Iterable[str] = (),
     ) -> None:
         self._feed = feed
         self._reminders = reminders
-        self._alarms = alarms
+        self._timers = timers
         self._clock = clock
         self._owners = frozenset(owners)
         self._wanted: set[Where] = set()
@@ -184,11 +184,11 @@ class Herald:
         else:
             timer = None
         if next_ms is not None:
-            number = self._alarms.set(next_ms, partial(self._hear, where))
+            number = self._timers.call_at(next_ms, partial(self._hear, where))
             charge.cancel = partial(self._cancel, number, timer)
 
     def _cancel(self, number: int, timer: asyncio.TimerHandle | None) -> None:
-        self._alarms.cancel(number)
+        self._timers.cancel(number)
         if timer is not None:
             timer.cancel()
 

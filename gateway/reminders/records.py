@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 
 DAY_MS = 24 * 60 * 60 * 1000
 MOST_ENDED = 20_000
@@ -42,13 +42,13 @@ class Recent:
     """What ended during the last day; when it is too much, where something ended last."""
 
     def __init__(self) -> None:
-        self._ended: OrderedDict[Key, deque[Ended]] = OrderedDict()
+        self._ended: OrderedDict[DocumentKey, deque[Ended]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, key: Key, ended: Iterable[Ended]) -> None:
+    def add(self, key: DocumentKey, ended: Iterable[Ended]) -> None:
         """Remember what ended in a session."""
         line = self._ended.pop(key, None) or deque(maxlen=MOST_ENDED_HERE)
         self._count -= len(line)
@@ -58,7 +58,7 @@ class Recent:
         while self._count > MOST_ENDED:
             self._forget_one()
 
-    def of(self, key: Key, now_ms: int) -> tuple[Ended, ...]:
+    def of(self, key: DocumentKey, now_ms: int) -> tuple[Ended, ...]:
         """Return what ended in a session, the first to end first."""
         return tuple(one for one in self._ended.get(key, ()) if one.at_ms > now_ms - DAY_MS)
 

@@ -33,7 +33,7 @@ from gateway.reminders.model import (
     schedule,
 )
 from gateway.reminders.records import Counts, Ended, Recent
-from gateway.stores.documents import Documents, Key, Shape, StoreUnavailable, amend, fetch
+from gateway.stores.documents import DocumentKey, Documents, Shape, StoreUnavailable, amend, fetch
 from gateway.stores.overdue import AT_ONCE, overdue
 from gateway.stores.waiting import Unsubscribe, Watchers
 
@@ -92,7 +92,7 @@ class Reminders:
 
     async def tasks(self, owner: str, session: str) -> Tasks:
         """Return what a session has and has not expired; raises if the store is down."""
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         try:
             tasks = await self._read(key)
         except StoreUnavailable as error:
@@ -114,7 +114,7 @@ class Reminders:
 
         What a sub-agent wants and does not take later passes to the `main` session.
         """
-        key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
+        key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
 
         def change(tasks: Tasks) -> tuple[Tasks, tuple[tuple[Task, ...], int]]:
             origin = Origin(session, chain, setter, main)
@@ -135,12 +135,12 @@ class Reminders:
 
         Return when to look again; None if nothing is left to pass on.
         """
-        key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
+        key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
         passed = await self._change(
             key, lambda tasks: mark_passed(tasks, now_ms, self._claims.reserved(key))
         )
         if passed:
-            main = Key(KIND, owner, passed[0].main)
+            main = DocumentKey(KIND, owner, passed[0].main)
             there = await self._change(
                 main, lambda tasks: inherit(tasks, passed, main.session, now_ms, self.rules)
             )
@@ -153,7 +153,7 @@ class Reminders:
 
     async def cancel(self, owner: str, session: str, task_id: str) -> bool:
         """Take one out, durably; False if there is no such one."""
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         found = await self._change(key, lambda tasks: cancel(tasks, task_id))
         removed = (found,) if found is not None else ()
         self._cancelled(key, removed)
@@ -162,7 +162,7 @@ class Reminders:
 
     async def clear(self, owner: str, session: str) -> int:
         """Take all out, durably, and say how many there were."""
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         removed = await self._change(key, lambda tasks: (clear(tasks)[0], tasks.items))
         self._cancelled(key, removed)
         self._log("reminders_cleared", key, removed)
@@ -170,7 +170,7 @@ class Reminders:
 
     async def undelivered(self, owner: str, session: str) -> tuple[Task, ...]:
         """Return what waits to be delivered, reserved or not; raises if the store is down."""
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         if self.store.absent(key):
             return ()
         return tuple(task for task in (await self._read(key)).items if task.is_pending)
@@ -180,7 +180,7 @@ class Reminders:
 
         A turn that carries one of them now has nothing to deliver or to give back any more.
         """
-        key, now_ms = Key(KIND, owner, session), self.clock.now_ms()
+        key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
         if self.store.absent(key):
             return ()
 
@@ -198,13 +198,13 @@ class Reminders:
 
     def surely_idle(self, owner: str, session: str) -> bool:
         """Tell without waiting that a session has no reminders, as nearly all have none."""
-        return self.store.absent(Key(KIND, owner, session))
+        return self.store.absent(DocumentKey(KIND, owner, session))
 
     async def idle(self, owner: str, session: str) -> bool:
         """Tell at little cost whether a session has no reminders at all."""
         if self.surely_idle(owner, session):
             return True
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         try:
             return not (await fetch(self.store, key, SHAPE)).items
         except StoreUnavailable:
@@ -224,7 +224,7 @@ class Reminders:
         What a side call of the session has claimed and not delivered yet is taken over. Who
         watches the session and claims by itself need not be called back.
         """
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         tasks = await self._read_or_nothing(key)
         if not tasks.items:
             return None
@@ -267,20 +267,20 @@ class Reminders:
 
     async def next_ready(self, owner: str, session: str, chain: str) -> int | None:
         """Return when the next one may be carried by a turn of this chain; None if none waits."""
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         tasks = await self._read_or_nothing(key)
         taken = self._claims.reserved(key)
         return next_ready(tasks, chain, self.clock.now_ms(), self.rules, taken)
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each change of a session's tasks or reservations."""
-        key = Key(KIND, owner, session)
+        key = DocumentKey(KIND, owner, session)
         stops = (self.store.watch(key, callback), self._watchers.watch(key, callback))
         return partial(_call_all, stops)
 
     def recent(self, owner: str, session: str) -> tuple[Ended, ...]:
         """Return what ended in a session during the last day."""
-        return self._recent.of(Key(KIND, owner, session), self.clock.now_ms())
+        return self._recent.of(DocumentKey(KIND, owner, session), self.clock.now_ms())
 
     async def run(self, tick_ms: int) -> NoReturn:
         """Sweep now, and then every tick, for ever."""
@@ -309,12 +309,12 @@ class Reminders:
                 expired += await self._tidy(keys)
         return expired
 
-    async def _tidy(self, keys: Sequence[Key]) -> int:
+    async def _tidy(self, keys: Sequence[DocumentKey]) -> int:
         """Write what is owed and remove what has expired in some sessions; one may fail alone."""
         expired: list[int] = []
         troubles: list[StoreUnavailable] = []
 
-        async def tidy(key: Key) -> None:
+        async def tidy(key: DocumentKey) -> None:
             try:
                 _, lost = await self._amend(key, _unchanged)
                 expired.append(lost)
@@ -329,7 +329,7 @@ class Reminders:
             self.note("reminders_not_swept", sessions=len(troubles), why=why)
         return sum(expired)
 
-    async def _read(self, key: Key) -> Tasks:
+    async def _read(self, key: DocumentKey) -> Tasks:
         """Return what a session has now and has not expired.
 
         Tasks are read in turn with those who change them: a read that overlaps a commit could come
@@ -347,21 +347,21 @@ class Reminders:
         applied = self._claims.applied(key, tasks)
         return expire(applied, self._steps.past_ms(), self.rules)[0]
 
-    async def _read_or_nothing(self, key: Key) -> Tasks:
+    async def _read_or_nothing(self, key: DocumentKey) -> Tasks:
         try:
             return await self._read(key)
         except StoreUnavailable as error:
             self._log_trouble("reminders_not_read", key, error)
             return Tasks()
 
-    async def _change(self, key: Key, change: Change[R]) -> R:
+    async def _change(self, key: DocumentKey, change: Change[R]) -> R:
         try:
             return (await self._amend(key, change))[0]
         except StoreUnavailable as error:
             self._log_trouble("reminders_not_stored", key, error)
             raise
 
-    async def _amend(self, key: Key, change: Change[R]) -> tuple[R, int]:
+    async def _amend(self, key: DocumentKey, change: Change[R]) -> tuple[R, int]:
         """Change a session's tasks, and with that write what is owed and remove what expired.
 
         Whoever leaves meanwhile is held until it is known what became of it, but not for ever.
@@ -381,18 +381,18 @@ class Reminders:
             return answer, len(lost)
         raise StoreUnavailable("The store of reminders does not answer; try again later.")
 
-    def _cancelled(self, key: Key, removed: Iterable[Task]) -> None:
+    def _cancelled(self, key: DocumentKey, removed: Iterable[Task]) -> None:
         tasks = tuple(task for task in removed if task.delivered_ms is None)
         self.counts.cancelled += len(tasks)
         self._end(key, tasks, CANCELLED)
 
-    def _expired(self, key: Key, tasks: tuple[Task, ...]) -> None:
+    def _expired(self, key: DocumentKey, tasks: tuple[Task, ...]) -> None:
         if tasks:
             self.counts.expired += len(tasks)
             self._end(key, tasks, EXPIRED)
             self._log("reminders_expired", key, tasks, tasks=_ids(tasks))
 
-    def _end(self, key: Key, tasks: tuple[Task, ...], outcome: str) -> None:
+    def _end(self, key: DocumentKey, tasks: tuple[Task, ...], outcome: str) -> None:
         now_ms = self.clock.now_ms()
         ended = tuple(
             Ended(task.id, task.text[:LONGEST_SHOWN], task.due_ms, outcome, now_ms)
@@ -401,7 +401,7 @@ class Reminders:
         if ended:
             self._recent.add(key, ended)
 
-    def _log(self, event: str, key: Key, about: tuple[Task, ...], **more: object) -> None:
+    def _log(self, event: str, key: DocumentKey, about: tuple[Task, ...], **more: object) -> None:
         who = {"owner": key.owner, "session": key.session}
         self.note(event, **who, count=len(about), earliest_due=earliest_due(Tasks(about)), **more)
 
@@ -418,7 +418,7 @@ class Reminders:
             tasks=_ids(tasks),
         )
 
-    def _log_trouble(self, event: str, key: Key, error: StoreUnavailable) -> None:
+    def _log_trouble(self, event: str, key: DocumentKey, error: StoreUnavailable) -> None:
         self.note(event, owner=key.owner, session=key.session, why=error.message)
 
 

@@ -440,7 +440,7 @@ class Timepiece:
 
     async def calm(self) -> None:
         """Wait until all have left their holds that were due together with this one."""
-        await self._parts.holds.alarms.calm()
+        await self._parts.holds.timers.calm()
 
     def woken(self) -> tuple[Addition, ...]:
         """Return what the follow-up of a hold carries: what is due, and what time it is by now."""

@@ -24,7 +24,7 @@ from gateway.sessions.session_request import CALL, KIND, Kind, Settings, Visit
 from gateway.sessions.side_calls import SideCalls
 from gateway.sessions.state_store import Change, States
 from gateway.sessions.task_tracker import Tracker
-from gateway.stores.documents import Key, StoreUnavailable
+from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 R = TypeVar("R")
 SILENT = (Kind.COMPACTION, Kind.STRUCTURED)
@@ -143,7 +143,7 @@ class Session:
         if not calls:
             return
         kept = Kept(message, self._dialect, calls, results, now_ms)
-        key = self._key or Key(KIND, self._owner, CALL + calls[0])
+        key = self._key or DocumentKey(KIND, self._owner, CALL + calls[0])
         try:
             await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))
         except StoreUnavailable as error:

@@ -45,7 +45,7 @@ from gateway.sessions.side_calls import SideCalls, SnapshotSetters
 from gateway.sessions.state_store import States
 from gateway.sessions.stop_message_files import loaded
 from gateway.sessions.task_tracker import Tracker
-from gateway.stores.documents import Key, StoreUnavailable
+from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
 SIDE_REQUEST = "side requests of an agent do not act"
@@ -151,7 +151,7 @@ class Sessions:
         """Say what is in force; a sub-agent is bound to the upstreams of its main session."""
         routing = state.routing
         if visit.main:
-            routing = (await self.states.read(Key(KIND, visit.owner, visit.main))).routing
+            routing = (await self.states.read(DocumentKey(KIND, visit.owner, visit.main))).routing
         if kind is Kind.AUXILIARY:
             return Entry(visit.asked, kind, None, routing)
         return Entry(visit.asked, kind, Session(self.around, visit, state, kind), routing)
@@ -163,7 +163,7 @@ class Sessions:
             return living(state, now_ms)
         found: list[Kept] = []
         for call in last_calls(visit.dialect, visit.asked):
-            state = await self.states.read(Key(KIND, visit.owner, CALL + call))
+            state = await self.states.read(DocumentKey(KIND, visit.owner, CALL + call))
             found += living(state, now_ms)
         return tuple(found)
 
@@ -244,7 +244,7 @@ class Sessions:
         return DONE
 
     async def _act_durably(
-        self, key: Key, found: tuple[Found, ...], context: Context, setter: str
+        self, key: DocumentKey, found: tuple[Found, ...], context: Context, setter: str
     ) -> tuple[SessionState, Told]:
         def change(state: SessionState) -> tuple[SessionState, tuple[SessionState, Told]]:
             after, told = directed(state, found, self._settings.rules, context)

@@ -12,7 +12,7 @@ from gateway.dialects.protocol import Dialect
 from gateway.exchange.model import Asked
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.model import SessionState, StopRules, decoded, encoded, kept_until
-from gateway.stores.documents import Key, Shape
+from gateway.stores.documents import DocumentKey, Shape
 
 KIND = "session"
 NEW = SessionState()
@@ -55,7 +55,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     dialect: Dialect
     chain: str = ""
     """What all turns of the exchange have in common."""
-    key: Key | None = None
+    key: DocumentKey | None = None
     """Where the session's state is kept, if the request names a session."""
     attempt: Attempt = NO_ATTEMPT
     main: str = ""
@@ -63,4 +63,4 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         if self.key is None and self.name is not None:
-            msgspec.structs.force_setattr(self, "key", Key(KIND, self.owner, self.name))
+            msgspec.structs.force_setattr(self, "key", DocumentKey(KIND, self.owner, self.name))

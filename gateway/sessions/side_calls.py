@@ -13,7 +13,7 @@ from gateway.dialects.requester import digest_system
 from gateway.reminders.service import Reminders
 from gateway.sessions.model import SessionState
 from gateway.sessions.session_request import Visit
-from gateway.stores.documents import Key, StoreUnavailable
+from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 REMEMBERED_SESSIONS = 10_000
 
@@ -35,16 +35,16 @@ class SideCalls:
         self._reminders = reminders
         self._snapshots = snapshots
         # By session, the digest of the system text of the last request that offered tools.
-        self._last: OrderedDict[Key, str] = OrderedDict()
+        self._last: OrderedDict[DocumentKey, str] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<SideCalls of {len(self._last)} sessions>"
 
-    def last_system(self, key: Key) -> str | None:
+    def last_system(self, key: DocumentKey) -> str | None:
         """Return the system text's digest of the session's last request with tools, if known."""
         return self._last.get(key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: DocumentKey) -> None:
         """Forget what a session has sent."""
         self._last.pop(key, None)
 

@@ -10,7 +10,7 @@ import anyio
 
 from gateway.sessions.model import SessionState, without_old
 from gateway.sessions.session_request import KIND, NEW, SHAPE
-from gateway.stores.documents import Documents, Key, StoreUnavailable, amend, fetch
+from gateway.stores.documents import DocumentKey, Documents, StoreUnavailable, amend, fetch
 from gateway.stores.overdue import overdue
 
 R = TypeVar("R")
@@ -26,10 +26,10 @@ class States:
         self.note = note
         # Counts what this process changes, so that an exchange need not read again what it read.
         self.changes = 0
-        self.on_forget: Callable[[Key], None] = _unheard
+        self.on_forget: Callable[[DocumentKey], None] = _unheard
         """Told of each session that is forgotten."""
 
-    async def read(self, key: Key | None) -> SessionState:
+    async def read(self, key: DocumentKey | None) -> SessionState:
         """Return what is in force; without a working store, nothing is."""
         if key is None or self.store.absent(key):
             return NEW
@@ -41,9 +41,9 @@ class States:
 
     async def show(self, owner: str, name: str) -> SessionState:
         """Return what is kept of a session; raises if the store is down."""
-        return await fetch(self.store, Key(KIND, owner, name), SHAPE)
+        return await fetch(self.store, DocumentKey(KIND, owner, name), SHAPE)
 
-    async def change(self, key: Key, change: Change[R]) -> R:
+    async def change(self, key: DocumentKey, change: Change[R]) -> R:
         """Change a session's state, durably; raises if that cannot be."""
         try:
             return await amend(self.store, key, change, SHAPE)
@@ -52,7 +52,7 @@ class States:
 
     async def forget(self, owner: str, name: str) -> None:
         """Remove all that is kept of a session."""
-        key = Key(KIND, owner, name)
+        key = DocumentKey(KIND, owner, name)
         await self.store.delete(key)
         self.changes += 1
         self.on_forget(key)
@@ -73,7 +73,7 @@ class States:
                 for key in keys:
                     await self._tidy(key)
 
-    async def _tidy(self, key: Key) -> None:
+    async def _tidy(self, key: DocumentKey) -> None:
         now_ms = self.store.now_ms()
         try:
             await self.change(key, lambda state: (without_old(state, now_ms), None))
@@ -83,5 +83,5 @@ class States:
             self.note("sessions_not_swept", **who, why=error.message)
 
 
-def _unheard(key: Key) -> None:
+def _unheard(key: DocumentKey) -> None:
     return None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 
 LOOK_SECONDS = 0.1
 MOST = 100_000
@@ -25,17 +25,17 @@ class Absent:
         self._root = root
         self._steady = steady
         # By kind: a directory that changes all the time must not cost what the others hold.
-        self._keys: dict[str, set[Key]] = {}
+        self._keys: dict[str, set[DocumentKey]] = {}
         self._seen: dict[str, int] = {}
         self._looked: dict[str, float] = {}
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: DocumentKey) -> bool:
         now = self._steady()
         if now - self._looked.get(key.kind, -LOOK_SECONDS) >= LOOK_SECONDS:
             self._look(key.kind, now)
         return key in self._keys[key.kind]
 
-    def add(self, key: Key) -> None:
+    def add(self, key: DocumentKey) -> None:
         """Take it that a key has no file, if there is a directory that could hold it."""
         self._look(key.kind, self._steady())
         if self._seen[key.kind] == GONE:
@@ -45,7 +45,7 @@ class Absent:
             keys.clear()
         keys.add(key)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: DocumentKey) -> None:
         """Take it that a key may have a file."""
         self._keys.get(key.kind, set()).discard(key)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gateway.stores import disk
-from gateway.stores.cache import Entry
+from gateway.stores.cache import CachedDocument
 from gateway.stores.disk import Signature
 from gateway.stores.documents import Conflict, InUse, StoreUnavailable
 from gateway.stores.lock import Lock, lost
@@ -33,7 +33,7 @@ class Done:
     name: str = ""
 
 
-class Job(Protocol):
+class FileChange(Protocol):
     """One change of one file. No two jobs of a batch are about the same file."""
 
     @property
@@ -50,7 +50,7 @@ class Put:
 
     path: str
     expected: int
-    known: Entry | None
+    known: CachedDocument | None
     document: bytes
 
     def do(self, temporary: Callable[[str], str]) -> Done:
@@ -73,7 +73,7 @@ class Remove:
 
     path: str
     expected: int | None
-    known: Entry | None
+    known: CachedDocument | None
 
     def do(self, temporary: Callable[[str], str]) -> Done:
         """Remove the file."""
@@ -102,12 +102,12 @@ class SetAside:
         return Done(changed=True, name=disk.put_aside(self.path, self.at_ms))
 
 
-def _expect(path: str, revision: int, known: Entry | None) -> None:
+def _expect(path: str, revision: int, known: CachedDocument | None) -> None:
     if _revision(path, known) != revision:
         raise Conflict("The document was changed by somebody else.")
 
 
-def _revision(path: str, known: Entry | None) -> int:
+def _revision(path: str, known: CachedDocument | None) -> int:
     if known is not None and disk.peek(path) == known.signature:
         return known.stored.revision
     loaded = disk.load(path)
@@ -123,7 +123,7 @@ class Commits:
         self._numbers = count(1)
         self._pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="holdgate-files")
 
-    def perform(self, batch: list[Job]) -> list[Done | Exception]:
+    def perform(self, batch: list[FileChange]) -> list[Done | Exception]:
         """Do all jobs, make them durable, and say what became of each."""
         try:
             self._lock.hold()
@@ -139,7 +139,7 @@ class Commits:
         """End the threads that have nothing to do."""
         self._pool.shutdown(wait=False)
 
-    def _attempt(self, job: Job) -> Done | Exception:
+    def _attempt(self, job: FileChange) -> Done | Exception:
         try:
             return job.do(self._temporary)
         except OSError as error:
@@ -151,7 +151,7 @@ class Commits:
         return f"{directory}/{TEMPORARY}{self._token}-{next(self._numbers)}"
 
     def _durable(
-        self, batch: list[Job], outcomes: list[Done | Exception]
+        self, batch: list[FileChange], outcomes: list[Done | Exception]
     ) -> list[Done | Exception]:
         directories = [os.path.dirname(job.path) for job in batch]  # noqa: PTH120
         pairs = zip(directories, outcomes, strict=True)

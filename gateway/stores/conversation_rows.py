@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.stores.documents import Conflict
 from gateway.stores.engine import Engine
-from gateway.stores.rows import Conversation, Snapshot
+from gateway.stores.rows import AgentConversation, Snapshot
 
 FIND = """SELECT owner, agent, session, messages, version, updated_ms FROM conversations
     WHERE owner = ? AND session = ? AND agent = ?"""
@@ -45,15 +45,15 @@ class SqliteConversations:
         self._engine = engine
         self._now_ms = now_ms
 
-    async def get(self, owner: str, agent: str, session: str) -> Conversation | None:
+    async def get(self, owner: str, agent: str, session: str) -> AgentConversation | None:
         """Return a conversation."""
         return await self._engine.ask(partial(_find, (owner, session, agent)))
 
-    async def of_session(self, owner: str, session: str) -> list[Conversation]:
+    async def of_session(self, owner: str, session: str) -> list[AgentConversation]:
         """Return the conversations of a session, with whatever agent, the newest first."""
         return await self._engine.ask(partial(_of_session, owner, session))
 
-    async def put(self, conversation: Conversation) -> int:
+    async def put(self, conversation: AgentConversation) -> int:
         """Replace the conversation of the version given; return the new version."""
         updated_ms = conversation.updated_ms or self._now_ms()
         return await self._engine.change(partial(_put, conversation, updated_ms))
@@ -80,18 +80,20 @@ class SqliteConversations:
         await self._engine.change(partial(_keep_snapshot, values))
 
 
-def _find(key: tuple[str, str, str], connection: sqlite3.Connection) -> Conversation | None:
+def _find(key: tuple[str, str, str], connection: sqlite3.Connection) -> AgentConversation | None:
     row = connection.execute(FIND, key).fetchone()
-    return None if row is None else Conversation(*row)
+    return None if row is None else AgentConversation(*row)
 
 
-def _of_session(owner: str, session: str, connection: sqlite3.Connection) -> list[Conversation]:
-    found = [Conversation(*row) for row in connection.execute(OF_SESSION, (owner, session))]
+def _of_session(
+    owner: str, session: str, connection: sqlite3.Connection
+) -> list[AgentConversation]:
+    found = [AgentConversation(*row) for row in connection.execute(OF_SESSION, (owner, session))]
     # Ordered by the database, they would be looked for among all that their owner has.
     return sorted(found, key=lambda one: (one.updated_ms, one.version), reverse=True)
 
 
-def _put(conversation: Conversation, updated_ms: int, connection: sqlite3.Connection) -> int:
+def _put(conversation: AgentConversation, updated_ms: int, connection: sqlite3.Connection) -> int:
     key = (conversation.owner, conversation.session, conversation.agent)
     row = connection.execute(VERSION, key).fetchone()
     if (row[0] if row else 0) != conversation.version:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway.stores import item_table
 from gateway.stores.engine import Engine
-from gateway.stores.rows import Event, Item
+from gateway.stores.rows import OutboxItem, SessionEvent
 
 NOTE = """INSERT INTO events (owner, session, kind, key, at_ms, data) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (owner, session, kind, key) DO NOTHING"""
@@ -49,11 +49,11 @@ class SqliteDeliveries:
         self._engine = engine
         self._now_ms = now_ms
 
-    async def add(self, item: Item) -> Item:
+    async def add(self, item: OutboxItem) -> OutboxItem:
         """Put an item at the end of its session's queue, unless it is or was there."""
         return await self._engine.change(partial(item_table.add, item))
 
-    async def pending(self, owner: str, session: str) -> list[Item]:
+    async def pending(self, owner: str, session: str) -> list[OutboxItem]:
         """Return what is not delivered, in order."""
         return await self._engine.ask(partial(item_table.pending, owner, session))
 
@@ -70,18 +70,18 @@ class SqliteDeliveries:
         """Delete a session's items, its events, and that somebody wants to hear of it."""
         await self._engine.mend(partial(_forget, owner, session))
 
-    async def note(self, event: Event) -> Event | None:
+    async def note(self, event: SessionEvent) -> SessionEvent | None:
         """Append to the log of a session, unless that very event is in it already.
 
         Of a log that is too long the oldest events go.
         """
         return await self._engine.change(partial(_note, event))
 
-    async def events(self, owner: str, session: str, after: int, limit: int) -> list[Event]:
+    async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
         """Return a session's events of higher numbers, in order."""
         return await self._engine.ask(partial(_events, OF_SESSION, (owner, session, after, limit)))
 
-    async def events_since(self, owner: str, after: int, limit: int) -> list[Event]:
+    async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
         """Return an owner's events of higher numbers, of all sessions, in order."""
         return await self._engine.ask(partial(_events, OF_OWNER, (owner, after, limit)))
 
@@ -116,7 +116,7 @@ class SqliteDeliveries:
         await self._engine.change(partial(_do, MOVE, (name, seq)))
 
 
-def _note(event: Event, connection: sqlite3.Connection) -> Event | None:
+def _note(event: SessionEvent, connection: sqlite3.Connection) -> SessionEvent | None:
     values = (event.owner, event.session, event.kind, event.key, event.at_ms, event.data)
     done = connection.execute(NOTE, values)
     if done.rowcount <= 0:
@@ -127,8 +127,8 @@ def _note(event: Event, connection: sqlite3.Connection) -> Event | None:
 
 def _events(
     statement: str, values: tuple[str | int, ...], connection: sqlite3.Connection
-) -> list[Event]:
-    return [Event(*row) for row in connection.execute(statement, values)]
+) -> list[SessionEvent]:
+    return [SessionEvent(*row) for row in connection.execute(statement, values)]
 
 
 def _number(statement: str, values: tuple[str, ...], connection: sqlite3.Connection) -> int:

@@ -60,7 +60,7 @@ class InUse(StoreUnavailable):
     """Another process owns the place where state is kept."""
 
 
-class Key(NamedTuple):
+class DocumentKey(NamedTuple):
     """Whose document it is, and of which kind: `session` or `clock`."""
 
     kind: str
@@ -75,11 +75,11 @@ class Stored:
     document: bytes
     revision: int
     # A cached document is decoded once: whose it was, by which shape, and what it was decoded to.
-    memo: tuple[Key, object, object] | None = field(default=None, repr=False)
+    memo: tuple[DocumentKey, object, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SealedDocument:
     """A document to be kept, and what the store is asked about it later."""
 
     document: bytes
@@ -124,25 +124,25 @@ class Documents(Protocol):
     now_ms: Callable[[], int]
     turns: Turns
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
 
-    def absent(self, key: Key) -> bool:
+    def absent(self, key: DocumentKey) -> bool:
         """Tell without waiting that there is surely no document; False may mean anything."""
 
-    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+    async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision (0: there is none yet); return the new revision.
 
         Raises `Conflict` if another one is there. A revision is never used for another content.
         """
 
-    async def delete(self, key: Key, revision: int | None = None) -> None:
+    async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         """Remove the document of this revision, else raise `Conflict`; without one, any or none."""
 
-    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+    async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Put a corrupt document, if it still has this revision, where only people find it."""
 
-    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         """Return the keys whose documents have something due before a time, the earliest first."""
 
     async def listing(
@@ -150,7 +150,7 @@ class Documents(Protocol):
     ) -> list[Listed]:
         """Return a page of an owner's sessions, the one written last first."""
 
-    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+    def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each committed change of this key."""
 
     async def check(self) -> None:
@@ -164,18 +164,20 @@ class Documents(Protocol):
 class Sighting:
     """What an index has to know of a document."""
 
-    key: Key
+    key: DocumentKey
     updated_ms: int
     due_ms: int | None
 
 
-async def fetch(store: Documents, key: Key, shape: Shape[T]) -> T:
+async def fetch(store: Documents, key: DocumentKey, shape: Shape[T]) -> T:
     """Return the session's value; a corrupt document is set aside, and the value is empty."""
     value, _ = await _fetch(store, key, shape)
     return value
 
 
-async def update(store: Documents, key: Key, change: Callable[[T], T], shape: Shape[T]) -> T:
+async def update(
+    store: Documents, key: DocumentKey, change: Callable[[T], T], shape: Shape[T]
+) -> T:
     """Apply a pure function to the session's value, durably, and return the new value."""
 
     def both(value: T) -> tuple[T, T]:
@@ -186,7 +188,7 @@ async def update(store: Documents, key: Key, change: Callable[[T], T], shape: Sh
 
 
 async def amend(
-    store: Documents, key: Key, change: Callable[[T], tuple[T, R]], shape: Shape[T]
+    store: Documents, key: DocumentKey, change: Callable[[T], tuple[T, R]], shape: Shape[T]
 ) -> R:
     """Apply a pure function that gives a new value and an answer; return the answer it gave last.
 
@@ -209,7 +211,7 @@ async def amend(
     raise StoreUnavailable("This session's state is being changed by too many at once; try again.")
 
 
-async def _fetch(store: Documents, key: Key, shape: Shape[T]) -> tuple[T, int]:
+async def _fetch(store: Documents, key: DocumentKey, shape: Shape[T]) -> tuple[T, int]:
     if key.kind != shape.kind:
         raise ValueError(f"A {key.kind} document has not the shape of a {shape.kind} document.")
     stored = await store.read(key)
@@ -222,14 +224,16 @@ async def _fetch(store: Documents, key: Key, shape: Shape[T]) -> tuple[T, int]:
     return shape.empty, 0
 
 
-async def _keep(store: Documents, key: Key, shape: Shape[T], value: T, revision: int) -> None:
+async def _keep(
+    store: Documents, key: DocumentKey, shape: Shape[T], value: T, revision: int
+) -> None:
     if not shape.is_empty(value):
         await store.write(key, seal(key, value, shape, store.now_ms()), revision)
     elif revision:
         await store.delete(key, revision)
 
 
-def seal(key: Key, value: T, shape: Shape[T], now_ms: int) -> Draft:
+def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocument:
     """Write a value as the document of a session."""
     own = shape.encode(value)
     if not ENVELOPE.isdisjoint(own):
@@ -248,10 +252,10 @@ def seal(key: Key, value: T, shape: Shape[T], now_ms: int) -> Draft:
             f"The session's state would take {len(document)} bytes; "
             f"at most {LARGEST_DOCUMENT} are kept."
         )
-    return Draft(document, now_ms, _due(value, shape))
+    return SealedDocument(document, now_ms, _due(value, shape))
 
 
-def unseal(key: Key, stored: Stored, shape: Shape[T]) -> T:
+def unseal(key: DocumentKey, stored: Stored, shape: Shape[T]) -> T:
     """Read a session's value from its document, or raise `Corrupt` or `Newer`."""
     memo = stored.memo
     if memo is not None and memo[1] is shape and memo[0] == key:
@@ -293,11 +297,11 @@ def _parsed(document: bytes) -> dict[str, Any]:
         raise Corrupt("It is not a JSON object.") from error
 
 
-def _key(kind: str, fields: Mapping[str, Any]) -> Key:
+def _key(kind: str, fields: Mapping[str, Any]) -> DocumentKey:
     owner, session = fields.get("owner", LOCAL_OWNER), fields.get("sessionId")
     if not isinstance(owner, str) or not isinstance(session, str):
         raise Corrupt("It does not say whose it is.")
-    return Key(kind, owner, session)
+    return DocumentKey(kind, owner, session)
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:

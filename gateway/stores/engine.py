@@ -28,7 +28,7 @@ Settle = Callable[[object], None]
 OF_ONE_CHANGE = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 
 
-class Base(Protocol):
+class ConnectionSource(Protocol):
     """Where a connection comes from."""
 
     def connection(self, *, make: bool = True) -> sqlite3.Connection:
@@ -56,8 +56,8 @@ class Engine:
 
     def __init__(
         self,
-        writing: Base,
-        reading: Base | None = None,
+        writing: ConnectionSource,
+        reading: ConnectionSource | None = None,
         hold: Callable[[], None] = _held,
         damage: Damage | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class Engine:
         if self._damage is not None:
             self._damage.refuse()
 
-    def _failed(self, error: StoreUnavailable, base: Base, count: int) -> list[object]:
+    def _failed(self, error: StoreUnavailable, base: ConnectionSource, count: int) -> list[object]:
         """Say to so many what is wrong; a damaged file is opened anew when it was put right."""
         if self._damage is not None and is_damage(error):
             self._damage.note(error)

@@ -20,15 +20,15 @@ import anyio
 from anyio.to_thread import run_sync
 
 from gateway.stores.absent import Absent
-from gateway.stores.cache import Cache, Entry
-from gateway.stores.commit import Commits, Done, Job, Put, Remove, SetAside
+from gateway.stores.cache import Cache, CachedDocument
+from gateway.stores.commit import Commits, Done, FileChange, Put, Remove, SetAside
 from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
 from gateway.stores.documents import (
     Corrupt,
-    Draft,
-    Key,
+    DocumentKey,
     Listed,
     Newer,
+    SealedDocument,
     Shape,
     Sighting,
     Stored,
@@ -51,7 +51,7 @@ Settle = Callable[[Done | Exception], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OwnedDirectory:
     """A directory that is ours, and the token by which we know our own temporary files."""
 
     root: Path
@@ -59,7 +59,7 @@ class Place:
     token: str
 
 
-def occupy(root: Path, kinds: Iterable[str]) -> Place:
+def occupy(root: Path, kinds: Iterable[str]) -> OwnedDirectory:
     """Make the directories that are missing and lock them, or raise `InUse`."""
     lock = Lock(root / DIRECTORY_LOCK, f'The session directory "{root}"')
     try:
@@ -74,7 +74,7 @@ def occupy(root: Path, kinds: Iterable[str]) -> Place:
         raise StoreUnavailable(
             f'The session directory "{root}" cannot be used: {reason}.'
         ) from error
-    return Place(root, lock, secrets.token_hex(4))
+    return OwnedDirectory(root, lock, secrets.token_hex(4))
 
 
 async def open_files(
@@ -94,7 +94,7 @@ class Files:
 
     def __init__(
         self,
-        place: Place,
+        place: OwnedDirectory,
         shapes: dict[str, Shape[Any]],
         now_ms: Callable[[], int],
         on_quarantine: Reported,
@@ -114,17 +114,17 @@ class Files:
         self._readers = anyio.CapacityLimiter(READERS)
         self._commits = Commits(place.lock, place.token)
         self._probe = WriteProbe(place.root)
-        self._worker: Worker[Job, Done] = Worker("holdgate-commit", self._commits.perform)
+        self._worker: Worker[FileChange, Done] = Worker("holdgate-commit", self._commits.perform)
         self._scanned = anyio.Event()
         # What was used since the scan began is known better than the scan can know it.
-        self._touched: set[Key] = set()
+        self._touched: set[DocumentKey] = set()
         self._scan = Scan(place.root, shapes, place.token)
         self._scan.start(self._found, self._seen_all)
 
     def __repr__(self) -> str:
         return f"<Files {self._root} {len(self._cache)} cached, {len(self._busy)} being written>"
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
         path = self._path(key)
         stored = None
@@ -145,11 +145,11 @@ class Files:
         # A file system that never says the same of a file twice is believed in the end.
         return stored
 
-    def absent(self, key: Key) -> bool:
+    def absent(self, key: DocumentKey) -> bool:
         """Tell without waiting that there is surely no file, as is true of most sessions."""
         return key in self._absent
 
-    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+    async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the file of this revision; return the new one."""
         path = self._path(key)
         self._absent.drop(key)
@@ -160,20 +160,20 @@ class Files:
         await self._submit(job, partial(self._written, sighting, stored))
         return stored.revision
 
-    async def delete(self, key: Key, revision: int | None = None) -> None:
+    async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         """Remove the file."""
         path = self._path(key)
         await self._settled(path)
         job = Remove(path, revision, self._cache.get(key))
         await self._submit(job, partial(self._removed, key))
 
-    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+    async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Rename a file that cannot be read, if it still has this revision."""
         path = self._path(key)
         await self._settled(path)
         await self._quarantine(Broken(path, revision, reason), key)
 
-    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         """Return the keys that have something due before a time, once all files were seen."""
         await self._scanned.wait()
         return self._index.due(kind, before_ms, limit)
@@ -185,7 +185,7 @@ class Files:
         await self._scanned.wait()
         return self._index.listing(kind, owner, after, limit)
 
-    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+    def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each committed change of this key."""
         return self._watchers.watch(key, callback)
 
@@ -203,14 +203,14 @@ class Files:
         self._commits.close()
         self._place.lock.release()
 
-    def _path(self, key: Key) -> str:
+    def _path(self, key: DocumentKey) -> str:
         return f"{self._root}/{key.kind}/{name_of(key.owner, key.session)}{SUFFIX}"
 
     async def _settled(self, path: str) -> None:
         while (busy := self._busy.get(path)) is not None:
             await busy.wait()
 
-    def _submit(self, job: Job, settle: Settle) -> asyncio.Future[Done]:
+    def _submit(self, job: FileChange, settle: Settle) -> asyncio.Future[Done]:
         busy = anyio.Event()
 
         def settled(outcome: Done | Exception) -> None:
@@ -225,21 +225,23 @@ class Files:
     def _written(self, sighting: Sighting, stored: Stored, outcome: Done | Exception) -> None:
         key = sighting.key
         if isinstance(outcome, Done) and outcome.signature is not None:
-            self._cache.put(key, Entry(outcome.signature, stored))
+            self._cache.put(key, CachedDocument(outcome.signature, stored))
             self._note(sighting)
             self._watchers.changed(key)
 
-    def _removed(self, key: Key, outcome: Done | Exception) -> None:
+    def _removed(self, key: DocumentKey, outcome: Done | Exception) -> None:
         if isinstance(outcome, Done):
             self._gone(key)
             if outcome.changed:
                 self._watchers.changed(key)
 
-    def _quarantine(self, broken: Broken, key: Key | None) -> asyncio.Future[Done]:
+    def _quarantine(self, broken: Broken, key: DocumentKey | None) -> asyncio.Future[Done]:
         job = SetAside(broken.path, broken.revision, self.now_ms())
         return self._submit(job, partial(self._quarantined, broken, key))
 
-    def _quarantined(self, broken: Broken, key: Key | None, outcome: Done | Exception) -> None:
+    def _quarantined(
+        self, broken: Broken, key: DocumentKey | None, outcome: Done | Exception
+    ) -> None:
         if not isinstance(outcome, Done) or not outcome.changed:
             return
         if key is not None:
@@ -247,7 +249,7 @@ class Files:
             self._watchers.changed(key)
         self._on_quarantine(f"{Path(broken.path).parent.name}/{outcome.name}", broken.reason)
 
-    async def _load(self, key: Key, path: str) -> Stored | None:
+    async def _load(self, key: DocumentKey, path: str) -> Stored | None:
         try:
             loaded = await run_sync(load, path, limiter=self._readers)
         except OSError as error:
@@ -257,10 +259,10 @@ class Files:
         if loaded.problem:
             await self.set_aside(key, loaded.stored.revision, loaded.problem)
             return None
-        self._learn(key, Entry(loaded.signature, loaded.stored))
+        self._learn(key, CachedDocument(loaded.signature, loaded.stored))
         return loaded.stored
 
-    def _learn(self, key: Key, entry: Entry) -> None:
+    def _learn(self, key: DocumentKey, entry: CachedDocument) -> None:
         before = self._cache.get(key)
         self._cache.put(key, entry)
         shape = self._shapes.get(key.kind)
@@ -277,13 +279,13 @@ class Files:
         self._touch(sighting.key)
         self._index.put(sighting)
 
-    def _gone(self, key: Key) -> None:
+    def _gone(self, key: DocumentKey) -> None:
         self._touch(key)
         self._cache.drop(key)
         if key in self._index:
             self._index.drop(key)
 
-    def _touch(self, key: Key) -> None:
+    def _touch(self, key: DocumentKey) -> None:
         if not self._scanned.is_set():
             self._touched.add(key)
 

@@ -9,7 +9,7 @@ from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from gateway.stores.documents import Key, Listed, Sighting
+from gateway.stores.documents import DocumentKey, Listed, Sighting
 
 T = TypeVar("T", str, tuple[str, str])
 
@@ -90,7 +90,7 @@ class Index:
         self._due: defaultdict[str, Ranking[tuple[str, str]]] = defaultdict(Ranking)
         self._newest: defaultdict[tuple[str, str], Ranking[str]] = defaultdict(Ranking)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: DocumentKey) -> bool:
         newest = self._newest.get((key.kind, key.owner))
         return newest is not None and key.session in newest
 
@@ -100,15 +100,15 @@ class Index:
         self._due[kind].place((owner, session), sighting.due_ms)
         self._newest[kind, owner].place(session, sighting.updated_ms)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: DocumentKey) -> None:
         """Forget a document."""
         kind, owner, session = key
         self._due[kind].place((owner, session), None)
         self._newest[kind, owner].place(session, None)
 
-    def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+    def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         """Return the keys that have something due before a time, the earliest first."""
-        return [Key(kind, *whose) for whose in self._due[kind].lowest(before_ms, limit)]
+        return [DocumentKey(kind, *whose) for whose in self._due[kind].lowest(before_ms, limit)]
 
     def listing(self, kind: str, owner: str, after: Listed | None, limit: int) -> list[Listed]:
         """Return a page of an owner's sessions, the one written last first."""

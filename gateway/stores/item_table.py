@@ -7,7 +7,7 @@ import sqlite3
 from msgspec.structs import replace
 
 from gateway.jobs.notices import missed_notice
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 
 COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"
 ADD = f"""INSERT INTO items ({COLUMNS})
@@ -24,7 +24,7 @@ DELIVER = """UPDATE items SET delivered_ms = ?
     WHERE owner = ? AND session = ? AND id = ? AND delivered_ms IS NULL"""
 
 
-def add(item: Item, connection: sqlite3.Connection) -> Item:
+def add(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
     """Put an item at the end of its session's queue, unless it is or was there."""
     if item.status == "missed":
         item = _with_earlier(item, connection)
@@ -34,10 +34,10 @@ def add(item: Item, connection: sqlite3.Connection) -> Item:
     done = connection.execute(ADD, (*whose, item.at_ms, item.text, *origin, *kind))
     if done.rowcount > 0 and done.lastrowid:
         return replace(item, seq=done.lastrowid)
-    return Item(*connection.execute(FIND, (item.owner, item.session, item.id)).fetchone())
+    return OutboxItem(*connection.execute(FIND, (item.owner, item.session, item.id)).fetchone())
 
 
-def _with_earlier(item: Item, connection: sqlite3.Connection) -> Item:
+def _with_earlier(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
     """Count in what the queue says already of times that the same job missed: one item says all."""
     place = (item.owner, item.session, item.job_id)
     (earlier,) = connection.execute(MISSED, place).fetchone()
@@ -48,9 +48,9 @@ def _with_earlier(item: Item, connection: sqlite3.Connection) -> Item:
     return replace(item, missed=count, text=missed_notice(count, item.at_ms))
 
 
-def pending(owner: str, session: str, connection: sqlite3.Connection) -> list[Item]:
+def pending(owner: str, session: str, connection: sqlite3.Connection) -> list[OutboxItem]:
     """Return what is not delivered, in order."""
-    return [Item(*row) for row in connection.execute(PENDING, (owner, session))]
+    return [OutboxItem(*row) for row in connection.execute(PENDING, (owner, session))]
 
 
 def waiting(connection: sqlite3.Connection) -> list[tuple[str, str]]:

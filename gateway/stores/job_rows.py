@@ -12,8 +12,8 @@ from gateway.stores import job_table, run_table
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.engine import Engine
 from gateway.stores.row_forms import Spoiled, set_aside
-from gateway.stores.rows import Claimed, Item, Notice, no_notice
-from gateway.stores.run_table import Lease
+from gateway.stores.rows import Claimed, Notice, OutboxItem, no_notice
+from gateway.stores.run_table import RunLease
 
 R = TypeVar("R")
 
@@ -65,7 +65,7 @@ class SqliteJobs:
         self, now_ms: int, holder: str, until_ms: int, claim: Callable[[Job], Claimed | None]
     ) -> Claimed | None:
         """Claim the earliest job that is due and not running."""
-        query = partial(run_table.claim, now_ms, Lease(holder, until_ms), claim)
+        query = partial(run_table.claim, now_ms, RunLease(holder, until_ms), claim)
         return await self._whole(self._engine.mend, query)
 
     async def claim_now(
@@ -77,18 +77,20 @@ class SqliteJobs:
         claim: Callable[[Job], Claimed],
     ) -> Claimed | None:
         """Claim one job, due or not, unless it is running."""
-        query = partial(run_table.claim_now, (job_id, owner), Lease(holder, until_ms), claim)
+        query = partial(run_table.claim_now, (job_id, owner), RunLease(holder, until_ms), claim)
         return await self._whole(self._engine.mend, query)
 
     async def extend(self, run_id: str, holder: str, until_ms: int) -> bool:
         """Lengthen the lease of a run that is the holder's."""
-        return await self._engine.mend(partial(run_table.extend, run_id, Lease(holder, until_ms)))
+        return await self._engine.mend(
+            partial(run_table.extend, run_id, RunLease(holder, until_ms))
+        )
 
     async def finish(
         self,
         run: Run,
         change: Callable[[Job], Job | None],
-        item: Item | None,
+        item: OutboxItem | None,
         keep_runs: int,
         notice: Notice = no_notice,
     ) -> Job | None:
@@ -118,7 +120,7 @@ class SqliteJobs:
         """Return runs whose result is not yet in the session it came from, the oldest first."""
         return await self._whole(self._engine.ask, run_table.owed)
 
-    async def paid(self, run_id: str, item: Item | None = None) -> bool:
+    async def paid(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Take it that a run's result is in the session it came from, or put it into its queue."""
         return await self._whole(self._engine.mend, partial(run_table.paid, run_id, item))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from gateway.stores.documents import Conflict, Draft, Key, Listed, Sighting, Stored
+from gateway.stores.documents import Conflict, DocumentKey, Listed, SealedDocument, Sighting, Stored
 from gateway.stores.index import Index
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
@@ -19,7 +19,7 @@ class Memory:
         self.now_ms = now_ms
         self.turns = Turns()
         self._on_quarantine = on_quarantine
-        self._documents: dict[Key, Stored] = {}
+        self._documents: dict[DocumentKey, Stored] = {}
         self._index = Index()
         self._watchers = Watchers()
         self._revisions = count(1)
@@ -27,15 +27,15 @@ class Memory:
     def __repr__(self) -> str:
         return f"<Memory {len(self._documents)} documents>"
 
-    def absent(self, key: Key) -> bool:
+    def absent(self, key: DocumentKey) -> bool:
         """Tell whether there is no document."""
         return key not in self._documents
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
         return self._documents.get(key)
 
-    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+    async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision; return the new one."""
         self._expect(key, revision)
         kept = self._documents[key] = Stored(draft.document, next(self._revisions))
@@ -43,7 +43,7 @@ class Memory:
         self._watchers.changed(key)
         return kept.revision
 
-    async def delete(self, key: Key, revision: int | None = None) -> None:
+    async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         """Remove the document."""
         if revision is not None:
             self._expect(key, revision)
@@ -51,14 +51,14 @@ class Memory:
             self._index.drop(key)
             self._watchers.changed(key)
 
-    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+    async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Drop a corrupt document."""
         stored = self._documents.get(key)
         if stored is not None and stored.revision == revision:
             await self.delete(key)
             self._on_quarantine("/".join(key), reason)
 
-    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         """Return the keys that have something due before a time."""
         return self._index.due(kind, before_ms, limit)
 
@@ -68,7 +68,7 @@ class Memory:
         """Return a page of an owner's sessions, the one written last first."""
         return self._index.listing(kind, owner, after, limit)
 
-    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+    def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each change of this key."""
         return self._watchers.watch(key, callback)
 
@@ -80,7 +80,7 @@ class Memory:
         self._documents.clear()
         self._index = Index()
 
-    def _expect(self, key: Key, revision: int) -> None:
+    def _expect(self, key: DocumentKey, revision: int) -> None:
         stored = self._documents.get(key)
         if (stored.revision if stored else 0) != revision:
             raise Conflict("The document was changed by somebody else.")

@@ -26,11 +26,11 @@ class Claimed(msgspec.Struct, frozen=True):
 
     job: Job
     runs: tuple[Run, ...]
-    items: tuple[Item, ...] = ()
+    items: tuple[OutboxItem, ...] = ()
     """What the session is told of it."""
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class AgentConversation(msgspec.Struct, frozen=True):
     """The messages of an agent's session, as a JSON array, and the version that they are."""
 
     owner: str
@@ -53,7 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What went up beside the body, such as the betas that it speaks of; never a credential."""
 
 
-class Item(msgspec.Struct, frozen=True):
+class OutboxItem(msgspec.Struct, frozen=True):
     """Something for a session that is not asking right now: what a run came to."""
 
     id: str
@@ -73,7 +73,7 @@ class Item(msgspec.Struct, frozen=True):
     """Its place in the session's queue, given by the store; higher is later."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class SessionEvent(msgspec.Struct, frozen=True):
     """Something that happened in a session; `key` is unique for each kind in a session."""
 
     owner: str
@@ -86,7 +86,7 @@ class Event(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-Notice = Callable[[Job, Job | None, Run], Item | None]
+Notice = Callable[[Job, Job | None, Run], OutboxItem | None]
 """What a session is told of a run: by its job before, after (None: deleted), and the run."""
 
 
@@ -152,7 +152,7 @@ class JobRows(Protocol):
         self,
         run: Run,
         change: Callable[[Job], Job | None],
-        item: Item | None,
+        item: OutboxItem | None,
         keep_runs: int,
         notice: Notice = no_notice,
     ) -> Job | None:
@@ -188,7 +188,7 @@ class JobRows(Protocol):
         The oldest first; also of jobs that were deleted by the end of that run.
         """
 
-    async def paid(self, run_id: str, item: Item | None = None) -> bool:
+    async def paid(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Take it that a run's result is in the session it came from; False: it was not owed.
 
         With an item, that is put into the session's queue instead, in the same transaction.
@@ -201,13 +201,13 @@ class JobRows(Protocol):
 class ConversationRows(Protocol):
     """Conversations of agents, and the request a relay session was last seen with."""
 
-    async def get(self, owner: str, agent: str, session: str) -> Conversation | None:
+    async def get(self, owner: str, agent: str, session: str) -> AgentConversation | None:
         """Return a conversation."""
 
-    async def of_session(self, owner: str, session: str) -> list[Conversation]:
+    async def of_session(self, owner: str, session: str) -> list[AgentConversation]:
         """Return the conversations of a session, with whatever agent, the newest first."""
 
-    async def put(self, conversation: Conversation) -> int:
+    async def put(self, conversation: AgentConversation) -> int:
         """Replace the conversation of the version given (0: new); return the new version.
 
         No version is given twice. A conversation that is not dated is dated by the store. Raises
@@ -250,10 +250,10 @@ class LockRows(Protocol):
 class DeliveryRows(Protocol):
     """What waits for sessions that are not asking, and what happened in them."""
 
-    async def add(self, item: Item) -> Item:
+    async def add(self, item: OutboxItem) -> OutboxItem:
         """Put an item at the end of its session's queue; the same id twice is one item."""
 
-    async def pending(self, owner: str, session: str) -> list[Item]:
+    async def pending(self, owner: str, session: str) -> list[OutboxItem]:
         """Return what is not delivered, in order, reserved or not."""
 
     async def waiting(self) -> list[tuple[str, str]]:
@@ -265,16 +265,16 @@ class DeliveryRows(Protocol):
     async def forget(self, owner: str, session: str) -> None:
         """Delete a session's items, its events, and that somebody wants to hear of it."""
 
-    async def note(self, event: Event) -> Event | None:
+    async def note(self, event: SessionEvent) -> SessionEvent | None:
         """Append to the log of a session; None if that very event is in it already.
 
         Of a log that is too long the oldest events go.
         """
 
-    async def events(self, owner: str, session: str, after: int, limit: int) -> list[Event]:
+    async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
         """Return a session's events of higher numbers, in order."""
 
-    async def events_since(self, owner: str, after: int, limit: int) -> list[Event]:
+    async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
         """Return an owner's events of higher numbers, of all sessions, in order."""
 
     async def last_event(self, owner: str, session: str) -> int:

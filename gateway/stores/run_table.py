@@ -13,7 +13,7 @@ from gateway.jobs.schedule.model import next_due
 from gateway.stores import item_table, job_table
 from gateway.stores.documents import LATEST
 from gateway.stores.row_forms import read_debt, read_job, read_run, written
-from gateway.stores.rows import Claimed, Item, Notice
+from gateway.stores.rows import Claimed, Notice, OutboxItem
 
 DUE = """SELECT next_run_ms, number, job_id, owner, job FROM jobs
     WHERE running = 0 AND next_run_ms <= ? AND (next_run_ms, number) > (?, ?)
@@ -43,7 +43,7 @@ REMOVE = "DELETE FROM runs WHERE run_id = ?"
 PAID = "DELETE FROM owed WHERE run_id = ?"
 
 
-class Lease(NamedTuple):
+class RunLease(NamedTuple):
     """Who executes a run, and until when that is believed without being told again."""
 
     holder: str
@@ -52,7 +52,7 @@ class Lease(NamedTuple):
 
 def claim(
     now_ms: int,
-    lease: Lease,
+    lease: RunLease,
     claim: Callable[[Job], Claimed | None],
     connection: sqlite3.Connection,
 ) -> Claimed | None:
@@ -68,7 +68,7 @@ def claim(
 
 def claim_now(
     whose: tuple[str, str | None],
-    lease: Lease,
+    lease: RunLease,
     claim: Callable[[Job], Claimed],
     connection: sqlite3.Connection,
 ) -> Claimed | None:
@@ -114,7 +114,7 @@ def _behind(job: Job, taken_ms: int) -> Job:
     return replace(job, enabled=False, disabled_reason="All its times have been run already.")
 
 
-def _recorded(claimed: Claimed, lease: Lease, connection: sqlite3.Connection) -> Claimed:
+def _recorded(claimed: Claimed, lease: RunLease, connection: sqlite3.Connection) -> Claimed:
     for run in sorted(claimed.runs, key=lambda run: (run.status == "running", run.due_ms)):
         kept = (run.job_id, run.due_ms, run.trigger == "manual", run.status)
         connection.execute(ADD, (*kept, *lease, written(run), run.run_id))
@@ -124,7 +124,7 @@ def _recorded(claimed: Claimed, lease: Lease, connection: sqlite3.Connection) ->
     return claimed
 
 
-def extend(run_id: str, lease: Lease, connection: sqlite3.Connection) -> bool:
+def extend(run_id: str, lease: RunLease, connection: sqlite3.Connection) -> bool:
     """Lengthen the lease of a run that is the holder's."""
     values = (lease.until_ms, run_id, lease.holder)
     return connection.execute(EXTEND, values).rowcount > 0
@@ -133,7 +133,7 @@ def extend(run_id: str, lease: Lease, connection: sqlite3.Connection) -> bool:
 def finish(
     run: Run,
     change: Callable[[Job], Job | None],
-    item: Item | None,
+    item: OutboxItem | None,
     keep_runs: int,
     notice: Notice,
     connection: sqlite3.Connection,
@@ -205,7 +205,7 @@ def owed(connection: sqlite3.Connection) -> list[tuple[Job, Run]]:
     return [read_debt(*row) for row in connection.execute(OWED).fetchall()]
 
 
-def paid(run_id: str, item: Item | None, connection: sqlite3.Connection) -> bool:
+def paid(run_id: str, item: OutboxItem | None, connection: sqlite3.Connection) -> bool:
     """Take it that a run's result is in the session it came from, or put it into its queue."""
     if connection.execute(PAID, (run_id,)).rowcount == 0:
         return False

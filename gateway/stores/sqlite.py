@@ -14,9 +14,9 @@ from gateway.stores.disk import make_directory
 from gateway.stores.documents import (
     LOCAL_OWNER,
     Conflict,
-    Draft,
-    Key,
+    DocumentKey,
     Listed,
+    SealedDocument,
     Stored,
     StoreUnavailable,
 )
@@ -106,30 +106,30 @@ class Sqlite:
         """Whether other processes may use the file too: they may not, unless a test says so."""
         return self._lock.shared
 
-    def absent(self, key: Key) -> bool:
+    def absent(self, key: DocumentKey) -> bool:
         """Tell nothing: another process may have written it."""
         return False
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
         return await self.engine.ask(partial(_read, key))
 
-    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+    async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision; return the new one."""
         query = partial(_write, key, draft, revision)
         return await self.engine.change(query, partial(self._settled, key))
 
-    async def delete(self, key: Key, revision: int | None = None) -> None:
+    async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         """Remove the document."""
         await self.engine.mend(partial(_delete, key, revision), partial(self._settled, key))
 
-    async def set_aside(self, key: Key, revision: int, reason: str) -> None:
+    async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Move a corrupt document to the table of such, if it still has this revision."""
         query = partial(_set_aside, key, revision, reason, self.now_ms())
         if await self.engine.mend(query, partial(self._settled, key)):
             self._on_quarantine("/".join(key), reason)
 
-    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         """Return the keys that have something due before a time, the earliest first."""
         return await self.engine.ask(partial(_due, kind, before_ms, limit))
 
@@ -139,13 +139,13 @@ class Sqlite:
         """Return a page of an owner's sessions, the one written last first."""
         return await self.engine.ask(partial(_listing, kind, owner, after, limit))
 
-    def watch(self, key: Key, callback: Callable[[], None]) -> Unsubscribe:
+    def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called after each change of this key by this process."""
         return self._watchers.watch(key, callback)
 
     async def check(self) -> None:
         """See whether the database answers, and its disk takes something."""
-        await self.read(Key("session", LOCAL_OWNER, "check"))
+        await self.read(DocumentKey("session", LOCAL_OWNER, "check"))
         await self._probe.check()
 
     async def aclose(self) -> None:
@@ -153,30 +153,32 @@ class Sqlite:
         await self.engine.aclose()
         self._lock.release()
 
-    def _settled(self, key: Key, outcome: object) -> None:
+    def _settled(self, key: DocumentKey, outcome: object) -> None:
         if outcome and not isinstance(outcome, Exception):
             self._watchers.changed(key)
 
 
-def _read(key: Key, connection: sqlite3.Connection) -> Stored | None:
+def _read(key: DocumentKey, connection: sqlite3.Connection) -> Stored | None:
     row = connection.execute(READ, key).fetchone()
     return None if row is None else Stored(*row)
 
 
-def _write(key: Key, draft: Draft, revision: int, connection: sqlite3.Connection) -> int:
+def _write(
+    key: DocumentKey, draft: SealedDocument, revision: int, connection: sqlite3.Connection
+) -> int:
     _expect(key, revision, connection)
     row = (*key, draft.due_ms, draft.updated_ms, draft.document)
     return connection.execute(WRITE, row).lastrowid or 0
 
 
-def _delete(key: Key, revision: int | None, connection: sqlite3.Connection) -> bool:
+def _delete(key: DocumentKey, revision: int | None, connection: sqlite3.Connection) -> bool:
     if revision is not None:
         _expect(key, revision, connection)
     return connection.execute(DELETE, key).rowcount > 0
 
 
 def _set_aside(
-    key: Key, revision: int, reason: str, at_ms: int, connection: sqlite3.Connection
+    key: DocumentKey, revision: int, reason: str, at_ms: int, connection: sqlite3.Connection
 ) -> bool:
     stored = _read(key, connection)
     if stored is None or stored.revision != revision:
@@ -185,14 +187,16 @@ def _set_aside(
     return _delete(key, None, connection)
 
 
-def _expect(key: Key, revision: int, connection: sqlite3.Connection) -> None:
+def _expect(key: DocumentKey, revision: int, connection: sqlite3.Connection) -> None:
     row = connection.execute(REVISION, key).fetchone()
     if (row[0] if row else 0) != revision:
         raise Conflict("The document was changed by somebody else.")
 
 
-def _due(kind: str, before_ms: int, limit: int, connection: sqlite3.Connection) -> list[Key]:
-    return [Key(*row) for row in connection.execute(DUE, (kind, before_ms, limit))]
+def _due(
+    kind: str, before_ms: int, limit: int, connection: sqlite3.Connection
+) -> list[DocumentKey]:
+    return [DocumentKey(*row) for row in connection.execute(DUE, (kind, before_ms, limit))]
 
 
 def _listing(

@@ -16,7 +16,7 @@ from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
 from gateway.reminders.text import iso
 from gateway.stores.documents import Conflict, StoreUnavailable
-from gateway.stores.rows import Conversation
+from gateway.stores.rows import AgentConversation
 from tests.agents.talking import begin, calling, messages_of, noted, reason_of, roles, room, said
 from tests.clock.holding import acting, delivered, fails, held, schedules
 from tests.clock.holding import says as tells
@@ -151,14 +151,14 @@ class Rows:
     """Conversations that somebody else goes on with, a few times in a row."""
 
     def __init__(self, conflicts: int) -> None:
-        self.kept: Conversation | None = None
+        self.kept: AgentConversation | None = None
         self.conflicts = conflicts
 
-    async def get(self, owner: str, agent: str, session: str) -> Conversation | None:
+    async def get(self, owner: str, agent: str, session: str) -> AgentConversation | None:
         return self.kept
 
-    async def put(self, conversation: Conversation) -> int:
-        found = self.kept or Conversation("o", "a", "s")
+    async def put(self, conversation: AgentConversation) -> int:
+        found = self.kept or AgentConversation("o", "a", "s")
         if self.conflicts:
             self.conflicts -= 1
             messages = extended(found.messages, [user("mine")])

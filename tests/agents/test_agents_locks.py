@@ -9,7 +9,7 @@ import pytest
 
 from gateway.agents.locks import LEASE_MS, Lease, Locks
 from gateway.clock import ManualClock
-from gateway.clock.timer_queue import Alarms
+from gateway.clock.timer_queue import TimerQueue
 from gateway.reminders.holds import Holds
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.lock_rows import MemoryLocks
@@ -21,7 +21,7 @@ class Place:
     def __init__(self) -> None:
         self.now_ms = 0
         self.rows = MemoryLocks(lambda: self.now_ms)
-        self.holds = Holds(Alarms(ManualClock(0)), lambda: 0.0)
+        self.holds = Holds(TimerQueue(ManualClock(0)), lambda: 0.0)
         self.log: list[tuple[str, Any]] = []
 
     def process(self, rows: Any = None) -> Locks:

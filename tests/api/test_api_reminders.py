@@ -23,7 +23,7 @@ from gateway.reminders.model import Rules
 from gateway.reminders.service import Reminders
 from gateway.reminders.text import iso
 from gateway.stores import Memory, Stored, StoreUnavailable
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 
 NOW = 1_770_067_358_229
 SOON = NOW + 600_000
@@ -328,10 +328,10 @@ async def test_the_time_is_told_as_the_tool_tells_it() -> None:
 class Down(Memory):
     """A store on a disk that cannot be read."""
 
-    def absent(self, key: Key) -> bool:
+    def absent(self, key: DocumentKey) -> bool:
         return False
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         raise StoreUnavailable("The disk cannot be read.")
 
 

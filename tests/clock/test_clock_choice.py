@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.clock.choice import STEP_MS, Answer, choose
+from gateway.clock.choice import STEP_MS, OffsetSample, choose
 
 Said = tuple[str, int, float]
 
@@ -34,28 +34,28 @@ CASES: dict[str, tuple[int, list[Said], str | None]] = {
 
 @pytest.mark.parametrize("in_force, said, expected", CASES.values(), ids=CASES)
 def test_choice(in_force: int, said: list[Said], expected: str | None) -> None:
-    chosen = choose([Answer(*one) for one in said], in_force)
+    chosen = choose([OffsetSample(*one) for one in said], in_force)
     assert (chosen and chosen.server) == expected
 
 
 offsets = st.integers(-600_000, 600_000) | st.integers(-3000, 3000)
 crowds = st.lists(
-    st.builds(Answer, st.sampled_from("abcdef"), offsets, st.floats(0, 800)),
+    st.builds(OffsetSample, st.sampled_from("abcdef"), offsets, st.floats(0, 800)),
     unique_by=(lambda answer: answer.server, lambda answer: answer.rtt_ms),
     max_size=6,
 )
 
 
-def is_bold(answer: Answer, in_force: int) -> bool:
+def is_bold(answer: OffsetSample, in_force: int) -> bool:
     return abs(answer.offset_ms - in_force) > STEP_MS
 
 
-def companions(answer: Answer, answers: list[Answer]) -> int:
+def companions(answer: OffsetSample, answers: list[OffsetSample]) -> int:
     return sum(abs(answer.offset_ms - other.offset_ms) <= STEP_MS for other in answers) - 1
 
 
 @given(crowds, offsets)
-def test_nothing_nearer_was_fit_to_be_chosen(answers: list[Answer], in_force: int) -> None:
+def test_nothing_nearer_was_fit_to_be_chosen(answers: list[OffsetSample], in_force: int) -> None:
     chosen = choose(answers, in_force)
     passed = [a for a in answers if chosen is None or a.rtt_ms < chosen.rtt_ms]
     if len(answers) == 1:
@@ -67,7 +67,7 @@ def test_nothing_nearer_was_fit_to_be_chosen(answers: list[Answer], in_force: in
 
 @given(crowds, offsets, st.randoms(use_true_random=False))
 def test_who_answers_first_does_not_matter(
-    answers: list[Answer], in_force: int, chance: Random
+    answers: list[OffsetSample], in_force: int, chance: Random
 ) -> None:
     shuffled = chance.sample(answers, len(answers))
     assert choose(shuffled, in_force) == choose(answers, in_force)
@@ -75,9 +75,9 @@ def test_who_answers_first_does_not_matter(
 
 @given(crowds.filter(bool), offsets, st.integers(1001, 600_000))
 def test_one_liar_among_honest_servers_never_moves_the_clock(
-    honest: list[Answer], in_force: int, lie: int
+    honest: list[OffsetSample], in_force: int, lie: int
 ) -> None:
-    near = [Answer(a.server, in_force + a.offset_ms % 400, a.rtt_ms) for a in honest]
-    chosen = choose([*near, Answer("liar", in_force + 1000 + lie, 0.0)], in_force)
+    near = [OffsetSample(a.server, in_force + a.offset_ms % 400, a.rtt_ms) for a in honest]
+    chosen = choose([*near, OffsetSample("liar", in_force + 1000 + lie, 0.0)], in_force)
     assert chosen is not None
     assert chosen.server != "liar"

@@ -10,7 +10,6 @@ import anyio.lowlevel
 import pytest
 
 from gateway.clock import (
-    Alarms,
     Clock,
     Host,
     ManualClock,
@@ -18,6 +17,7 @@ from gateway.clock import (
     NtpSettings,
     NtpState,
     SystemClock,
+    TimerQueue,
 )
 
 REAL: dict[str, Callable[[Host], Clock]] = {
@@ -64,13 +64,13 @@ def test_clocks_say_what_they_are() -> None:
 
 def test_clocks_and_alarms_may_be_made_before_there_is_a_loop() -> None:
     manual, ntp = ManualClock(0), NtpClock(NtpSettings(()))
-    alarms, rung = Alarms(manual), anyio.Event()
-    alarms.set(20, rung.set)
+    timers, rung = TimerQueue(manual), anyio.Event()
+    timers.call_at(20, rung.set)
     manual.set(10)
 
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(alarms.run)
+            tasks.start_soon(timers.run)
             tasks.start_soon(ntp.run)
             await rest()
             manual.set(20)

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import pytest
 
-from gateway.clock import Alarms, Host, NtpClock, NtpSettings
+from gateway.clock import Host, NtpClock, NtpSettings, TimerQueue
 from gateway.clock.sntp import Address, resolve
 
 from .sntp import Behaviour, FakeServer, Told, never, serving, well
@@ -343,11 +343,11 @@ async def test_corrections_shift_alarms_and_ring_each_once() -> None:
     rung: list[str] = []
     with serving(lambda question: behaviour(question)) as (server,):
         clock = clock_of(server)
-        alarms = Alarms(clock)
+        timers = TimerQueue(clock)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(alarms.run)
-            alarms.set(clock.now_ms() + 30_000, lambda: rung.append("soon"))
-            alarms.set(clock.now_ms() + HOUR_MS, lambda: rung.append("later"))
+            tasks.start_soon(timers.run)
+            timers.call_at(clock.now_ms() + 30_000, lambda: rung.append("soon"))
+            timers.call_at(clock.now_ms() + HOUR_MS, lambda: rung.append("later"))
             await clock.sync()
             await anyio.sleep(0.02)
             assert rung == []

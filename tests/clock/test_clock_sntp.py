@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.clock.choice import Answer
+from gateway.clock.choice import OffsetSample
 from gateway.clock.protocol import Host
 from gateway.clock.sntp import Address, Kissed, NoTime, judge, query, read_server, resolve
 
@@ -22,12 +22,12 @@ LIMIT_S = 5.0
 SHORT_S = 0.05
 
 
-def ask(server: str, limit_s: float = LIMIT_S, host: Host | None = None) -> Answer:
+def ask(server: str, limit_s: float = LIMIT_S, host: Host | None = None) -> OffsetSample:
     reply = query(server, limit_s, host or Host(), resolve)
     return judge(server, reply, MAX_OFFSET_MS)
 
 
-def says(answer: Answer, ms: float) -> bool:
+def says(answer: OffsetSample, ms: float) -> bool:
     # What is not known of the way there and back is all that an answer may be wrong by.
     return abs(answer.offset_ms - ms) <= answer.rtt_ms / 2 + 2
 

@@ -227,7 +227,7 @@ def test_no_content_does_harm(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "ntp-state.json"
         path.write_bytes(content)
-        with suppress(state_file.Unreadable):
+        with suppress(state_file.StateFileError):
             state = state_file.read(path, 600_000)
             assert state is not None
             assert abs(state.offset_ms) <= 600_000

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.clock import Alarms, ManualClock
+from gateway.clock import ManualClock, TimerQueue
 from gateway.reminders.holds import Holds
 from tests.clock.holding import (
     HOUR,
@@ -285,7 +285,7 @@ class TestLimits:
             assert await metrics(gate, "holds_ended_total") == {'outcome="limit"': 1}
 
     async def test_one_that_slipped_through_ends_at_once(self) -> None:
-        holds = Holds(Alarms(ManualClock(NOW)), time.monotonic, most=1)
+        holds = Holds(TimerQueue(ManualClock(NOW)), time.monotonic, most=1)
         first, second = (holds.begin("ann", session) for session in "ab")
         assert (first.reason, second.reason) == ("", "limit")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.config import Config, ConfigError, load, render
 from gateway.config.checks import OneOf, Range
-from gateway.config.schema import Key, settings
+from gateway.config.schema import ConfigKey, settings
 from gateway.config.sections import Texts
 
 Loader = Callable[..., Config]
@@ -29,7 +29,7 @@ RULED = (
 )
 
 
-def values(key: Key) -> st.SearchStrategy[Any] | None:
+def values(key: ConfigKey) -> st.SearchStrategy[Any] | None:
     """Return what a key may hold, if its checks say so plainly."""
     for check in key.checks:
         if isinstance(check, Range):

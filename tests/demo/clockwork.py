@@ -21,7 +21,7 @@ from gateway.outbox.text import told
 from gateway.reminders import clock_calls as clock
 from gateway.reminders.model import Task, Unfit
 from gateway.reminders.text import reminder_text, time_tag
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 
 from .peer import Answer, asking, connected, request
 
@@ -47,7 +47,7 @@ class Clockwork:
         self.now = NOON
         self.tasks: dict[str, Task] = {}
         self.jobs: dict[str, Job] = {}
-        self.outcomes: list[Item] = []
+        self.outcomes: list[OutboxItem] = []
         self.calls: list[dict[str, Any]] = []
         self.answers: list[Answer] = []
         self._holds = holds

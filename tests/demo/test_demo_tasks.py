@@ -10,7 +10,7 @@ import pytest
 from gateway.demo.phrases import CHINESE, ENGLISH
 from gateway.demo.server import DemoServer
 from gateway.jobs.schedule.model import in_words
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 
 from .clockwork import BOTH, ZONE_NAME, Clockwork
 from .peer import connected, request
@@ -25,9 +25,9 @@ def planner(server: DemoServer, **options: Any) -> Clockwork:
     return Clockwork(server.url, tools=BOTH, **options)
 
 
-def item(text: str, name: str = "news") -> Item:
+def item(text: str, name: str = "news") -> OutboxItem:
     """Make the result of a task."""
-    return Item("run_1", "local", "s", 0, text, name=name)
+    return OutboxItem("run_1", "local", "s", 0, text, name=name)
 
 
 async def test_something_is_done_again_and_again(server: DemoServer) -> None:

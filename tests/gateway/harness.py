@@ -20,7 +20,7 @@ from gateway.config import Config, load
 from gateway.exchange.additions import UserText
 from gateway.exchange.events import Continue, Verdict
 from gateway.exchange.rules import RULES, Facts, Rule
-from gateway.logs import Journal
+from gateway.logs import EventLog
 from gateway.wire.http_server.connection import limited_connection
 from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
@@ -135,7 +135,7 @@ class Running:
     @property
     def log(self) -> str:
         """All log lines so far."""
-        self.gateway.journal.flush()
+        self.gateway.event_log.flush()
         return self._log.getvalue()
 
     @property
@@ -180,7 +180,7 @@ async def running(
         log = StringIO()
         timed = {"clock__enabled": clock is not None}
         config = _config(named, {**timed, **(settings or {}), **more_settings})
-        gateway = Gateway(config, Journal("json", log), rules, clock)
+        gateway = Gateway(config, EventLog("json", log), rules, clock)
         server = TestServer(gateway)
         port = await stack.enter_async_context(_served(server))
         gate = Running(server, port, fakes, log)

@@ -18,7 +18,7 @@ from gateway.api.auth import Keys, Owner
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.error_router import Site
 from gateway.api.reminders import BodyLimits
-from gateway.clock import Alarms, ManualClock
+from gateway.clock import ManualClock, TimerQueue
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox, Seen
 from gateway.outbox.queue import Deliveries
@@ -27,7 +27,7 @@ from gateway.reminders.model import Rules, Wanted
 from gateway.reminders.notifier import Herald
 from gateway.reminders.service import Reminders
 from gateway.stores import Memory, open_rows
-from gateway.stores.rows import DeliveryRows, Item
+from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.wire.http_server.connection import limited_connection
 from gateway.wire.http_server.limits import ConnectionLimits
 from gateway.wire.http_server.server import Server, listen, server_config
@@ -68,7 +68,7 @@ class House:
     notes: Notes
     deliveries: Deliveries
     feed: Feed
-    alarms: Alarms
+    timers: TimerQueue
     herald: Herald
     inbox: Inbox
     webhooks: Webhooks
@@ -76,11 +76,11 @@ class House:
 
     async def result(
         self, text: str = "done", session: str = SESSION, owner: str = OWNER, name: str = "check"
-    ) -> Item:
+    ) -> OutboxItem:
         """Have a run end with this result, as the scheduler does."""
         self.numbers.append(1)
         number = len(self.numbers)
-        item = Item(
+        item = OutboxItem(
             f"run-{number}", owner, session, self.clock.now_ms(), text, "job-1", f"r{number}", name
         )
         kept = await self.rows.add(item)
@@ -117,7 +117,7 @@ class House:
     async def run(self) -> None:
         """Do all that runs beside requests."""
         async with anyio.create_task_group() as tasks:
-            for part in (self.alarms, self.deliveries, self.herald, self.webhooks):
+            for part in (self.timers, self.deliveries, self.herald, self.webhooks):
                 tasks.start_soon(part.run)
 
 
@@ -137,11 +137,11 @@ def build(
     reminders = Reminders(store, clock, rules, notes)
     deliveries = Deliveries(rows, notes, retry_after=0.001)
     feed = Feed(rows, clock, notes, most)
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
     webhooks = Webhooks(hooks, feed, clock, notes, tries)
-    herald = Herald(feed, reminders, alarms, clock, webhooks.owners)
-    inbox = Inbox(deliveries, reminders, feed, alarms, clock, most_polls)
-    return House(rows, clock, reminders, notes, deliveries, feed, alarms, herald, inbox, webhooks)
+    herald = Herald(feed, reminders, timers, clock, webhooks.owners)
+    inbox = Inbox(deliveries, reminders, feed, timers, clock, most_polls)
+    return House(rows, clock, reminders, notes, deliveries, feed, timers, herald, inbox, webhooks)
 
 
 @asynccontextmanager

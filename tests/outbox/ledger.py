@@ -9,7 +9,7 @@ import anyio.lowlevel
 from msgspec.structs import replace
 
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import Event, Item
+from gateway.stores.rows import OutboxItem, SessionEvent
 
 Where = tuple[str, str]
 
@@ -18,9 +18,9 @@ class Ledger:
     """What a store of rows does for deliveries, as simply as can be."""
 
     def __init__(self) -> None:
-        self.items: list[Item] = []
+        self.items: list[OutboxItem] = []
         self.delivered: list[str] = []
-        self.log: list[Event] = []
+        self.log: list[SessionEvent] = []
         self.wanted: dict[Where, int] = {}
         self.positions: dict[str, int] = {}
         self.fails = self.fails_to_move = False
@@ -33,13 +33,13 @@ class Ledger:
         if self.fails:
             raise StoreUnavailable("The disk is gone.")
 
-    async def add(self, item: Item) -> Item:
+    async def add(self, item: OutboxItem) -> OutboxItem:
         await self._reach()
         kept = replace(item, seq=len(self.items) + 1)
         self.items.append(kept)
         return kept
 
-    async def pending(self, owner: str, session: str) -> list[Item]:
+    async def pending(self, owner: str, session: str) -> list[OutboxItem]:
         await self._reach()
         self.reads += 1
         there = [item for item in self.items if (item.owner, item.session) == (owner, session)]
@@ -66,7 +66,7 @@ class Ledger:
         self.items = [item for item in self.items if (item.owner, item.session) != where]
         self.log = [event for event in self.log if (event.owner, event.session) != where]
 
-    async def note(self, event: Event) -> Event | None:
+    async def note(self, event: SessionEvent) -> SessionEvent | None:
         await self._reach()
         name = (event.owner, event.session, event.kind, event.key)
         if name in ((one.owner, one.session, one.kind, one.key) for one in self.log):
@@ -75,7 +75,7 @@ class Ledger:
         self.log.append(kept)
         return kept
 
-    async def events(self, owner: str, session: str, after: int, limit: int) -> list[Event]:
+    async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
         found = await self.events_since(owner, after, len(self.log))
         return [event for event in found if event.session == session][:limit]
 
@@ -107,7 +107,7 @@ class Ledger:
             raise StoreUnavailable("The disk is full.")
         self.positions[name] = seq
 
-    async def events_since(self, owner: str, after: int, limit: int) -> list[Event]:
+    async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
         await self._reach()
         found = [event for event in self.log if event.owner == owner and event.seq > after]
         # As with a database, what was found may be old when it arrives.

@@ -16,11 +16,11 @@ from gateway.outbox.queue import MOST_CARRIED, MOST_CARRIED_CHARACTERS, MOST_WAI
 from gateway.outbox.text import heading
 from gateway.outbox.webhooks import DAY_MS, MOST_UNDER_WAY, Hook, Tries
 from gateway.reminders.notifier import KEPT_MS
-from gateway.stores.rows import Event
+from gateway.stores.rows import SessionEvent
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT.joinpath("docs/delivery.md").read_text()
-EVENT = Event("ann", "s", "run.finished", "r1", 0, b"{}", 18)
+EVENT = SessionEvent("ann", "s", "run.finished", "r1", 0, b"{}", 18)
 
 
 def test_every_event_is_described() -> None:

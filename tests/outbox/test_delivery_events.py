@@ -135,7 +135,7 @@ async def test_a_reminder_that_is_due_is_told_to_whoever_subscribes() -> None:
         client = await gate.subscribe()
         await client.saw(b'"text":"drink tea"')
         await gate.house.remind("eat cake", MINUTE)
-        await until(lambda: len(gate.house.alarms) == 1)
+        await until(lambda: len(gate.house.timers) == 1)
         async with within(SOON):
             gate.house.clock.advance(MINUTE)
             answer = await client.saw(b'"text":"eat cake"')

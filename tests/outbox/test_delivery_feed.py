@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import Draining, TooMany
 from gateway.outbox.feed import Feed
-from gateway.stores.rows import Event
+from gateway.stores.rows import SessionEvent
 from tests.gateway.harness import until
 from tests.outbox.house import OWNER, SESSION, WEEK, House, build, living
 from tests.outbox.ledger import Ledger
@@ -40,7 +40,7 @@ class Reader:
                     async for event in events:
                         self._take(event)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: SessionEvent) -> None:
         self.keys.append(event.key)
         self.last = event.seq
 

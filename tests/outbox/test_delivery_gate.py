@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 from tests.clock.reminding import NO_HOLD, remind, reminding
 from tests.gateway.harness import Running, running, until, within
 from tests.gateway.wire import get, in_turn, request, streaming, turn
@@ -28,7 +28,7 @@ async def result(gate: Running, text: str = "all is well", number: int = 1) -> s
     """Have a job's run end with a result for the session, as the scheduler does."""
     parts = gate.gateway.parts
     run = f"run-{number}"
-    item = Item(run, "local", "s", parts.base.clock.now_ms(), text, "job-1", run, "check")
+    item = OutboxItem(run, "local", "s", parts.base.clock.now_ms(), text, "job-1", run, "check")
     parts.deliveries.added(await parts.rows.deliveries.add(item))
     return run
 

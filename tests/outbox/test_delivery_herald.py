@@ -8,7 +8,7 @@ import pytest
 
 from gateway.outbox.webhooks import Hook
 from gateway.reminders.model import Rules, Wanted
-from gateway.stores import Key, Memory, Stored, StoreUnavailable
+from gateway.stores import DocumentKey, Memory, Stored, StoreUnavailable
 from tests.gateway.harness import until
 from tests.outbox.house import MINUTE, NOW, OWNER, SESSION, WEEK, House, living
 from tests.outbox.ledger import Ledger
@@ -111,7 +111,7 @@ async def test_nobody_asked_so_nothing_is_done(house: House) -> None:
     await settled(house)
     assert await house.published() == []
     assert repr(house.herald) == "<Herald of 1 sessions>"
-    assert len(house.alarms) == 0
+    assert len(house.timers) == 0
 
 
 async def test_a_new_process_tells_of_what_came_due_meanwhile_and_nothing_twice() -> None:
@@ -182,7 +182,7 @@ class Shaky(Memory):
 
     fails = False
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         if self.fails:
             raise StoreUnavailable("The disk is gone.")
         return await super().read(key)

@@ -57,7 +57,7 @@ async def test_a_long_poll_is_answered_when_something_comes(what: str) -> None:
             await gate.house.remind("the news", MINUTE)
         client = await poll(gate)
         if what == "time":
-            await until(lambda: len(gate.house.alarms) > 0)
+            await until(lambda: len(gate.house.timers) > 0)
             gate.house.clock.advance(MINUTE)
         elif what == "result":
             await gate.house.result("the news")
@@ -102,7 +102,7 @@ async def test_a_client_that_leaves_is_not_waited_for(how: str) -> None:
         client = await poll(gate)
         getattr(client, how)()
         await until(lambda: len(gate.house.inbox.seats) == 0, SOON)
-        await until(lambda: len(gate.house.alarms) == 0)
+        await until(lambda: len(gate.house.timers) == 0)
 
 
 @pytest.mark.parametrize(

@@ -219,19 +219,19 @@ async def test_whoever_waits_hears_at_once(house: House, what: str) -> None:
         await house.remind("the news", MINUTE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(waiting.wait)
-        await until(lambda: len(house.alarms) > 0 or what in ("result", "reminder"))
+        await until(lambda: len(house.timers) > 0 or what in ("result", "reminder"))
         if what == "result":
             await house.result("the news")
         elif what == "reminder":
             await house.remind("the news")
         elif what == "earlier one":
             await house.remind("earlier", 1000)
-            await until(lambda: len(house.alarms) == 1)
+            await until(lambda: len(house.timers) == 1)
             house.clock.advance(1000)
         else:
             house.clock.advance(MINUTE)
     assert texts(waiting.pages[0]) == ["earlier" if what == "earlier one" else "the news"]
-    assert len(house.alarms) == 0
+    assert len(house.timers) == 0
 
 
 async def test_what_was_seen_is_waited_past(house: House) -> None:

@@ -99,7 +99,7 @@ async def test_an_event_is_posted_and_signed() -> None:
 async def test_a_reminder_that_comes_due_is_posted() -> None:
     async with posting() as (house, receiver):
         await house.remind("drink tea", MINUTE, owner="ann")
-        await until(lambda: len(house.alarms) == 1)
+        await until(lambda: len(house.timers) == 1)
         house.clock.advance(MINUTE)
         await until(lambda: len(receiver.posted) == 1)
         posted = receiver.posted[0].json

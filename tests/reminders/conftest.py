@@ -13,7 +13,15 @@ import pytest
 from gateway.clock.manual import ManualClock
 from gateway.reminders.model import Rules, Task, Wanted
 from gateway.reminders.service import SHAPE, Reminders
-from gateway.stores import Documents, Draft, Key, Memory, Stored, StoreUnavailable, open_documents
+from gateway.stores import (
+    DocumentKey,
+    Documents,
+    Memory,
+    SealedDocument,
+    Stored,
+    StoreUnavailable,
+    open_documents,
+)
 
 NOW = 1_770_067_358_229
 MINUTE = 60_000
@@ -24,8 +32,8 @@ RULES = Rules(most=1000)
 LATEST = RULES.retention_ms + 1
 
 
-def key_of(session: str = SESSION, owner: str = OWNER) -> Key:
-    return Key("clock", owner, session)
+def key_of(session: str = SESSION, owner: str = OWNER) -> DocumentKey:
+    return DocumentKey("clock", owner, session)
 
 
 class Desk:
@@ -118,13 +126,13 @@ class Troubled(Memory):
         super().__init__(clock.now_ms, lambda _, __: None)
         self.reads_fail = self.writes_fail = False
         self.dues_fail = False
-        self.bad: set[Key] = set()
+        self.bad: set[DocumentKey] = set()
         # Each read from now on waits at the next of these, if there is one.
         self.read_gates: deque[anyio.Event] = deque()
         self.open_for_writes = opened()
         self.written = 0
 
-    async def read(self, key: Key) -> Stored | None:
+    async def read(self, key: DocumentKey) -> Stored | None:
         if self.reads_fail:
             raise StoreUnavailable("The disk is gone.")
         seen = await super().read(key)
@@ -132,20 +140,20 @@ class Troubled(Memory):
             await self.read_gates.popleft().wait()
         return seen
 
-    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+    async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         await self._write(key)
         return await super().write(key, draft, revision)
 
-    async def delete(self, key: Key, revision: int | None = None) -> None:
+    async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         await self._write(key)
         await super().delete(key, revision)
 
-    async def due(self, kind: str, before_ms: int, limit: int) -> list[Key]:
+    async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         if self.dues_fail:
             raise StoreUnavailable("The disk is gone.")
         return await super().due(kind, before_ms, limit)
 
-    async def _write(self, key: Key) -> None:
+    async def _write(self, key: DocumentKey) -> None:
         if self.writes_fail or key in self.bad:
             raise StoreUnavailable("The disk is full.")
         await self.open_for_writes.wait()

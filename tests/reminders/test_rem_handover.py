@@ -6,7 +6,7 @@ import pytest
 
 from gateway.clock.manual import ManualClock
 from gateway.reminders.model import Rules, Wanted
-from gateway.stores import Draft, Key, Memory
+from gateway.stores import DocumentKey, Memory, SealedDocument
 
 from .conftest import LATEST, MINUTE, NOW, OWNER, TEA, Desk
 
@@ -24,11 +24,11 @@ class Fragile(Memory):
         super().__init__(lambda: NOW, lambda key, reason: None)
         self.left = kill_at
 
-    async def write(self, key: Key, draft: Draft, revision: int) -> int:
+    async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         self._count()
         return await super().write(key, draft, revision)
 
-    async def delete(self, key: Key, revision: int | None = None) -> None:
+    async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         self._count()
         await super().delete(key, revision)
 

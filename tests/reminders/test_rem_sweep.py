@@ -13,7 +13,7 @@ from gateway.clock.manual import ManualClock
 from gateway.reminders.model import Task, Tasks, Wanted
 from gateway.reminders.records import MOST_ENDED, MOST_ENDED_HERE, Counts, Ended, Recent
 from gateway.reminders.service import SHAPE
-from gateway.stores import Draft
+from gateway.stores import SealedDocument
 from gateway.stores.documents import seal
 from gateway.stores.overdue import AT_ONCE, MOST_LEFT, overdue
 
@@ -152,7 +152,7 @@ async def test_an_index_that_says_otherwise_than_the_document(shaky: Desk) -> No
     await shaky.add(LATER)
     stored = await shaky.store.read(key_of())
     assert stored is not None
-    await shaky.store.write(key_of(), Draft(stored.document, NOW, 1), stored.revision)
+    await shaky.store.write(key_of(), SealedDocument(stored.document, NOW, 1), stored.revision)
     with anyio.fail_after(10):
         assert await shaky.reminders.sweep() == 0
 

@@ -17,7 +17,7 @@ import anyio
 
 from gateway.jobs.model import Run
 from gateway.stores import Rows
-from gateway.stores.rows import Item
+from gateway.stores.rows import OutboxItem
 
 from .row_backends import STEP, RowBackend, due, ended, idle, job, same
 
@@ -30,9 +30,9 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def result(of: Run) -> Item:
+def result(of: Run) -> OutboxItem:
     """Make what a run delivers."""
-    return Item(f"run:{of.run_id}", of.user_id, "s", 1, "Done.", of.job_id, of.run_id)
+    return OutboxItem(f"run:{of.run_id}", of.user_id, "s", 1, "Done.", of.job_id, of.run_id)
 
 
 async def work_for_ever(rows: Rows) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.stores import Key, Shape
+from gateway.stores import DocumentKey, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ SESSION = Shape("session", 1, Notes(), written, read, due)
 SHAPES = (CLOCK, SESSION)
 
 
-def clock(session: str, owner: str = "local") -> Key:
-    return Key("clock", owner, session)
+def clock(session: str, owner: str = "local") -> DocumentKey:
+    return DocumentKey("clock", owner, session)
 
 
 def plus_one(notes: Notes) -> Notes:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.stores import Rows
 from gateway.stores import delivery_rows as module
-from gateway.stores.rows import DeliveryRows, Event, Item
+from gateway.stores.rows import DeliveryRows, OutboxItem, SessionEvent
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend
 
@@ -32,12 +32,12 @@ def deliveries(rows: Rows) -> DeliveryRows:
     return rows.deliveries
 
 
-def item(item_id: str, session: str = "s", owner: str = "ann") -> Item:
-    return Item(item_id, owner, session, 1, f"Result of {item_id}", "j", "r", "name")
+def item(item_id: str, session: str = "s", owner: str = "ann") -> OutboxItem:
+    return OutboxItem(item_id, owner, session, 1, f"Result of {item_id}", "j", "r", "name")
 
 
-def event(key: str, session: str = "s", owner: str = "ann", at_ms: int = 1) -> Event:
-    return Event(owner, session, "run.finished", key, at_ms, b'{"a":"\xc3\xa7"}')
+def event(key: str, session: str = "s", owner: str = "ann", at_ms: int = 1) -> SessionEvent:
+    return SessionEvent(owner, session, "run.finished", key, at_ms, b'{"a":"\xc3\xa7"}')
 
 
 async def ids(deliveries: DeliveryRows, owner: str, session: str) -> list[str]:

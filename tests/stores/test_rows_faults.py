@@ -11,7 +11,7 @@ import pytest
 from gateway.jobs.model import Job
 from gateway.stores import Rows, StoreUnavailable
 from gateway.stores.lock import Lock
-from gateway.stores.rows import Conversation, Item
+from gateway.stores.rows import AgentConversation, OutboxItem
 
 from .mounts import read_only, small_disk
 from .row_backends import DURABLE, STEP, RowBackend, due, ended, idle, job, same
@@ -29,8 +29,8 @@ async def refused(rows: Rows, reason: str) -> None:
     before = await rows.jobs.listing(None)
     for call in (
         rows.jobs.add(job("large", message=LARGE), same, 99),
-        rows.conversations.put(Conversation("ann", "agent", "s", LARGE.encode())),
-        rows.deliveries.add(Item("large", "ann", "s", 1, LARGE)),
+        rows.conversations.put(AgentConversation("ann", "agent", "s", LARGE.encode())),
+        rows.deliveries.add(OutboxItem("large", "ann", "s", 1, LARGE)),
     ):
         with pytest.raises(StoreUnavailable, match=reason):
             await call
@@ -60,7 +60,7 @@ async def test_a_run_that_ends_on_a_full_disk_can_end_later(tmp_path: Path) -> N
             assert claimed is not None
             [run] = claimed.runs
             done = ended(run, result=LARGE)
-            item = Item("run", "ann", "s", 1, LARGE)
+            item = OutboxItem("run", "ann", "s", 1, LARGE)
             disk.fill()
             with pytest.raises(StoreUnavailable, match="the disk is full"):
                 await rows.jobs.finish(done, idle, item, 9)
@@ -143,7 +143,7 @@ async def test_one_that_fails_takes_nobody_with_it(embedded: RowBackend) -> None
     outcomes: dict[int, str] = {}
     async with embedded.opened() as rows:
         await rows.jobs.add(job("first", dedupe_key="key"), same, 99)
-        broken = Item("broken", "ann", "s", 1, ["not", "text"])  # type: ignore[arg-type]
+        broken = OutboxItem("broken", "ann", "s", 1, ["not", "text"])  # type: ignore[arg-type]
 
         async def change(number: int) -> None:
             try:

@@ -24,7 +24,7 @@ from gateway.errors import TooMany
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import next_due
 from gateway.stores import Conflict, Rows
-from gateway.stores.rows import Claimed, Item
+from gateway.stores.rows import Claimed, OutboxItem
 
 from .row_backends import STEP, RowBackend, cut, due, ended, idle, job, manually
 
@@ -47,7 +47,7 @@ class AgainstLists(RuleBasedStateMachine):
         self.runs: list[Run] = []
         self.leases: dict[str, int] = {}
         self.owed: list[str] = []
-        self.items: list[Item] = []
+        self.items: list[OutboxItem] = []
         self.delivered: set[str] = set()
         self.directory = tempfile.TemporaryDirectory()
         self.backend = RowBackend(self.backend_name, Path(self.directory.name))
@@ -179,7 +179,7 @@ class AgainstLists(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, is_owed: bool, tells: bool, ends: bool) -> None:
         run = self.some_run(data)
         done = ended(run, owed=is_owed)
-        item = Item(f"run:{run.run_id}", run.user_id, "s", 1, "Done.") if tells else None
+        item = OutboxItem(f"run:{run.run_id}", run.user_id, "s", 1, "Done.") if tells else None
 
         def change(one: Job) -> Job | None:
             return None if ends else idle(one)
@@ -191,7 +191,7 @@ class AgainstLists(RuleBasedStateMachine):
         assert left == change(self.jobs[run.job_id])
         self.finished(done, left, item)
 
-    def finished(self, done: Run, left: Job | None, item: Item | None) -> None:
+    def finished(self, done: Run, left: Job | None, item: OutboxItem | None) -> None:
         self.runs = [done if run.run_id == done.run_id else run for run in self.runs]
         if item is not None and item.id not in {one.id for one in self.items}:
             self.items.append(item)

@@ -13,7 +13,7 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import At
 from gateway.stores import Rows
 from gateway.stores.documents import LATEST
-from gateway.stores.rows import Claimed, Item, JobRows
+from gateway.stores.rows import Claimed, JobRows, OutboxItem
 
 from .row_backends import (
     DURABLE,
@@ -55,8 +55,8 @@ async def claim(jobs: JobRows, now_ms: int, until_ms: int = 1) -> Run:
     return claimed.runs[0]
 
 
-def item(run_id: str) -> Item:
-    return Item(f"run:{run_id}", "ann", "s", 1, "Done.", "j", run_id, "name")
+def item(run_id: str) -> OutboxItem:
+    return OutboxItem(f"run:{run_id}", "ann", "s", 1, "Done.", "j", run_id, "name")
 
 
 async def test_a_job_is_claimed_when_it_is_due(jobs: JobRows) -> None:
@@ -248,7 +248,7 @@ async def test_an_end_that_fails_changes_nothing(rows: Rows) -> None:
 
 
 async def test_what_a_session_is_told_is_kept_with_the_end_that_it_tells_of(rows: Rows) -> None:
-    def tell(before: Job, after: Job | None, run: Run) -> Item:
+    def tell(before: Job, after: Job | None, run: Run) -> OutboxItem:
         assert (before.run_id, after) == (run.run_id, replace(before, run_id=""))
         return replace(item(run.run_id), status="failed")
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from gateway.stores import Conflict, Rows
 from gateway.stores.lock_rows import MemoryLocks, SqliteLocks
-from gateway.stores.rows import Conversation, LockRows, Snapshot
+from gateway.stores.rows import AgentConversation, LockRows, Snapshot
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend
 
-HELLO = Conversation("ann", "agent", "s", b'[{"role":"user","content":"Hello \xc3\xa7"}]')
+HELLO = AgentConversation("ann", "agent", "s", b'[{"role":"user","content":"Hello \xc3\xa7"}]')
 SEEN = Snapshot("openai-chat", "m", b'{"a":"\x00\xff"}', "Hi \0 🦆", 5, (("x-beta", "one, two"),))
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from gateway.stores.absent import MOST, Absent
-from gateway.stores.documents import Key
+from gateway.stores.documents import DocumentKey
 
 
 class Watch:
@@ -17,8 +17,8 @@ class Watch:
         return self.now
 
 
-def key(session: str, kind: str = "session") -> Key:
-    return Key(kind, "local", session)
+def key(session: str, kind: str = "session") -> DocumentKey:
+    return DocumentKey(kind, "local", session)
 
 
 def test_it_is_believed_until_the_directory_changes(tmp_path: Path) -> None:

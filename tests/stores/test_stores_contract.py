@@ -11,10 +11,10 @@ import pytest
 
 from gateway.stores import (
     Conflict,
+    DocumentKey,
     Documents,
-    Draft,
-    Key,
     Newer,
+    SealedDocument,
     Shape,
     StoreUnavailable,
     TooLarge,
@@ -58,11 +58,11 @@ ODD_SESSIONS = (
 )
 
 
-def draft(text: str) -> Draft:
-    return Draft(text.encode(), updated_ms=1)
+def draft(text: str) -> SealedDocument:
+    return SealedDocument(text.encode(), updated_ms=1)
 
 
-async def content(store: Documents, key: Key) -> bytes | None:
+async def content(store: Documents, key: DocumentKey) -> bytes | None:
     stored = await store.read(key)
     return stored.document if stored else None
 
@@ -109,7 +109,9 @@ async def test_deleting(store: Documents) -> None:
 
 
 async def test_kinds_and_owners_are_apart(store: Documents) -> None:
-    keys = [Key(kind, owner, "s") for kind in ("clock", "session") for owner in ("local", "ann")]
+    keys = [
+        DocumentKey(kind, owner, "s") for kind in ("clock", "session") for owner in ("local", "ann")
+    ]
     for key in keys:
         await store.write(key, draft("/".join(key)), 0)
     for key in keys:
@@ -151,14 +153,16 @@ async def test_writers_of_other_processes_are_heard(store: Documents) -> None:
         stored = await store.read(clock("a"))
         ours = b'{"version":1,"sessionId":"a","count":%d,"text":"","dueMs":null,"updatedAtMs":1}'
         await store.write(
-            clock("a"), Draft(ours % (100 * len(seen)), 1), stored.revision if stored else 0
+            clock("a"),
+            SealedDocument(ours % (100 * len(seen)), 1),
+            stored.revision if stored else 0,
         )
 
     class Disturbed:
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-        async def write(self, key: Key, draft: Draft, revision: int) -> int:
+        async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
             if len(seen) <= interruptions:
                 await disturb()
             return await store.write(key, draft, revision)
@@ -176,7 +180,7 @@ async def test_one_who_always_loses_gives_up(store: Documents) -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-        async def write(self, key: Key, draft: Draft, revision: int) -> int:
+        async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
             raise Conflict("always")
 
     with pytest.raises(StoreUnavailable, match="too many at once"):
@@ -281,7 +285,7 @@ async def test_a_corrupt_document_is_set_aside(
 ) -> None:
     async with backend.opened() as store:
         await update(store, clock("other"), plus_one, CLOCK)
-        await store.write(clock("a"), Draft(document, 1), 0)
+        await store.write(clock("a"), SealedDocument(document, 1), 0)
         assert await fetch(store, clock("a"), CLOCK) == Notes()
         assert await store.read(clock("a")) is None
         assert (await update(store, clock("a"), plus_one, CLOCK)).count == 1
@@ -293,7 +297,7 @@ async def test_a_corrupt_document_is_set_aside(
 async def test_a_newer_document_is_left_alone(backend: Backend) -> None:
     newer = b'{"version":2,"sessionId":"a","whatever":true}'
     async with backend.opened() as store:
-        await store.write(clock("a"), Draft(newer, 1), 0)
+        await store.write(clock("a"), SealedDocument(newer, 1), 0)
         for _ in range(2):
             with pytest.raises(Newer, match="newer Holdgate"):
                 await update(store, clock("a"), plus_one, CLOCK)
@@ -307,7 +311,7 @@ async def test_an_older_document_is_read_by_its_version(store: Documents) -> Non
         return Notes(fields["n"] if fields["version"] == 1 else fields["count"])
 
     later = Shape("clock", 2, Notes(), lambda notes: {"count": notes.count}, decode)
-    await store.write(clock("a"), Draft(b'{"version":1,"sessionId":"a","n":41}', 1), 0)
+    await store.write(clock("a"), SealedDocument(b'{"version":1,"sessionId":"a","n":41}', 1), 0)
     assert (await update(store, clock("a"), plus_one, later)).count == 42
     stored = await store.read(clock("a"))
     assert stored

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import InUse, Stored
-from gateway.stores.documents import LARGEST_DOCUMENT, Key, Shape, unseal
+from gateway.stores.documents import LARGEST_DOCUMENT, DocumentKey, Shape, unseal
 from gateway.stores.lock import Lock
 from gateway.stores.names import name_of
 from gateway.stores.worker import LARGEST_BATCH, LONGEST_QUEUE
@@ -26,7 +26,7 @@ def test_the_names() -> None:
 def test_the_form() -> None:
     [example] = re.findall(r"```json\n(.+)\n```", PAGE)
     shape = Shape("clock", 1, (), lambda _: {}, lambda fields: tuple(fields["tasks"]))
-    key = Key("clock", "local", "7f1d0c6e-52ab")
+    key = DocumentKey("clock", "local", "7f1d0c6e-52ab")
     assert unseal(key, Stored(example.encode(), 1), shape) == ()
 
 

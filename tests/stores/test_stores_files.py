@@ -17,8 +17,16 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.stores import Draft, InUse, Key, StoreUnavailable, fetch, open_documents, update
-from gateway.stores.cache import ENTRY_BYTES, Cache, Entry
+from gateway.stores import (
+    DocumentKey,
+    InUse,
+    SealedDocument,
+    StoreUnavailable,
+    fetch,
+    open_documents,
+    update,
+)
+from gateway.stores.cache import ENTRY_BYTES, Cache, CachedDocument
 from gateway.stores.documents import Stored
 from gateway.stores.names import name_of
 
@@ -207,9 +215,9 @@ async def test_requests_do_not_wait_for_the_scan_and_it_does_not_undo_them(files
     assert later == {f"s{number}" for number in range(1, 300, 3)}
 
 
-def a_document(session: str, due_ms: int) -> Draft:
+def a_document(session: str, due_ms: int) -> SealedDocument:
     text = f'{{"version":1,"sessionId":"{session}","count":1,"text":"","dueMs":{due_ms},"updatedAtMs":5}}'
-    return Draft(text.encode(), 5, due_ms)
+    return SealedDocument(text.encode(), 5, due_ms)
 
 
 async def test_many_files_do_not_stop_the_event_loop(files: Backend) -> None:
@@ -291,9 +299,9 @@ async def test_a_place_that_cannot_be_a_directory(tmp_path: Path) -> None:
 
 
 async def test_a_kind_without_shape_is_kept_as_well(files: Backend) -> None:
-    key = Key("other", "local", "a")
+    key = DocumentKey("other", "local", "a")
     async with files.opened() as store:
-        await store.write(key, Draft(b"anything", 1, 5), 0)
+        await store.write(key, SealedDocument(b"anything", 1, 5), 0)
         stored = await store.read(key)
         assert stored
         assert stored.document == b"anything"
@@ -302,7 +310,7 @@ async def test_a_kind_without_shape_is_kept_as_well(files: Backend) -> None:
 
 async def test_kinds_have_their_own_directories(files: Backend) -> None:
     async with files.opened() as store:
-        await update(store, Key("session", "local", "a"), plus_one, SESSION)
+        await update(store, DocumentKey("session", "local", "a"), plus_one, SESSION)
         assert await fetch(store, clock("a"), CLOCK) == Notes()
     assert files.root.joinpath("session/a.json").exists()
 
@@ -310,12 +318,12 @@ async def test_kinds_have_their_own_directories(files: Backend) -> None:
 def test_the_cache_forgets_what_was_not_used_for_longest() -> None:
     cache = Cache(budget=3 * (ENTRY_BYTES + 10))
     for session in "abc":
-        cache.put(clock(session), Entry((1, 1, 1), Stored(b"x" * 10, 1)))
+        cache.put(clock(session), CachedDocument((1, 1, 1), Stored(b"x" * 10, 1)))
     assert cache.get(clock("a"))
-    cache.put(clock("d"), Entry((1, 1, 1), Stored(b"x" * 10, 1)))
+    cache.put(clock("d"), CachedDocument((1, 1, 1), Stored(b"x" * 10, 1)))
     assert [session for session in "abcd" if cache.get(clock(session))] == ["a", "c", "d"]
     cache.drop(clock("a"))
-    cache.put(clock("e"), Entry((1, 1, 1), Stored(b"x" * 10, 1)))
+    cache.put(clock("e"), CachedDocument((1, 1, 1), Stored(b"x" * 10, 1)))
     assert len(cache) == 3
-    cache.put(clock("f"), Entry((1, 1, 1), Stored(b"x" * 10_000, 1)))
+    cache.put(clock("f"), CachedDocument((1, 1, 1), Stored(b"x" * 10_000, 1)))
     assert len(cache) == 0

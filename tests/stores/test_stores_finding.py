@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 import pytest
 
-from gateway.stores import Conflict, Documents, Draft, Key, Listed, fetch, update
+from gateway.stores import Conflict, DocumentKey, Documents, Listed, SealedDocument, fetch, update
 
 from .shapes import CLOCK, SESSION, cleared, clock, plus_one
 
@@ -17,7 +17,9 @@ from .shapes import CLOCK, SESSION, cleared, clock, plus_one
 async def test_what_is_due_comes_in_order(store: Documents) -> None:
     for session, due_ms in (("late", 300), ("early", 100), ("middle", 200), ("never", None)):
         await update(store, clock(session), partial(replace, text="x", due_ms=due_ms), CLOCK)
-    await update(store, Key("session", "local", "other"), partial(replace, due_ms=1), SESSION)
+    await update(
+        store, DocumentKey("session", "local", "other"), partial(replace, due_ms=1), SESSION
+    )
     assert [key.session for key in await store.due("clock", 300, 10)] == ["early", "middle"]
     assert [key.session for key in await store.due("clock", 301, 10)] == ["early", "middle", "late"]
     assert await store.due("clock", 301, 1) == [clock("early")]
@@ -53,7 +55,7 @@ async def test_listing_pages_newest_first(store: Documents) -> None:
 async def test_listing_pages_what_has_the_same_time(store: Documents) -> None:
     sessions = [f"s{number}" for number in range(7)]
     for session in sessions:
-        await store.write(clock(session), Draft(b"x", 5), 0)
+        await store.write(clock(session), SealedDocument(b"x", 5), 0)
     found: list[str] = []
     after: Listed | None = None
     while page := await store.listing("clock", "local", after, 3):
@@ -83,7 +85,7 @@ async def test_watching(store: Documents) -> None:
     assert await heard() == ["first", "second", "second"]
     await update(store, clock("a"), lambda notes: notes, CLOCK)
     with pytest.raises(Conflict):
-        await store.write(clock("a"), Draft(b"x", 1), 0)
+        await store.write(clock("a"), SealedDocument(b"x", 1), 0)
     assert await heard() == []
     stop()
     stop()

@@ -18,12 +18,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gateway.stores import Conflict, Documents, Draft, Key, Listed
+from gateway.stores import Conflict, DocumentKey, Documents, Listed, SealedDocument
 
 from .conftest import Backend
 
 KEYS = st.builds(
-    Key,
+    DocumentKey,
     st.sampled_from(["clock", "session"]),
     st.sampled_from(["local", "ann"]),
     st.sampled_from(["a", "A", "a/b", "a_b", "ntp-state", "", "🦆"]),
@@ -38,7 +38,7 @@ class AgainstADictionary(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model: dict[Key, tuple[Draft, int]] = {}
+        self.model: dict[DocumentKey, tuple[SealedDocument, int]] = {}
         self.revisions: set[int] = {0, 999_999}
         self.directory = tempfile.TemporaryDirectory()
         self.backend = Backend(self.backend_name, Path(self.directory.name))
@@ -49,20 +49,20 @@ class AgainstADictionary(RuleBasedStateMachine):
     def run(self, coroutine: Any) -> Any:
         return self.runner.run(coroutine)
 
-    def revision(self, key: Key) -> int:
+    def revision(self, key: DocumentKey) -> int:
         return self.model[key][1] if key in self.model else 0
 
-    def draft(self, key: Key, updated_ms: int, due_ms: int | None) -> Draft:
+    def draft(self, key: DocumentKey, updated_ms: int, due_ms: int | None) -> SealedDocument:
         # A document of its own each time, that says what a scan after opening has to find.
         self.serial += 1
         fields = (
             f'{{"version":1,"owner":"{key.owner}","sessionId":"{key.session}","count":{self.serial},'
             f'"text":"","dueMs":{"null" if due_ms is None else due_ms},"updatedAtMs":{updated_ms}}}'
         )
-        return Draft(fields.encode(), updated_ms, due_ms)
+        return SealedDocument(fields.encode(), updated_ms, due_ms)
 
     @rule(key=KEYS, updated_ms=TIMES, due_ms=st.none() | TIMES)
-    def write(self, key: Key, updated_ms: int, due_ms: int | None) -> None:
+    def write(self, key: DocumentKey, updated_ms: int, due_ms: int | None) -> None:
         draft = self.draft(key, updated_ms, due_ms)
         revision = self.run(self.store.write(key, draft, self.revision(key)))
         assert revision not in self.revisions
@@ -70,7 +70,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         self.model[key] = (draft, revision)
 
     @rule(key=KEYS, data=st.data())
-    def write_another_revision(self, key: Key, data: st.DataObject) -> None:
+    def write_another_revision(self, key: DocumentKey, data: st.DataObject) -> None:
         stale = data.draw(st.sampled_from(sorted(self.revisions - {self.revision(key)})))
         with pytest.raises(Conflict):
             self.run(self.store.write(key, self.draft(key, 1, None), stale))
@@ -78,14 +78,14 @@ class AgainstADictionary(RuleBasedStateMachine):
             self.run(self.store.delete(key, stale))
 
     @rule(key=KEYS, named=st.booleans())
-    def delete(self, key: Key, named: bool) -> None:
+    def delete(self, key: DocumentKey, named: bool) -> None:
         self.run(
             self.store.delete(key, self.revision(key) if named and key in self.model else None)
         )
         self.model.pop(key, None)
 
     @rule(key=KEYS)
-    def set_aside(self, key: Key) -> None:
+    def set_aside(self, key: DocumentKey) -> None:
         before = len(self.backend.quarantined)
         self.run(self.store.set_aside(key, self.revision(key), "It is a test."))
         there = self.model.pop(key, None) is not None
@@ -98,7 +98,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         self.store = self.run(self.backend.open())
 
     @rule(key=KEYS)
-    def read(self, key: Key) -> None:
+    def read(self, key: DocumentKey) -> None:
         stored = self.run(self.store.read(key))
         found = stored and (stored.document, stored.revision)
         expected = self.model.get(key)

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.stores import Draft, InUse, StoreUnavailable, fetch, open_documents, update
+from gateway.stores import InUse, SealedDocument, StoreUnavailable, fetch, open_documents, update
 from gateway.stores.database import MIGRATIONS, Database, migrate
 from gateway.stores.lock import Lock
 from gateway.stores.opening import sqlite_path
@@ -205,7 +205,7 @@ async def test_a_batch_is_judged_one_by_one(sqlite: Backend) -> None:
         async def write(number: int) -> None:
             from_nothing = 0 if number % 2 else 99
             try:
-                await store.write(clock(str(number)), Draft(b"x", 1), from_nothing)
+                await store.write(clock(str(number)), SealedDocument(b"x", 1), from_nothing)
                 results[number] = "kept"
             except StoreUnavailable as error:
                 results[number] = type(error).__name__

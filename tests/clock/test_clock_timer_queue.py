@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.clock import Alarms, ManualClock, SteadyClock, SystemClock
+from gateway.clock import ManualClock, SteadyClock, SystemClock, TimerQueue
 from gateway.clock.timer_queue import BATCH
 
 HOUR = 3_600_000
@@ -19,60 +19,60 @@ TURNS = 20
 
 
 @asynccontextmanager
-async def ringing(alarms: Alarms) -> AsyncIterator[None]:
+async def ringing(timers: TimerQueue) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(alarms.run)
+        tasks.start_soon(timers.run)
         await rest()
         yield
         tasks.cancel_scope.cancel()
 
 
 async def rest() -> None:
-    """Let the alarms' task do all it can: nothing else happens on this loop."""
+    """Let the timers' task do all it can: nothing else happens on this loop."""
     for _ in range(TURNS):
         await anyio.lowlevel.checkpoint()
 
 
 async def test_alarms_ring_in_the_order_of_their_times() -> None:
     clock, rung = ManualClock(0), []
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
     for at_ms in (30, 10, 20, 10):
-        alarms.set(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
-    assert repr(alarms) == "<Alarms 4 set>"
-    async with ringing(alarms):
+        timers.call_at(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
+    assert repr(timers) == "<TimerQueue 4 set>"
+    async with ringing(timers):
         clock.set(20)
         await rest()
         assert rung == [10, 10, 20]
         clock.set(30)
         await rest()
     assert rung == [10, 10, 20, 30]
-    assert len(alarms) == 0
+    assert len(timers) == 0
 
 
 async def test_an_earlier_one_is_not_late_because_all_sleep() -> None:
     clock, rung = ManualClock(0), []
-    alarms = Alarms(clock)
-    async with ringing(alarms):
-        alarms.set(100, lambda: rung.append("late"))
+    timers = TimerQueue(clock)
+    async with ringing(timers):
+        timers.call_at(100, lambda: rung.append("late"))
         await rest()
-        alarms.set(50, lambda: rung.append("early"))
-        alarms.set(40, lambda: rung.append("earlier"))
+        timers.call_at(50, lambda: rung.append("early"))
+        timers.call_at(40, lambda: rung.append("earlier"))
         clock.set(60)
         await rest()
         assert rung == ["earlier", "early"]
-        alarms.set(-5, lambda: rung.append("past"))
+        timers.call_at(-5, lambda: rung.append("past"))
         await rest()
     assert rung == ["earlier", "early", "past"]
 
 
 async def test_a_real_clock_wakes_for_an_earlier_one() -> None:
     clock, rung = SystemClock(), anyio.Event()
-    alarms = Alarms(clock)
-    async with ringing(alarms):
-        alarms.set(clock.now_ms() + HOUR, lambda: None)
+    timers = TimerQueue(clock)
+    async with ringing(timers):
+        timers.call_at(clock.now_ms() + HOUR, lambda: None)
         await rest()
         at_ms = clock.now_ms() + 20
-        alarms.set(at_ms, rung.set)
+        timers.call_at(at_ms, rung.set)
         with anyio.fail_after(10):
             await rung.wait()
         assert clock.now_ms() >= at_ms
@@ -80,17 +80,17 @@ async def test_a_real_clock_wakes_for_an_earlier_one() -> None:
 
 async def test_what_is_cancelled_does_not_ring_and_may_be_cancelled_again() -> None:
     clock, rung = ManualClock(0), []
-    alarms = Alarms(clock)
-    cancelled = alarms.set(10, lambda: rung.append("cancelled"))
-    kept = alarms.set(10, lambda: rung.append("kept"))
-    alarms.cancel(cancelled)
-    alarms.cancel(cancelled)
-    assert len(alarms) == 1
-    async with ringing(alarms):
+    timers = TimerQueue(clock)
+    cancelled = timers.call_at(10, lambda: rung.append("cancelled"))
+    kept = timers.call_at(10, lambda: rung.append("kept"))
+    timers.cancel(cancelled)
+    timers.cancel(cancelled)
+    assert len(timers) == 1
+    async with ringing(timers):
         clock.set(10)
         await rest()
-        alarms.cancel(kept)
-        alarms.cancel(cancelled)
+        timers.cancel(kept)
+        timers.cancel(cancelled)
     assert rung == ["kept"]
 
 
@@ -98,33 +98,33 @@ async def test_a_cancelled_alarm_keeps_nothing_alive() -> None:
     class Held:
         def ring(self) -> None: ...
 
-    held, alarms = Held(), Alarms(ManualClock(0))
+    held, timers = Held(), TimerQueue(ManualClock(0))
     seen = weakref.ref(held)
-    alarms.cancel(alarms.set(HOUR, held.ring))
+    timers.cancel(timers.call_at(HOUR, held.ring))
     del held
     gc.collect()
     assert seen() is None
 
 
 async def test_a_million_cancelled_alarms_leave_no_heap() -> None:
-    alarms = Alarms(ManualClock(0))
-    alarms.set(HOUR, lambda: None)
+    timers = TimerQueue(ManualClock(0))
+    timers.call_at(HOUR, lambda: None)
     for _ in range(10_000):
-        alarms.cancel(alarms.set(HOUR, lambda: None))
-    assert len(alarms) == 1
-    assert len(alarms._heap) < 100
+        timers.cancel(timers.call_at(HOUR, lambda: None))
+    assert len(timers) == 1
+    assert len(timers._heap) < 100
 
 
 async def test_alarms_keep_their_order_when_cancelled_ones_are_cleared_away() -> None:
     clock = ManualClock(0)
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
     rung: list[int] = []
     for number in range(1000):
         at_ms = number * 617 % 1000
-        alarm = alarms.set(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
+        alarm = timers.call_at(at_ms, lambda at_ms=at_ms: rung.append(at_ms))  # type: ignore[misc]
         if number % 10:
-            alarms.cancel(alarm)
-    async with ringing(alarms):
+            timers.cancel(alarm)
+    async with ringing(timers):
         for _ in range(100):
             clock.advance(10)
             await rest()
@@ -134,15 +134,15 @@ async def test_alarms_keep_their_order_when_cancelled_ones_are_cleared_away() ->
 
 async def test_one_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     clock, rung = ManualClock(0), []
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
 
     def fail() -> None:
         raise LookupError("a bug")
 
-    alarms.set(10, fail)
-    alarms.set(10, lambda: rung.append("next"))
-    alarms.set(20, lambda: rung.append("later"))
-    async with ringing(alarms):
+    timers.call_at(10, fail)
+    timers.call_at(10, lambda: rung.append("next"))
+    timers.call_at(20, lambda: rung.append("later"))
+    async with ringing(timers):
         clock.set(10)
         await rest()
         clock.set(20)
@@ -153,17 +153,17 @@ async def test_one_that_fails_does_not_stop_the_others(caplog: pytest.LogCapture
 
 async def test_one_that_rings_may_cancel_and_set_others() -> None:
     clock, rung = ManualClock(0), []
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
 
     def ring() -> None:
         rung.append("first")
-        alarms.cancel(other)
-        alarms.set(5, lambda: rung.append("past"))
-        alarms.set(15, lambda: rung.append("next"))
+        timers.cancel(other)
+        timers.call_at(5, lambda: rung.append("past"))
+        timers.call_at(15, lambda: rung.append("next"))
 
-    alarms.set(10, ring)
-    other = alarms.set(10, lambda: rung.append("cancelled"))
-    async with ringing(alarms):
+    timers.call_at(10, ring)
+    other = timers.call_at(10, lambda: rung.append("cancelled"))
+    async with ringing(timers):
         clock.set(10)
         await rest()
         assert rung == ["first", "past"]
@@ -174,18 +174,18 @@ async def test_one_that_rings_may_cancel_and_set_others() -> None:
 
 async def test_one_that_always_sets_itself_again_does_not_keep_others_waiting() -> None:
     clock, rung = ManualClock(0), anyio.Event()
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
 
     def again() -> None:
-        alarms.set(-1, again)
+        timers.call_at(-1, again)
 
     again()
     for at_ms in range(1000):
-        alarms.set(at_ms, lambda: None)
-    alarms.set(1000, rung.set)
+        timers.call_at(at_ms, lambda: None)
+    timers.call_at(1000, rung.set)
     clock.set(1000)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(alarms.run)
+        tasks.start_soon(timers.run)
         with anyio.fail_after(10):
             await rung.wait()
         tasks.cancel_scope.cancel()
@@ -194,7 +194,7 @@ async def test_one_that_always_sets_itself_again_does_not_keep_others_waiting() 
 async def test_ten_thousand_at_one_instant_ring_at_once_and_let_others_run() -> None:
     clock, turns = ManualClock(0), 0
     rung: list[int] = []
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
 
     async def others() -> None:
         nonlocal turns
@@ -203,8 +203,8 @@ async def test_ten_thousand_at_one_instant_ring_at_once_and_let_others_run() -> 
             turns += 1
 
     for number in range(10_000):
-        alarms.set(HOUR, lambda number=number: rung.append(number))  # type: ignore[misc]
-    async with ringing(alarms):
+        timers.call_at(HOUR, lambda number=number: rung.append(number))  # type: ignore[misc]
+    async with ringing(timers):
         clock.set(HOUR)
         with anyio.fail_after(10):
             await others()
@@ -215,9 +215,9 @@ async def test_ten_thousand_at_one_instant_ring_at_once_and_let_others_run() -> 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
 async def test_a_stepped_clock_shifts_alarms_and_no_more(step: int) -> None:
     clock, rung = ManualClock(10 * HOUR), []
-    alarms = Alarms(clock)
-    alarms.set(10 * HOUR + 60_000, lambda: rung.append(clock.now_ms()))
-    async with ringing(alarms):
+    timers = TimerQueue(clock)
+    timers.call_at(10 * HOUR + 60_000, lambda: rung.append(clock.now_ms()))
+    async with ringing(timers):
         clock.advance(step)
         await rest()
         clock.advance(-step)
@@ -229,39 +229,39 @@ async def test_a_stepped_clock_shifts_alarms_and_no_more(step: int) -> None:
 
 async def test_alarms_outlive_the_task_that_rings_them() -> None:
     clock, rung = ManualClock(0), []
-    alarms = Alarms(clock)
-    alarms.set(10, lambda: rung.append("early"))
-    alarms.set(20, lambda: rung.append("late"))
-    async with ringing(alarms):
+    timers = TimerQueue(clock)
+    timers.call_at(10, lambda: rung.append("early"))
+    timers.call_at(20, lambda: rung.append("late"))
+    async with ringing(timers):
         clock.set(10)
         await rest()
-    alarms.set(15, lambda: rung.append("between"))
+    timers.call_at(15, lambda: rung.append("between"))
     clock.set(20)
-    async with ringing(alarms):
+    async with ringing(timers):
         await rest()
     assert rung == ["early", "between", "late"]
 
 
 async def test_a_rush_is_over_when_all_have_rung() -> None:
     clock, rung, seen = ManualClock(0), [], []
-    alarms = Alarms(clock)
+    timers = TimerQueue(clock)
     for number in range(3 * BATCH + 1):
-        alarms.set(10, lambda number=number: rung.append(number))  # type: ignore[misc]
+        timers.call_at(10, lambda number=number: rung.append(number))  # type: ignore[misc]
 
     async def look() -> None:
         while not rung:
             await anyio.lowlevel.checkpoint()
-        await alarms.calm()
+        await timers.calm()
         seen.append(len(rung))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(alarms.run)
+        tasks.start_soon(timers.run)
         tasks.start_soon(look)
-        await alarms.calm()
+        await timers.calm()
         assert rung == []
         clock.set(10)
         await rest()
-        await alarms.calm()
+        await timers.calm()
         tasks.cancel_scope.cancel()
     assert seen == [3 * BATCH + 1]
 
@@ -269,10 +269,10 @@ async def test_a_rush_is_over_when_all_have_rung() -> None:
 async def test_alarms_may_go_by_the_time_that_passes() -> None:
     passed = anyio.Event()
     steady = SteadyClock()
-    alarms = Alarms(steady)
-    alarms.set(alarms.now_ms() + 30, passed.set)
+    timers = TimerQueue(steady)
+    timers.call_at(timers.now_ms() + 30, passed.set)
     began = anyio.current_time()
-    async with ringing(alarms):
+    async with ringing(timers):
         with anyio.fail_after(5):
             await passed.wait()
     assert anyio.current_time() - began > 0.025

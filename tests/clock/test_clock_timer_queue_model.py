@@ -9,7 +9,7 @@ import anyio.lowlevel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.clock import Alarms, ManualClock
+from gateway.clock import ManualClock, TimerQueue
 
 START = 1000
 TURNS = 40
@@ -51,17 +51,17 @@ acts = st.one_of(
 
 
 class Real:
-    """The alarms themselves, and what rang."""
+    """The timers themselves, and what rang."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(START)
-        self.alarms = Alarms(self.clock)
+        self.timers = TimerQueue(self.clock)
         self.numbers: list[int] = []
         self.rung: list[int] = []
 
     def set(self, at_ms: int, deed: Deed) -> None:
         number = len(self.numbers)
-        self.numbers.append(self.alarms.set(at_ms, lambda: self.ring(number, deed)))
+        self.numbers.append(self.timers.call_at(at_ms, lambda: self.ring(number, deed)))
 
     def ring(self, number: int, deed: Deed) -> None:
         self.rung.append(number)
@@ -74,7 +74,7 @@ class Real:
 
     def cancel(self, number: int) -> None:
         if number < len(self.numbers):
-            self.alarms.cancel(self.numbers[number])
+            self.timers.cancel(self.numbers[number])
 
 
 @dataclass
@@ -124,7 +124,7 @@ def perform(act: Act, real: Real, model: Model) -> None:
 async def play(bursts: list[list[Act]]) -> None:
     real, model = Real(), Model()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(real.alarms.run)
+        tasks.start_soon(real.timers.run)
         for burst in bursts:
             for act in burst:
                 perform(act, real, model)
@@ -132,7 +132,7 @@ async def play(bursts: list[list[Act]]) -> None:
                 await anyio.lowlevel.checkpoint()
             model.ring()
             assert real.rung == model.rung
-            assert len(real.alarms) == len(model.waiting)
+            assert len(real.timers) == len(model.waiting)
         tasks.cancel_scope.cancel()
     assert len(set(real.rung)) == len(real.rung)
 
