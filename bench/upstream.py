@@ -17,27 +17,27 @@ from typing import cast
 import httptools
 import uvloop
 
-from gateway.demo.beats import Beat
-from gateway.demo.play import Stamp
+from gateway.demo.output import Output
+from gateway.demo.play import AnswerStamp
 from gateway.demo.player import Player
-from gateway.demo.site import respond
-from gateway.demo.steps import Break
+from gateway.demo.routes import respond
+from gateway.demo.script import Break
 
 SCRIPT = re.compile(rb"demo: (?:\w+=\d+ ?)+")
 STREAM = re.compile(rb'"stream": ?true')
 USAGE = re.compile(rb'"include_usage": ?true')
-STAMP = Stamp(number=1, created=1_700_000_000)
+STAMP = AnswerStamp(number=1, created=1_700_000_000)
 
-Wish = tuple[str, bytes | None, bool, bool]
+TapeKey = tuple[str, bytes | None, bool, bool]
 
 
 @dataclass(slots=True)
 class Tapes:
     """Answers given so far, by what decides them: path, script, streamed or not, usage or not."""
 
-    known: dict[Wish, tuple[Beat, ...]] = field(default_factory=dict)
+    known: dict[TapeKey, tuple[Output, ...]] = field(default_factory=dict)
 
-    def answer(self, path: str, body: bytes) -> tuple[Beat, ...]:
+    def answer(self, path: str, body: bytes) -> tuple[Output, ...]:
         """Return the demo model's answer to this conversation, in the dialect of the path."""
         script = SCRIPT.search(body)
         wish = (path, script and script[0], bool(STREAM.search(body)), bool(USAGE.search(body)))

@@ -23,7 +23,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.config import Config
-from gateway.demo.journal import Journal as DemoJournal
+from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
@@ -131,7 +131,7 @@ class Gateway:
         tasks.start_soon(self._drain)
 
     async def _start_demo(self) -> None:
-        demo = DemoServer(DemoJournal(keep=0))
+        demo = DemoServer(RequestJournal(keep=0))
         port = await demo.start("127.0.0.1", 0)
         self._stack.push_async_callback(demo.aclose)
         endpoint = Endpoint(wiring.DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from gateway.demo.journal import Journal
+from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 
 
@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with ExitStack() as open_files:
             write = appender(options.log, open_files) if options.log else None
-            journal = Journal(keep=0, write=write)
+            journal = RequestJournal(keep=0, write=write)
             anyio.run(serve, options.host, options.port, journal, backend_options=uvloop)
     except OSError as error:
         print(f"demo upstream: {error}", file=sys.stderr)
@@ -46,7 +46,7 @@ def appender(path: Path, open_files: ExitStack) -> Callable[[bytes], object]:
     return open_files.enter_context(path.open("ab", buffering=0)).write
 
 
-async def serve(host: str, port: int, journal: Journal) -> None:
+async def serve(host: str, port: int, journal: RequestJournal) -> None:
     """Say where the server listens, and end it at the first signal."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         server = DemoServer(journal)

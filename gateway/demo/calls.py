@@ -7,27 +7,27 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.demo.conversation import Call
+from gateway.demo.dialogue import DialogueCall
 
 T = TypeVar("T")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ToolAction(msgspec.Struct, frozen=True):
     """What an earlier call asked a tool to do."""
 
     action: str = ""
 
 
-ASKED = msgspec.json.Decoder(Asked)
+ASKED = msgspec.json.Decoder(ToolAction)
 
 
-def actions_of(calls: Iterable[Call], tool: str) -> frozenset[str]:
+def actions_of(calls: Iterable[DialogueCall], tool: str) -> frozenset[str]:
     """Tell what a tool was already asked to do."""
-    asked = (decoded(ASKED, call.arguments) for call in calls if call.name == tool)
+    asked = (decode_json(ASKED, call.arguments) for call in calls if call.name == tool)
     return frozenset(one.action if one else "" for one in asked)
 
 
-def decoded(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
+def decode_json(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
     """Read JSON of a known shape; anything else is nothing."""
     try:
         return decoder.decode(text)

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.demo.conversation import Call, Conversation, Message
-from gateway.demo.play import Ask, Refused, Stamp, Told
-from gateway.demo.steps import Fail, Finish
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
+from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.script import Fail, FinishAnswer
 
 path = "/v1/chat/completions"
 
@@ -32,7 +32,7 @@ class Function(msgspec.Struct):
     arguments: str = ""
 
 
-class ToolCall(msgspec.Struct):
+class ChatToolCall(msgspec.Struct):
     """A tool call in an assistant's message."""
 
     id: str
@@ -44,11 +44,11 @@ class ChatMessage(msgspec.Struct):
 
     role: str
     content: str | list[Part] | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
 
 
-class Tool(msgspec.Struct):
+class ChatTool(msgspec.Struct):
     """One tool on offer."""
 
     type: str
@@ -69,7 +69,7 @@ class ChatRequest(msgspec.Struct):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    tools: list[Tool] | None = None
+    tools: list[ChatTool] | None = None
     tool_choice: Any = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -78,14 +78,16 @@ class ChatRequest(msgspec.Struct):
 DECODER = msgspec.json.Decoder(ChatRequest)
 
 
-def read(body: bytes) -> Ask:
+def read(body: bytes) -> ModelRequest:
     """Read a request's body, or refuse it with a sentence."""
     try:
         request = DECODER.decode(body)
     except msgspec.ValidationError as error:
-        raise Refused(Fail(400, f"{error}.", param=field_in(str(error)))) from None
+        raise RequestRefused(Fail(400, f"{error}.", param=field_in(str(error)))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(Fail(400, "We could not parse the JSON body of your request.")) from None
+        raise RequestRefused(
+            Fail(400, "We could not parse the JSON body of your request.")
+        ) from None
     check(request)
     return ask_of(request)
 
@@ -101,9 +103,9 @@ def field_in(problem: str) -> str | None:
 def check(request: ChatRequest) -> None:
     """Refuse what the real service refuses."""
     if not request.messages:
-        raise Refused(Fail(400, "The list of messages is empty.", "empty_array", "messages"))
+        raise RequestRefused(Fail(400, "The list of messages is empty.", "empty_array", "messages"))
     if not 1 <= (request.n or 1) <= MOST_CHOICES:
-        raise Refused(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
+        raise RequestRefused(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
     check_results(request.messages)
 
 
@@ -113,54 +115,58 @@ def check_results(messages: Sequence[ChatMessage]) -> None:
     for at, message in enumerate(messages):
         if message.role == "tool":
             if message.tool_call_id not in open_calls:
-                raise unpaired(at, "a message of role 'tool' must answer a call before it")
+                raise refuse_message(at, "a message of role 'tool' must answer a call before it")
             open_calls.discard(message.tool_call_id)
         elif open_calls:
-            raise unpaired(at, f"the tool calls {sorted(open_calls)} must be answered before it")
+            raise refuse_message(
+                at, f"the tool calls {sorted(open_calls)} must be answered before it"
+            )
         open_calls |= {call.id for call in message.tool_calls or ()}
     if open_calls:
-        raise unpaired(len(messages) - 1, f"the tool calls {sorted(open_calls)} have no results")
+        raise refuse_message(
+            len(messages) - 1, f"the tool calls {sorted(open_calls)} have no results"
+        )
 
 
-def unpaired(at: int, why: str) -> Refused:
+def refuse_message(at: int, why: str) -> RequestRefused:
     """Make the refusal of a message that stands in the wrong place."""
-    return Refused(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
+    return RequestRefused(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
 
 
-def ask_of(request: ChatRequest) -> Ask:
+def ask_of(request: ChatRequest) -> ModelRequest:
     """Say what a request asks, free of this dialect."""
     offered = () if request.tool_choice == "none" else request.tools or ()
-    talk = Conversation(
+    dialogue = Dialogue(
         messages=tuple(message_of(message) for message in request.messages),
         tools=frozenset(tool.function.name for tool in offered if tool.function),
         limit=request.max_completion_tokens or request.max_tokens,
     )
     usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-    return Ask(talk, request.model, bool(request.stream), request.n or 1, usage)
+    return ModelRequest(dialogue, request.model, bool(request.stream), request.n or 1, usage)
 
 
-def message_of(message: ChatMessage) -> Message:
+def message_of(message: ChatMessage) -> DialogueMessage:
     """Say what a message holds, free of this dialect."""
     if isinstance(message.content, str):
         texts: tuple[str, ...] = (message.content,)
     else:
         texts = tuple(part.text for part in message.content or () if part.text)
     calls = tuple(
-        Call(call.id, call.function.name, call.function.arguments)
+        DialogueCall(call.id, call.function.name, call.function.arguments)
         for call in message.tool_calls or ()
         if call.function
     )
-    return Message(message.role, texts, calls, message.tool_call_id)
+    return DialogueMessage(message.role, texts, calls, message.tool_call_id)
 
 
-def words_in(talk: Conversation) -> int:
+def words_in(dialogue: Dialogue) -> int:
     """Count a prompt's tokens the simple way: words, and one for each message."""
-    return sum(1 + text.count(" ") for message in talk.messages for text in message.texts)
+    return sum(1 + text.count(" ") for message in dialogue.messages for text in message.texts)
 
 
-def usage_of(ask: Ask, completion: int) -> dict[str, object]:
+def usage_of(ask: ModelRequest, completion: int) -> dict[str, object]:
     """Write the usage block."""
-    prompt = words_in(ask.talk)
+    prompt = words_in(ask.dialogue)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -175,12 +181,14 @@ def usage_of(ask: Ask, completion: int) -> dict[str, object]:
     }
 
 
-def completion_id(stamp: Stamp) -> str:
+def completion_id(stamp: AnswerStamp) -> str:
     """Name an answer."""
     return f"chatcmpl-demo{stamp.number:08d}"
 
 
-def call_of(stamp: Stamp, choice: int, at: int, name: str, arguments: str) -> dict[str, object]:
+def call_of(
+    stamp: AnswerStamp, choice: int, at: int, name: str, arguments: str
+) -> dict[str, object]:
     """Write one tool call."""
     return {
         "id": f"call_demo{stamp.number:08d}_{choice}_{at}",
@@ -189,10 +197,10 @@ def call_of(stamp: Stamp, choice: int, at: int, name: str, arguments: str) -> di
     }
 
 
-class ChatVoice:
+class ChatFrameWriter:
     """One streamed answer: compact chunks, each a frame."""
 
-    def __init__(self, ask: Ask, stamp: Stamp) -> None:
+    def __init__(self, ask: ModelRequest, stamp: AnswerStamp) -> None:
         self._ask = ask
         self._stamp = stamp
         self._calls = 0
@@ -247,7 +255,7 @@ class ChatVoice:
         """Write the error frame."""
         return b"data: " + error(fail) + b"\n\n"
 
-    def finish(self, finish: Finish) -> bytes:
+    def finish(self, finish: FinishAnswer) -> bytes:
         """Write the finish frame, the usage if it is wanted, and the end mark."""
         reason = b'{},"logprobs":null,"finish_reason":' + encode(finish.reason) + b"}]"
         frames = [start + reason + self._close for start in self._starts]
@@ -260,12 +268,12 @@ class ChatVoice:
         return start + encode({"tool_calls": [call]}) + self._end
 
 
-def voice(ask: Ask, stamp: Stamp) -> ChatVoice:
+def voice(ask: ModelRequest, stamp: AnswerStamp) -> ChatFrameWriter:
     """Lend a voice to one answer."""
-    return ChatVoice(ask, stamp)
+    return ChatFrameWriter(ask, stamp)
 
 
-def whole(ask: Ask, told: Told, stamp: Stamp) -> bytes:
+def whole(ask: ModelRequest, told: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
     return encode(
         {
@@ -281,7 +289,7 @@ def whole(ask: Ask, told: Told, stamp: Stamp) -> bytes:
     )
 
 
-def choice_of(told: Told, stamp: Stamp, index: int) -> dict[str, object]:
+def choice_of(told: CompleteAnswer, stamp: AnswerStamp, index: int) -> dict[str, object]:
     """Write one choice of a whole answer."""
     message: dict[str, object] = {
         "role": "assistant",

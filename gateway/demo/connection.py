@@ -10,13 +10,13 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from gateway.demo.beats import Beats
 from gateway.demo.chat import error
-from gateway.demo.journal import Happening, Journal, Received
-from gateway.demo.play import Stamp, document
+from gateway.demo.journal import EventKind, ReceivedRequest, RequestJournal
+from gateway.demo.output import Outputs
+from gateway.demo.play import AnswerStamp, document
 from gateway.demo.player import Player
-from gateway.demo.site import respond
-from gateway.demo.steps import Break, Fail
+from gateway.demo.routes import respond
+from gateway.demo.script import Break, Fail
 
 MOST_BODY = 64 * 1024 * 1024
 MOST_HEAD = 256 * 1024
@@ -27,7 +27,7 @@ CLOSE = b"connection: close\r\n"
 
 
 @dataclass(slots=True)
-class Draft:
+class IncomingRequest:
     """A request that is still being read."""
 
     url: bytes = b""
@@ -37,19 +37,23 @@ class Draft:
     body_size: int = 0
 
 
-class Asked(NamedTuple):
+class PendingRequest(NamedTuple):
     """A whole request and how its connection goes on."""
 
-    received: Received
+    received: ReceivedRequest
     keep_alive: bool
     modern: bool
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """Reads requests and has them answered, one after the other."""
 
     def __init__(
-        self, number: int, numbers: Iterator[int], journal: Journal, peers: set[Connection]
+        self,
+        number: int,
+        numbers: Iterator[int],
+        journal: RequestJournal,
+        peers: set[ClientConnection],
     ) -> None:
         self._number = number
         self._numbers = numbers
@@ -57,11 +61,11 @@ class Connection(asyncio.Protocol):
         self._peers = peers
         self._transport: asyncio.Transport
         self._parser = httptools.HttpRequestParser(self)
-        self._draft: Draft | None = None
+        self._draft: IncomingRequest | None = None
         self._paused = False
         self._problem: Fail | None = None
-        self._waiting: deque[Asked] = deque()
-        self._asked: Asked | None = None
+        self._waiting: deque[PendingRequest] = deque()
+        self._asked: PendingRequest | None = None
         self._player: Player | None = None
         self._our_doing = False
 
@@ -69,7 +73,7 @@ class Connection(asyncio.Protocol):
         """Meet the client."""
         self._transport = cast(asyncio.Transport, transport)
         self._peers.add(self)
-        self._journal.note(Happening.OPENED, self._number)
+        self._journal.note(EventKind.OPENED, self._number)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notice that the client left, and whether it should have stayed."""
@@ -78,8 +82,8 @@ class Connection(asyncio.Protocol):
             self._player.stop()
         if not self._our_doing and (self._asked or self._draft):
             received = self._asked.received if self._asked else None
-            self._journal.note(Happening.CLOSED_BY_CLIENT, self._number, received)
-        self._journal.note(Happening.CLOSED, self._number)
+            self._journal.note(EventKind.CLOSED_BY_CLIENT, self._number, received)
+        self._journal.note(EventKind.CLOSED, self._number)
 
     def pause_writing(self) -> None:
         """Hear that the client does not read."""
@@ -115,7 +119,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Start a request."""
-        self._draft = Draft()
+        self._draft = IncomingRequest()
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target."""
@@ -153,21 +157,21 @@ class Connection(asyncio.Protocol):
             return
         modern = self._parser.get_http_version() != "1.0"
         keep_alive = modern and self._parser.should_keep_alive()
-        asked = Asked(self._received(draft), keep_alive, modern)
-        self._journal.note(Happening.REQUEST, self._number, asked.received)
+        asked = PendingRequest(self._take_request(draft), keep_alive, modern)
+        self._journal.note(EventKind.REQUEST, self._number, asked.received)
         self._waiting.append(asked)
         if len(self._waiting) > MOST_WAITING:
             self._problem = Fail(429, f"More than {MOST_WAITING} requests wait on one connection.")
 
-    def _weigh(self, more: int) -> Draft:
+    def _weigh(self, more: int) -> IncomingRequest:
         assert self._draft is not None
         self._draft.head_size += more
         if self._draft.head_size > MOST_HEAD:
             self._problem = Fail(431, f"The headers are longer than {MOST_HEAD} bytes.")
         return self._draft
 
-    def _received(self, draft: Draft) -> Received:
-        return Received(
+    def _take_request(self, draft: IncomingRequest) -> ReceivedRequest:
+        return ReceivedRequest(
             number=next(self._numbers),
             connection=self._number,
             method=self._parser.get_method().decode("latin-1"),
@@ -179,21 +183,21 @@ class Connection(asyncio.Protocol):
     def _next(self) -> None:
         self._asked = asked = self._waiting.popleft()
         received = asked.received
-        stamp = Stamp(received.number, int(received.events[0].at))
+        stamp = AnswerStamp(received.number, int(received.events[0].at))
         beats = respond(received.method, received.path, received.body, stamp)
         extra = b"x-request-id: req_demo%08d\r\n" % received.number
         self._answer(beats, extra if asked.keep_alive else extra + CLOSE, asked.modern)
 
-    def _answer(self, beats: Beats, extra: bytes, modern: bool) -> None:
-        self._player = Player(self._transport, beats, extra, modern, self._ended)
+    def _answer(self, beats: Outputs, extra: bytes, modern: bool) -> None:
+        self._player = Player(self._transport, beats, extra, modern, self._finish)
         if self._paused:
             self._player.block()
         self._player.play()
 
-    def _ended(self, broke: Break | None) -> None:
+    def _finish(self, broke: Break | None) -> None:
         asked = self._asked
         assert asked is not None
-        happening = Happening.FINISHED if broke is None else Happening.BROKE
+        happening = EventKind.FINISHED if broke is None else EventKind.BROKE
         self._journal.note(happening, self._number, asked.received)
         if broke is not None:
             self._our_doing = broke.how != "hang"

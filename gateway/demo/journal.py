@@ -16,7 +16,7 @@ Headers = tuple[tuple[str, str], ...]
 MOST_KEPT = 64 * 1024 * 1024
 
 
-class Happening(StrEnum):
+class EventKind(StrEnum):
     """Everything that is noted."""
 
     OPENED = "opened"
@@ -27,15 +27,15 @@ class Happening(StrEnum):
     CLOSED = "closed"
 
 
-class Event(NamedTuple):
+class RequestEvent(NamedTuple):
     """Something that happened to a request, at a Unix time in seconds."""
 
-    name: Happening
+    name: EventKind
     at: float
 
 
 @dataclass(eq=False, slots=True)
-class Received:
+class ReceivedRequest:
     """One request, and what happened to it so far."""
 
     number: int
@@ -44,7 +44,7 @@ class Received:
     target: str
     headers: Headers
     body: bytes
-    events: list[Event] = field(default_factory=list)
+    events: list[RequestEvent] = field(default_factory=list)
 
     @property
     def path(self) -> str:
@@ -65,7 +65,7 @@ class Received:
         return next((event.at for event in self.events if event.name == name), None)
 
 
-class Journal:
+class RequestJournal:
     """A bounded memory of requests, counts of everything, and lines for a log file."""
 
     def __init__(
@@ -74,21 +74,23 @@ class Journal:
         write: Callable[[bytes], object] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.requests: deque[Received] = deque()
-        self.counts: Counter[Happening] = Counter()
+        self.requests: deque[ReceivedRequest] = deque()
+        self.counts: Counter[EventKind] = Counter()
         self._most = keep
         self._size = 0
         self._write = write
         self._clock = clock
         self._changed: anyio.Event | None = None
 
-    def note(self, name: Happening, connection: int, received: Received | None = None) -> None:
+    def note(
+        self, name: EventKind, connection: int, received: ReceivedRequest | None = None
+    ) -> None:
         """Note something that happened to a connection or to a request on it."""
         at = self._clock()
         self.counts[name] += 1
         if received is not None:
-            received.events.append(Event(name, at))
-            if name is Happening.REQUEST:
+            received.events.append(RequestEvent(name, at))
+            if name is EventKind.REQUEST:
                 self._keep(received)
         if self._write is not None:
             self._write(line(name, at, connection, received))
@@ -96,7 +98,7 @@ class Journal:
             self._changed.set()
             self._changed = None
 
-    def _keep(self, received: Received) -> None:
+    def _keep(self, received: ReceivedRequest) -> None:
         self.requests.append(received)
         self._size += len(received.body)
         while self.requests and (len(self.requests) > self._most or self._size > MOST_KEPT):
@@ -109,18 +111,18 @@ class Journal:
             await self._changed.wait()
 
 
-def line(name: Happening, at: float, connection: int, received: Received | None) -> bytes:
+def line(name: EventKind, at: float, connection: int, received: ReceivedRequest | None) -> bytes:
     """Write one happening as a line of JSON."""
     shown: dict[str, object] = {"at": at, "event": name, "connection": connection}
     if received is not None:
         shown["request"] = received.number
-        if name is Happening.REQUEST:
+        if name is EventKind.REQUEST:
             shown |= {"method": received.method, "target": received.target}
             shown |= {"headers": received.headers, "body": body_of(received)}
     return msgspec.json.encode(shown) + b"\n"
 
 
-def body_of(received: Received) -> object:
+def body_of(received: ReceivedRequest) -> object:
     """Return the body as JSON if it is, else as text."""
     try:
         return received.json

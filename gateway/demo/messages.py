@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.demo.chat import field_in, words_in
-from gateway.demo.conversation import Call, Conversation, Message
-from gateway.demo.play import Ask, Refused, Stamp, Told
-from gateway.demo.steps import Fail, Finish
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
+from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.script import Fail, FinishAnswer
 
 path = "/v1/messages"
 
@@ -25,7 +25,7 @@ encode = msgspec.json.encode
 Json = dict[str, Any]
 
 
-class Block(msgspec.Struct):
+class ContentBlock(msgspec.Struct):
     """One block of a message; other kinds use other members."""
 
     type: str
@@ -41,15 +41,17 @@ class MessagesMessage(msgspec.Struct):
     """One message of a request."""
 
     role: Literal["user", "assistant", "system"]
-    content: str | list[Block]
+    content: str | list[ContentBlock]
 
     @property
-    def blocks(self) -> Sequence[Block]:
+    def blocks(self) -> Sequence[ContentBlock]:
         """The content as blocks; a text is one."""
-        return (Block("text", self.content),) if isinstance(self.content, str) else self.content
+        return (
+            (ContentBlock("text", self.content),) if isinstance(self.content, str) else self.content
+        )
 
 
-class Tool(msgspec.Struct):
+class MessagesTool(msgspec.Struct):
     """One tool on offer."""
 
     name: str = ""
@@ -67,23 +69,23 @@ class MessagesRequest(msgspec.Struct):
     model: str
     max_tokens: int
     messages: list[MessagesMessage]
-    system: str | list[Block] | None = None
+    system: str | list[ContentBlock] | None = None
     stream: bool | None = None
-    tools: list[Tool] | None = None
+    tools: list[MessagesTool] | None = None
     tool_choice: ToolChoice | None = None
 
 
 DECODER = msgspec.json.Decoder(MessagesRequest)
 
 
-def read(body: bytes) -> Ask:
+def read(body: bytes) -> ModelRequest:
     """Read a request's body, or refuse it with a sentence."""
     try:
         request = DECODER.decode(body)
     except msgspec.ValidationError as problem:
-        raise Refused(Fail(400, f"{problem}.", param=field_in(str(problem)))) from None
+        raise RequestRefused(Fail(400, f"{problem}.", param=field_in(str(problem)))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(Fail(400, "The request body is not valid JSON.")) from None
+        raise RequestRefused(Fail(400, "The request body is not valid JSON.")) from None
     if not request.messages:
         raise refusal("messages", "there must be at least one message")
     check_contents(request.messages)
@@ -91,9 +93,9 @@ def read(body: bytes) -> Ask:
     return ask_of(request)
 
 
-def refusal(field: str, why: str) -> Refused:
+def refusal(field: str, why: str) -> RequestRefused:
     """Make a refusal as the real service words it: the field, then what is wrong."""
-    return Refused(Fail(400, f"{field}: {why}.", param=field))
+    return RequestRefused(Fail(400, f"{field}: {why}.", param=field))
 
 
 def check_contents(messages: Sequence[MessagesMessage]) -> None:
@@ -124,7 +126,7 @@ def check_results(messages: Sequence[MessagesMessage]) -> None:
     refuse_waiting(waiting)
 
 
-def check_answers(at: int, blocks: Iterable[Block], waiting: dict[str, int]) -> None:
+def check_answers(at: int, blocks: Iterable[ContentBlock], waiting: dict[str, int]) -> None:
     """Take the results that a user's message brings off the calls that wait for them."""
     for block in blocks:
         if block.type != "tool_result":
@@ -139,40 +141,40 @@ def refuse_waiting(waiting: dict[str, int]) -> None:
         raise refusal(f"messages.{at}", f"the tool_use {ident!r} has no result right after it")
 
 
-def ask_of(request: MessagesRequest) -> Ask:
+def ask_of(request: MessagesRequest) -> ModelRequest:
     """Say what a request asks, free of this dialect."""
     unused = request.tool_choice is not None and request.tool_choice.type == "none"
     offered = () if unused else request.tools or ()
     told = texts_of(request.system)
-    system = (Message("system", told),) if told else ()
-    talk = Conversation(
-        messages=(*system, *merged(said for m in request.messages for said in messages_of(m))),
+    system = (DialogueMessage("system", told),) if told else ()
+    dialogue = Dialogue(
+        messages=(*system, *merge_turns(said for m in request.messages for said in messages_of(m))),
         tools=frozenset(tool.name for tool in offered if tool.name),
         limit=request.max_tokens,
     )
-    return Ask(talk, request.model, bool(request.stream), usage=True)
+    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
-def texts_of(content: str | Iterable[Block] | None) -> tuple[str, ...]:
+def texts_of(content: str | Iterable[ContentBlock] | None) -> tuple[str, ...]:
     """Return the texts in a text, in blocks, or in nothing."""
     if isinstance(content, str):
         return (content,)
     return tuple(block.text for block in content or () if block.text)
 
 
-def messages_of(message: MessagesMessage) -> Iterator[Message]:
+def messages_of(message: MessagesMessage) -> Iterator[DialogueMessage]:
     """Say what a message holds, free of this dialect: each result, then what was said."""
-    said: list[Block] = []
-    calls: list[Call] = []
+    said: list[ContentBlock] = []
+    calls: list[DialogueCall] = []
     for block in message.blocks:
         if block.type == "tool_result":
-            yield Message("tool", result_texts(block.content), answers=block.tool_use_id)
+            yield DialogueMessage("tool", result_texts(block.content), answers=block.tool_use_id)
             continue
         if block.type == "tool_use":
-            calls.append(Call(block.id, block.name, encode(block.input).decode()))
+            calls.append(DialogueCall(block.id, block.name, encode(block.input).decode()))
         said.append(block)
     if said:
-        yield Message(message.role, texts_of(said), tuple(calls))
+        yield DialogueMessage(message.role, texts_of(said), tuple(calls))
 
 
 def result_texts(content: object) -> tuple[str, ...]:
@@ -183,12 +185,14 @@ def result_texts(content: object) -> tuple[str, ...]:
     return tuple(part["text"] for part in parts if isinstance(part, dict) and "text" in part)
 
 
-def merged(messages: Iterable[Message]) -> Iterator[Message]:
+def merge_turns(messages: Iterable[DialogueMessage]) -> Iterator[DialogueMessage]:
     """Make one turn of messages that the model said in a row."""
-    last: Message | None = None
+    last: DialogueMessage | None = None
     for message in messages:
         if last is not None and last.role == message.role == "assistant":
-            message = Message("assistant", last.texts + message.texts, last.calls + message.calls)
+            message = DialogueMessage(
+                "assistant", last.texts + message.texts, last.calls + message.calls
+            )
         elif last is not None:
             yield last
         last = message
@@ -196,17 +200,19 @@ def merged(messages: Iterable[Message]) -> Iterator[Message]:
         yield last
 
 
-def usage_of(ask: Ask, output: int) -> Json:
+def usage_of(ask: ModelRequest, output: int) -> Json:
     """Write the usage block."""
     return {
-        "input_tokens": words_in(ask.talk),
+        "input_tokens": words_in(ask.dialogue),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
         "output_tokens": output,
     }
 
 
-def message_with(ask: Ask, stamp: Stamp, content: list[Json], reason: str | None, out: int) -> Json:
+def message_with(
+    ask: ModelRequest, stamp: AnswerStamp, content: list[Json], reason: str | None, out: int
+) -> Json:
     """Write a message."""
     message: Json = {
         "id": f"msg_demo{stamp.number:08d}",
@@ -221,10 +227,10 @@ def message_with(ask: Ask, stamp: Stamp, content: list[Json], reason: str | None
     return {**message, **counted} if ask.usage else message
 
 
-def call_of(stamp: Stamp, at: int, name: str, given: object) -> Json:
+def call_of(stamp: AnswerStamp, at: int, name: str, parse_arguments: object) -> Json:
     """Write one tool call."""
     ident = f"toolu_demo{stamp.number:08d}_{at}"
-    return {"type": "tool_use", "id": ident, "name": name, "input": given}
+    return {"type": "tool_use", "id": ident, "name": name, "input": parse_arguments}
 
 
 def frame(event: Json) -> bytes:
@@ -232,10 +238,10 @@ def frame(event: Json) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), encode(event))
 
 
-class MessagesVoice:
+class MessagesFrameWriter:
     """One streamed answer: blocks one after the other, each with its beginning and its end."""
 
-    def __init__(self, ask: Ask, stamp: Stamp) -> None:
+    def __init__(self, ask: ModelRequest, stamp: AnswerStamp) -> None:
         self._ask = ask
         self._stamp = stamp
         self._open = ""
@@ -252,24 +258,24 @@ class MessagesVoice:
     def say(self, token: str) -> bytes:
         """Write one token."""
         self._pieces += 1
-        opened = b"" if self._open == "text" else self._opened({"type": "text", "text": ""})
+        opened = b"" if self._open == "text" else self._open_block({"type": "text", "text": ""})
         return opened + self._start + b'{"type":"text_delta","text":' + encode(token) + b"}}\n\n"
 
     def call(self, name: str) -> bytes:
         """Open a tool call."""
         at, self._calls = self._calls, self._calls + 1
-        return self._opened(call_of(self._stamp, at, name, {})) + self._argued("")
+        return self._open_block(call_of(self._stamp, at, name, {})) + self._write_arguments("")
 
     def argue(self, piece: str) -> bytes:
         """Write a piece of the open call's arguments."""
         self._pieces += 1
-        return self._argued(piece)
+        return self._write_arguments(piece)
 
     def fail(self, fail: Fail) -> bytes:
         """Write the error frame."""
         return b"event: error\ndata: " + error(fail) + b"\n\n"
 
-    def finish(self, finish: Finish) -> bytes:
+    def finish(self, finish: FinishAnswer) -> bytes:
         """Write the end of the open block, the reason with the usage, and the end mark."""
         reason = REASONS.get(finish.reason, finish.reason)
         ended: Json = {
@@ -278,14 +284,14 @@ class MessagesVoice:
         }
         if self._ask.usage:
             ended["usage"] = usage_of(self._ask, self._pieces)
-        return self._closed() + frame(ended) + frame({"type": "message_stop"}) * finish.ends
+        return self._close_block() + frame(ended) + frame({"type": "message_stop"}) * finish.ends
 
-    def _argued(self, piece: str) -> bytes:
+    def _write_arguments(self, piece: str) -> bytes:
         told = b'{"type":"input_json_delta","partial_json":' + encode(piece) + b"}}\n\n"
         return self._start + told
 
-    def _opened(self, block: Json) -> bytes:
-        closed = self._closed()
+    def _open_block(self, block: Json) -> bytes:
+        closed = self._close_block()
         self._open = block["type"]
         self._index += 1
         self._start = b"event: content_block_delta\ndata: " + (
@@ -294,28 +300,28 @@ class MessagesVoice:
         began = {"type": "content_block_start", "index": self._index, "content_block": block}
         return closed + frame(began)
 
-    def _closed(self) -> bytes:
+    def _close_block(self) -> bytes:
         if not self._open:
             return b""
         self._open = ""
         return frame({"type": "content_block_stop", "index": self._index})
 
 
-def voice(ask: Ask, stamp: Stamp) -> MessagesVoice:
+def voice(ask: ModelRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
     """Lend a voice to one answer."""
-    return MessagesVoice(ask, stamp)
+    return MessagesFrameWriter(ask, stamp)
 
 
-def whole(ask: Ask, told: Told, stamp: Stamp) -> bytes:
+def whole(ask: ModelRequest, told: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
     content: list[Json] = [{"type": "text", "text": told.text}] if told.text else []
     for at, (name, arguments) in enumerate(told.calls):
-        content.append(call_of(stamp, at, name, given(arguments)))
+        content.append(call_of(stamp, at, name, parse_arguments(arguments)))
     reason = REASONS.get(told.reason, told.reason)
     return encode(message_with(ask, stamp, content, reason, told.pieces))
 
 
-def given(arguments: str) -> object:
+def parse_arguments(arguments: str) -> object:
     """Return what a call is made with; what is no JSON stays the text that it is."""
     try:
         return msgspec.json.decode(arguments)

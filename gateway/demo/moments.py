@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
-from gateway.demo.conversation import Message, is_time_tag, split_texts
-from gateway.demo.daytimes import At
+from gateway.demo.dialogue import DialogueMessage, is_time_tag, split_texts
+from gateway.demo.times_of_day import TimeOfDay
 
 TAG_NOW = re.compile(r"nowMs=`(\d{1,15})`")
 RESULT_NOW = re.compile(r'"nowMs":\s*(\d{1,15})')
@@ -18,14 +18,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentTime:
     """The time a conversation tells, and the person's distance from UTC."""
 
     ms: int
     offset: timedelta = timedelta()
 
 
-def told_time(messages: Sequence[Message]) -> Now | None:
+def find_time(messages: Sequence[DialogueMessage]) -> CurrentTime | None:
     """Find the newest time tag, or the newest time a tool told."""
     for message in reversed(messages):
         for text in reversed(split_texts(message)):
@@ -35,12 +35,12 @@ def told_time(messages: Sequence[Message]) -> Now | None:
     return None
 
 
-def time_in(message: Message, text: str) -> Now | None:
+def time_in(message: DialogueMessage, text: str) -> CurrentTime | None:
     """Read the time out of one text, if it is one that tells it."""
     if message.role == "user" and is_time_tag(text) and (tag := TAG_NOW.search(text)):
-        return Now(int(tag[1]), offset_in(text))
+        return CurrentTime(int(tag[1]), offset_in(text))
     if message.answers is not None and (result := RESULT_NOW.search(text)):
-        return Now(int(result[1]), offset_in(text))
+        return CurrentTime(int(result[1]), offset_in(text))
     return None
 
 
@@ -53,14 +53,14 @@ def offset_in(text: str) -> timedelta:
     return -distance if match[1] == "-" else distance
 
 
-def instant(now: Now, when: int | At) -> str:
+def instant(now: CurrentTime, when: int | TimeOfDay) -> str:
     """Write the instant so many seconds from now, or at a time of day, as the clock wants it."""
-    wait = next_time(now, when) if isinstance(when, At) else timedelta(seconds=when)
+    wait = next_time(now, when) if isinstance(when, TimeOfDay) else timedelta(seconds=when)
     due = EPOCH + timedelta(milliseconds=now.ms) + wait
     return due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def next_time(now: Now, at: At) -> timedelta:
+def next_time(now: CurrentTime, at: TimeOfDay) -> timedelta:
     """Return how long it is until a time of day of the person's."""
     wall = EPOCH + timedelta(milliseconds=now.ms) + now.offset
     meant = wall.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
@@ -68,7 +68,7 @@ def next_time(now: Now, at: At) -> timedelta:
     return meant + timedelta(days=ahead) - wall
 
 
-def clock_time(due_at: str, now: Now | None) -> str:
+def clock_time(due_at: str, now: CurrentTime | None) -> str:
     """Write an instant as the person's time of day, with the date unless it is today."""
     zone = timezone(now.offset) if now else UTC
     try:

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from gateway.demo.orders import BadOrder, Ordered, Orders, parse
-from gateway.demo.speech import pieces_of, tokens_of
-from gateway.demo.steps import (
+from gateway.demo.orders import InvalidOrder, OrderedCall, Orders, parse
+from gateway.demo.script import (
     Argue,
     Begin,
     Break,
     CallTool,
     Fail,
-    Finish,
-    Manner,
+    FinishAnswer,
     Pause,
     Pieces,
     Repeated,
@@ -23,8 +21,10 @@ from gateway.demo.steps import (
     Say,
     Script,
     Step,
+    WireFormat,
     Write,
 )
+from gateway.demo.tokens import pieces_of, tokens_of
 
 FILLER = tokens_of("These words come one by one from a script that knows how many to say. ")
 SHORT = 12
@@ -35,11 +35,11 @@ Mark = tuple[int, Step]
 
 def obey(line: str) -> Script:
     """Make the script that a `demo:` line orders; short lines tend to come again."""
-    return remembered(line) if len(line) <= REMEMBERED else script_of(parse(line))
+    return obey_cached(line) if len(line) <= REMEMBERED else script_of(parse(line))
 
 
 @lru_cache(maxsize=128)
-def remembered(line: str) -> Script:
+def obey_cached(line: str) -> Script:
     """Make a script once for many requests."""
     return script_of(parse(line))
 
@@ -48,8 +48,8 @@ def script_of(orders: Orders) -> Script:
     """Make the script that was ordered."""
     opening = (Pause(orders.first_ms),) if orders.first_ms else ()
     refusal = instead(orders)
-    steps = (refusal,) if refusal else tuple(spoken(orders))
-    return Script((*opening, *steps), manner(orders))
+    steps = (refusal,) if refusal else tuple(answer_steps(orders))
+    return Script((*opening, *steps), wire_format(orders))
 
 
 def instead(orders: Orders) -> Step | None:
@@ -71,19 +71,19 @@ def failure(orders: Orders, status: int) -> Fail:
     return Fail(status, message, code=orders.code, retry_after=orders.retry_after)
 
 
-def spoken(orders: Orders) -> Iterator[Step]:
+def answer_steps(orders: Orders) -> Iterator[Step]:
     """Yield the steps of an answer, up to the first that breaks it off."""
     marks = marks_of(orders)
-    said = said_by(orders, max((at for at, _ in marks), default=0))
+    said = choose_tokens(orders, max((at for at, _ in marks), default=0))
     begin = Begin(speaks=bool(said) or not orders.calls)
-    talk = (Say(said, orders.delay_ms), *called(orders.calls, orders.delay_ms))
-    for step in (begin, *weave(talk, marks), *ending(orders)):
+    dialogue = (Say(said, orders.delay_ms), *call_steps(orders.calls, orders.delay_ms))
+    for step in (begin, *weave(dialogue, marks), *ending(orders)):
         yield step
         if isinstance(step, Fail | Break):
             return
 
 
-def said_by(orders: Orders, least: int) -> Pieces:
+def choose_tokens(orders: Orders, least: int) -> Pieces:
     """Return the tokens to say; without a word about them, as many as the marks need."""
     words = tokens_of(orders.say) if orders.say is not None else FILLER
     if orders.tokens is not None:
@@ -95,7 +95,7 @@ def said_by(orders: Orders, least: int) -> Pieces:
     return Repeated(words, 0, wanted, orders.size)
 
 
-def called(calls: Iterable[Ordered], every_ms: int) -> Iterator[Step]:
+def call_steps(calls: Iterable[OrderedCall], every_ms: int) -> Iterator[Step]:
     """Yield the steps of the ordered tool calls."""
     for call in calls:
         yield CallTool(call.name)
@@ -108,7 +108,7 @@ def ending(orders: Orders) -> Iterator[Step]:
         yield Say(FILLER, orders.delay_ms, forever=True)
         return
     reason = orders.finish or ("tool_calls" if orders.calls else "stop")
-    yield Finish(reason, ends=0 if orders.no_done else 2 if orders.two_done else 1)
+    yield FinishAnswer(reason, ends=0 if orders.no_done else 2 if orders.two_done else 1)
     if orders.after_done:
         yield Say(Repeated(FILLER, 0, orders.after_done), orders.delay_ms)
 
@@ -127,10 +127,10 @@ def marks_of(orders: Orders) -> list[Mark]:
     return sorted(marks, key=lambda mark: mark[0])
 
 
-def weave(talk: Sequence[Step], marks: list[Mark]) -> Iterator[Step]:
+def weave(dialogue: Sequence[Step], marks: list[Mark]) -> Iterator[Step]:
     """Cut the runs of a talk where a mark lies, and put its step there."""
     waiting, passed = marks, 0
-    for step in talk:
+    for step in dialogue:
         if not isinstance(step, Say | Argue):
             yield step
             continue
@@ -140,7 +140,9 @@ def weave(talk: Sequence[Step], marks: list[Mark]) -> Iterator[Step]:
         yield from cut(step, [(at - passed, then) for at, then in here])
         passed = end
     if waiting:
-        raise BadOrder(f"The answer has {passed} tokens; nothing can happen after {waiting[0][0]}.")
+        raise InvalidOrder(
+            f"The answer has {passed} tokens; nothing can happen after {waiting[0][0]}."
+        )
 
 
 def cut(run: Run, marks: list[Mark]) -> Iterator[Step]:
@@ -155,9 +157,9 @@ def cut(run: Run, marks: list[Mark]) -> Iterator[Step]:
         yield replace(run, pieces=run.pieces[start:])
 
 
-def manner(orders: Orders) -> Manner:
+def wire_format(orders: Orders) -> WireFormat:
     """Say how the bytes shall look."""
-    return Manner(
+    return WireFormat(
         newline=b"\r\n" if orders.crlf else b"\r" if orders.cr else b"\n",
         bom=orders.bom,
         gzip=orders.gzip,

@@ -13,12 +13,12 @@ MOST_BYTES = 64 * 1024 * 1024
 MOST_MS = 3_600_000
 
 
-class BadOrder(ValueError):
+class InvalidOrder(ValueError):
     """A `demo:` line that cannot be obeyed; its text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class OrderValue:
     """What stands after `key=`, and the number after `@`, if any."""
 
     text: str
@@ -26,7 +26,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class Marker:
     """Something that happens after so many pieces of the answer."""
 
     after: int
@@ -34,7 +34,7 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedCall:
     """A tool call that was ordered."""
 
     name: str
@@ -51,8 +51,8 @@ class Orders:
     delay_ms: int = 30
     endless: bool = False
     first_ms: int = 0
-    quiet_ms: tuple[At, ...] = ()
-    calls: tuple[Ordered, ...] = ()
+    quiet_ms: tuple[Marker, ...] = ()
+    calls: tuple[OrderedCall, ...] = ()
     finish: str | None = None
     usage: bool = False
     no_usage: bool = False
@@ -76,130 +76,138 @@ class Orders:
     cr: bool = False
     bom: bool = False
     gzip: bool = False
-    raw: tuple[At, ...] = ()
+    raw: tuple[Marker, ...] = ()
     content_type: str | None = None
     header: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class OrderKey:
     """One key of the line: how it is written, read, and what it means."""
 
     form: str
-    read: Callable[[Value], Any]
+    read: Callable[[OrderValue], Any]
     meaning: str
     repeats: bool = False
 
 
-def plain(value: Value) -> str:
+def plain(value: OrderValue) -> str:
     """Read a value that takes no `@`."""
     if value.mark is not None:
-        raise BadOrder("takes no @")
+        raise InvalidOrder("takes no @")
     return value.text
 
 
-def number(least: int, most: int) -> Callable[[Value], int]:
+def number(least: int, most: int) -> Callable[[OrderValue], int]:
     """Make a reader of whole numbers between two bounds."""
 
-    def read(value: Value) -> int:
+    def read(value: OrderValue) -> int:
         text = plain(value)
         if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
-            raise BadOrder(f"takes a whole number from {least} to {most}")
+            raise InvalidOrder(f"takes a whole number from {least} to {most}")
         return int(text)
 
     return read
 
 
-def line_text(value: Value) -> str:
+def line_text(value: OrderValue) -> str:
     """Read a text that goes into a header, so it must stay on its line."""
     text = plain(value)
     if not text.isascii() or not text.isprintable():
-        raise BadOrder("takes printable ASCII only")
+        raise InvalidOrder("takes printable ASCII only")
     return text
 
 
-def header(value: Value) -> tuple[str, str]:
+def header(value: OrderValue) -> tuple[str, str]:
     """Read `name: value`."""
     name, colon, text = line_text(value).partition(":")
     if not colon or not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        raise BadOrder('takes "name: value"')
+        raise InvalidOrder('takes "name: value"')
     return name.lower(), text.strip()
 
 
-def quiet(value: Value) -> At:
+def quiet(value: OrderValue) -> Marker:
     """Read `N@K`: milliseconds, then the place."""
-    milliseconds = number(0, MOST_MS)(Value(value.text))
-    return At(value.mark or 0, str(milliseconds))
+    milliseconds = number(0, MOST_MS)(OrderValue(value.text))
+    return Marker(value.mark or 0, str(milliseconds))
 
 
-def raw(value: Value) -> At:
+def raw(value: OrderValue) -> Marker:
     """Read bytes written as text, one character a byte, and their place."""
     if any(ord(character) > 255 for character in value.text):
-        raise BadOrder("takes characters up to \\u00ff, one for each byte")
-    return At(value.mark or 0, value.text)
+        raise InvalidOrder("takes characters up to \\u00ff, one for each byte")
+    return Marker(value.mark or 0, value.text)
 
 
-def flag(value: Value) -> bool:
+def flag(value: OrderValue) -> bool:
     """Read a key that has no value."""
-    if value != Value(""):
-        raise BadOrder("takes no value")
+    if value != OrderValue(""):
+        raise InvalidOrder("takes no value")
     return True
 
 
 count = number(0, MOST_TOKENS)
 duration = number(0, MOST_MS)
 
-KEYS: dict[str, Key] = {
-    "say": Key('say="…"', plain, "say exactly this text (a JSON string)"),
-    "tokens": Key("tokens=N", count, "say N tokens; the text is repeated or cut to fit"),
-    "size": Key("size=N", number(1, MOST_BYTES), "make every token N characters long"),
-    "delay_ms": Key("delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst"),
-    "endless": Key("endless", flag, "never stop talking"),
-    "first_ms": Key("first_ms=N", duration, "stay silent for N ms before the headers"),
-    "quiet_ms": Key("quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", repeats=True),
-    "tool": Key(
+KEYS: dict[str, OrderKey] = {
+    "say": OrderKey('say="…"', plain, "say exactly this text (a JSON string)"),
+    "tokens": OrderKey("tokens=N", count, "say N tokens; the text is repeated or cut to fit"),
+    "size": OrderKey("size=N", number(1, MOST_BYTES), "make every token N characters long"),
+    "delay_ms": OrderKey(
+        "delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst"
+    ),
+    "endless": OrderKey("endless", flag, "never stop talking"),
+    "first_ms": OrderKey("first_ms=N", duration, "stay silent for N ms before the headers"),
+    "quiet_ms": OrderKey(
+        "quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", repeats=True
+    ),
+    "tool": OrderKey(
         "tool=NAME",
         plain,
         "call this tool, after the text if there is any; in Responses `namespace.tool` calls one "
         "of a namespace",
         repeats=True,
     ),
-    "args": Key(
+    "args": OrderKey(
         "args={…}",
         plain,
         'the arguments of that call; `"…"` for text that is no JSON',
         repeats=True,
     ),
-    "finish": Key("finish=REASON", plain, "end with this finish reason, known or not"),
-    "usage": Key("usage", flag, "send the usage frame though it was not asked for"),
-    "no_usage": Key("no_usage", flag, "send no usage though it was asked for"),
-    "status": Key("status=N", number(200, 599), "answer with an error body and this HTTP status"),
-    "code": Key("code=TEXT", plain, "the `code` of that error"),
-    "message": Key('message="…"', plain, "the `message` of that error"),
-    "retry_after": Key("retry_after=N", number(0, 86400), "add the header `retry-after: N`"),
-    "error_after": Key(
+    "finish": OrderKey("finish=REASON", plain, "end with this finish reason, known or not"),
+    "usage": OrderKey("usage", flag, "send the usage frame though it was not asked for"),
+    "no_usage": OrderKey("no_usage", flag, "send no usage though it was asked for"),
+    "status": OrderKey(
+        "status=N", number(200, 599), "answer with an error body and this HTTP status"
+    ),
+    "code": OrderKey("code=TEXT", plain, "the `code` of that error"),
+    "message": OrderKey('message="…"', plain, "the `message` of that error"),
+    "retry_after": OrderKey("retry_after=N", number(0, 86400), "add the header `retry-after: N`"),
+    "error_after": OrderKey(
         "error_after=K", count, "send an error frame after K tokens; `status` chooses which"
     ),
-    "drop_after": Key("drop_after=K", count, "close the connection after K tokens"),
-    "reset_after": Key("reset_after=K", count, "reset the connection after K tokens"),
-    "hang_after": Key("hang_after=K", count, "say nothing more after K tokens, and stay connected"),
-    "reset_at": Key("reset_at=N", number(0, MOST_BYTES), "reset after N bytes of the body"),
-    "drop": Key("drop", flag, "close the connection instead of answering"),
-    "reset": Key("reset", flag, "reset the connection instead of answering"),
-    "hang": Key("hang", flag, "never answer"),
-    "no_done": Key("no_done", flag, "leave out the end mark (`data: [DONE]`)"),
-    "two_done": Key("two_done", flag, "send the end mark twice"),
-    "after_done": Key("after_done=K", count, "say K more tokens after the end mark"),
-    "split": Key("split=N", number(1, 65536), "write N bytes at a time, each piece a chunk"),
-    "crlf": Key("crlf", flag, "end lines with CR LF"),
-    "cr": Key("cr", flag, "end lines with CR"),
-    "bom": Key("bom", flag, "start the stream with a byte order mark"),
-    "gzip": Key("gzip", flag, "compress the body, whatever the client accepts"),
-    "raw": Key(
+    "drop_after": OrderKey("drop_after=K", count, "close the connection after K tokens"),
+    "reset_after": OrderKey("reset_after=K", count, "reset the connection after K tokens"),
+    "hang_after": OrderKey(
+        "hang_after=K", count, "say nothing more after K tokens, and stay connected"
+    ),
+    "reset_at": OrderKey("reset_at=N", number(0, MOST_BYTES), "reset after N bytes of the body"),
+    "drop": OrderKey("drop", flag, "close the connection instead of answering"),
+    "reset": OrderKey("reset", flag, "reset the connection instead of answering"),
+    "hang": OrderKey("hang", flag, "never answer"),
+    "no_done": OrderKey("no_done", flag, "leave out the end mark (`data: [DONE]`)"),
+    "two_done": OrderKey("two_done", flag, "send the end mark twice"),
+    "after_done": OrderKey("after_done=K", count, "say K more tokens after the end mark"),
+    "split": OrderKey("split=N", number(1, 65536), "write N bytes at a time, each piece a chunk"),
+    "crlf": OrderKey("crlf", flag, "end lines with CR LF"),
+    "cr": OrderKey("cr", flag, "end lines with CR"),
+    "bom": OrderKey("bom", flag, "start the stream with a byte order mark"),
+    "gzip": OrderKey("gzip", flag, "compress the body, whatever the client accepts"),
+    "raw": OrderKey(
         'raw="…"@K', raw, "write these bytes, one character each, after K tokens", repeats=True
     ),
-    "content_type": Key("content_type=TEXT", line_text, "say this content type instead"),
-    "header": Key('header="name: value"', header, "add a header to the answer", repeats=True),
+    "content_type": OrderKey("content_type=TEXT", line_text, "say this content type instead"),
+    "header": OrderKey('header="name: value"', header, "add a header to the answer", repeats=True),
 }
 
 KEY = re.compile(r"\s*([A-Za-z_]+)(=?)")
@@ -215,46 +223,48 @@ def parse(line: str) -> Orders:
     while at < len(line):
         match = KEY.match(line, at)
         if match is None:
-            raise BadOrder(f"A demo: line is made of key=value pairs; {line[at:][:40]!r} is none.")
+            raise InvalidOrder(
+                f"A demo: line is made of key=value pairs; {line[at:][:40]!r} is none."
+            )
         name, at = match[1], match.end()
-        value, at = read_value(line, at) if match[2] else (Value(""), at)
+        value, at = read_value(line, at) if match[2] else (OrderValue(""), at)
         note(found, name, value)
     return check(Orders(**found))
 
 
-def read_value(line: str, at: int) -> tuple[Value, int]:
+def read_value(line: str, at: int) -> tuple[OrderValue, int]:
     """Read a JSON string, a JSON object, or text up to the next space."""
     opening = line[at : at + 1]
     if opening not in ('"', "{"):
         match = BARE.match(line, at)
         assert match is not None  # it matches nothing at all as well
-        return marked(match[1], match[2]), match.end()
+        return make_value(match[1], match[2]), match.end()
     try:
         decoded, end = JSON.raw_decode(line, at)
     except ValueError as error:
-        raise BadOrder(f"A demo: line holds broken JSON: {error}.") from None
+        raise InvalidOrder(f"A demo: line holds broken JSON: {error}.") from None
     mark = MARK.match(line, end)
     if mark is None:
-        raise BadOrder(f"A demo: line needs a space after {line[at:end][:40]}.")
-    return marked(decoded if opening == '"' else line[at:end], mark[1]), mark.end()
+        raise InvalidOrder(f"A demo: line needs a space after {line[at:end][:40]}.")
+    return make_value(decoded if opening == '"' else line[at:end], mark[1]), mark.end()
 
 
-def marked(text: str, mark: str | None) -> Value:
+def make_value(text: str, mark: str | None) -> OrderValue:
     """Make a value of a text and the digits after its `@`."""
-    return Value(text, None if mark is None else int(mark))
+    return OrderValue(text, None if mark is None else int(mark))
 
 
-def note(found: dict[str, Any], name: str, value: Value) -> None:
+def note(found: dict[str, Any], name: str, value: OrderValue) -> None:
     """Add one pair to what was found so far."""
     key = KEYS.get(name)
     if key is None:
-        raise BadOrder(f"Unknown key {name!r} in a demo: line; known are {', '.join(KEYS)}.")
+        raise InvalidOrder(f"Unknown key {name!r} in a demo: line; known are {', '.join(KEYS)}.")
     if name in found and not key.repeats:
-        raise BadOrder(f"The key {name} stands twice in a demo: line.")
+        raise InvalidOrder(f"The key {name} stands twice in a demo: line.")
     try:
         read = key.read(value)
-    except BadOrder as error:
-        raise BadOrder(f"The key {name} {error}; write {key.form}.") from None
+    except InvalidOrder as error:
+        raise InvalidOrder(f"The key {name} {error}; write {key.form}.") from None
     found.update(call(found, name, read) if name in ("tool", "args") else one(found, name, read))
 
 
@@ -265,16 +275,16 @@ def one(found: dict[str, Any], name: str, value: object) -> dict[str, Any]:
 
 def call(found: dict[str, Any], name: str, text: str) -> dict[str, Any]:
     """Start a tool call, or give the last one its arguments."""
-    calls: tuple[Ordered, ...] = found.get("calls", ())
+    calls: tuple[OrderedCall, ...] = found.get("calls", ())
     if name == "tool":
-        return {"calls": (*calls, Ordered(text))}
+        return {"calls": (*calls, OrderedCall(text))}
     if not calls:
-        raise BadOrder("The key args belongs after a tool=NAME.")
-    return {"calls": (*calls[:-1], Ordered(calls[-1].name, text))}
+        raise InvalidOrder("The key args belongs after a tool=NAME.")
+    return {"calls": (*calls[:-1], OrderedCall(calls[-1].name, text))}
 
 
 def check(orders: Orders) -> Orders:
     """Refuse what is too much to say."""
     if (orders.tokens or 1) * (orders.size or 1) > MOST_BYTES:
-        raise BadOrder(f"tokens times size may be {MOST_BYTES} at most.")
+        raise InvalidOrder(f"tokens times size may be {MOST_BYTES} at most.")
     return orders

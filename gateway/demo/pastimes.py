@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from gateway.demo.conversation import Conversation, Reply, is_persons, own_texts
-from gateway.demo.moments import told_time
-from gateway.demo.phrases import Tongue, tongue_for
-from gateway.demo.timekeeping import announcement
+from gateway.demo.clock_tool import announcement
+from gateway.demo.dialogue import Dialogue, ModelReply, is_persons, own_texts
+from gateway.demo.moments import find_time
+from gateway.demo.phrases import Phrases, phrases_for
 
 QUOTED = 60
 # A wish for one of these is short; whoever writes more wants something else.
@@ -24,41 +24,45 @@ SUMMARY = re.compile(r"\A(?:please )?(?:give me a summary|sum(?:mari[sz]e| up))\
 REMIND = re.compile(r"\A(?:Remind the user|提醒用户)[:：]\s*(?P<task>.+)\Z", re.DOTALL)
 
 
-def keep_reminding(talk: Conversation) -> Reply | None:
+def keep_reminding(dialogue: Dialogue) -> ModelReply | None:
     """Say that it is time for what a task of reminding is about."""
-    found = REMIND.match(talk.prompt)
-    return Reply(announcement(tongue_for(talk.prompt), found["task"].strip())) if found else None
+    found = REMIND.match(dialogue.prompt)
+    return (
+        ModelReply(announcement(phrases_for(dialogue.prompt), found["task"].strip()))
+        if found
+        else None
+    )
 
 
-def entertain(talk: Conversation) -> Reply | None:
+def entertain(dialogue: Dialogue) -> ModelReply | None:
     """Tell a joke or a word, each time the next one."""
-    if len(talk.prompt) > LONGEST:
+    if len(dialogue.prompt) > LONGEST:
         return None
-    tongue = tongue_for(talk.prompt)
-    for wanted, stock in ((JOKE, tongue.some_jokes), (WORD, tongue.some_words)):
-        if wanted.search(talk.prompt):
-            return Reply(stock[turn_of(talk) % len(stock)])
+    phrases = phrases_for(dialogue.prompt)
+    for wanted, stock in ((JOKE, phrases.some_jokes), (WORD, phrases.some_words)):
+        if wanted.search(dialogue.prompt):
+            return ModelReply(stock[turn_of(dialogue) % len(stock)])
     return None
 
 
-def turn_of(talk: Conversation) -> int:
+def turn_of(dialogue: Dialogue) -> int:
     """Return a number that differs from one time to the next; in a run nothing else may."""
-    now = told_time(talk.messages)
-    return now.ms // 1000 if now else talk.answers
+    now = find_time(dialogue.messages)
+    return now.ms // 1000 if now else dialogue.answers
 
 
-def summarise(talk: Conversation) -> Reply | None:
+def summarise(dialogue: Dialogue) -> ModelReply | None:
     """Say how much was said, and what last."""
-    if len(talk.prompt) > LONGEST or not SUMMARY.match(talk.prompt.lower()):
+    if len(dialogue.prompt) > LONGEST or not SUMMARY.match(dialogue.prompt.lower()):
         return None
-    tongue = tongue_for(talk.prompt)
-    said = [" ".join(own_texts(message)) for message in talk.messages if is_persons(message)]
-    return Reply(tongue.summary.format(count=len(said) - 1, last=last_of(said[:-1], tongue)))
+    phrases = phrases_for(dialogue.prompt)
+    said = [" ".join(own_texts(message)) for message in dialogue.messages if is_persons(message)]
+    return ModelReply(phrases.summary.format(count=len(said) - 1, last=last_of(said[:-1], phrases)))
 
 
-def last_of(said: list[str], tongue: Tongue) -> str:
+def last_of(said: list[str], phrases: Phrases) -> str:
     """Quote what was said last, if anything was."""
     if not said:
         return ""
     words = " ".join(said[-1].split())
-    return tongue.last.format(text=words if len(words) <= QUOTED else words[:QUOTED] + "…")
+    return phrases.last.format(text=words if len(words) <= QUOTED else words[:QUOTED] + "…")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.demo.speech import is_chinese
+from gateway.demo.tokens import is_chinese
 
 
 @dataclass(frozen=True, slots=True)
-class Tongue:
+class Phrases:
     """The sentences of one language."""
 
     hello: str
@@ -56,7 +56,7 @@ class Tongue:
     space: str
 
 
-ENGLISH = Tongue(
+ENGLISH = Phrases(
     hello=(
         "Hello! I am the demo model that comes with Holdgate: a script, so I need no key and cost "
         "nothing, but this answer really is streamed to you word by word."
@@ -122,7 +122,7 @@ ENGLISH = Tongue(
     space=" ",
 )
 
-CHINESE = Tongue(
+CHINESE = Phrases(
     hello=(
         "你好！我是 Holdgate 自带的演示模型。我只是一段脚本，所以不需要密钥，也不花钱；"
         "不过这段回答确实是一个词一个词流式传给你的。"
@@ -188,6 +188,6 @@ CHINESE = Tongue(
 )
 
 
-def tongue_for(text: str) -> Tongue:
+def phrases_for(text: str) -> Phrases:
     """Choose the language to answer in."""
     return CHINESE if is_chinese(text) else ENGLISH

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Protocol
 
-from gateway.demo.beats import Beat, Head, Headers, mannered
-from gateway.demo.conversation import Conversation
-from gateway.demo.steps import (
+from gateway.demo.dialogue import Dialogue
+from gateway.demo.output import Headers, Output, ResponseHead, apply_format
+from gateway.demo.script import (
     Argue,
     Begin,
     Break,
     CallTool,
     Fail,
-    Finish,
+    FinishAnswer,
     Pause,
     Say,
     Script,
@@ -31,7 +31,7 @@ EVENTS: Headers = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class AnswerStamp:
     """What makes an answer different from all others: its number and its time."""
 
     number: int
@@ -39,10 +39,10 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ModelRequest:
     """A request, read: the conversation and how the answer is wanted."""
 
-    talk: Conversation
+    dialogue: Dialogue
     model: str
     stream: bool = False
     choices: int = 1
@@ -50,7 +50,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CompleteAnswer:
     """A whole answer, for those who do not stream."""
 
     text: str
@@ -59,7 +59,7 @@ class Told:
     reason: str
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be read; the step says why."""
 
     def __init__(self, fail: Fail) -> None:
@@ -67,7 +67,7 @@ class Refused(Exception):
         self.fail = fail
 
 
-class Voice(Protocol):
+class FrameWriter(Protocol):
     """How one streamed answer is written in a dialect."""
 
     def begin(self, speaks: bool) -> bytes: ...
@@ -80,32 +80,36 @@ class Voice(Protocol):
 
     def fail(self, fail: Fail) -> bytes: ...
 
-    def finish(self, finish: Finish) -> bytes: ...
+    def finish(self, finish: FinishAnswer) -> bytes: ...
 
 
-class Dialect(Protocol):
+class DialectModule(Protocol):
     """One wire language: how requests are read and answers written."""
 
     path: str
 
-    def read(self, body: bytes) -> Ask: ...
+    def read(self, body: bytes) -> ModelRequest: ...
 
-    def voice(self, ask: Ask, stamp: Stamp) -> Voice: ...
+    def voice(self, ask: ModelRequest, stamp: AnswerStamp) -> FrameWriter: ...
 
-    def whole(self, ask: Ask, told: Told, stamp: Stamp) -> bytes: ...
+    def whole(self, ask: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes: ...
 
     def error(self, fail: Fail) -> bytes: ...
 
 
-def perform(script: Script, dialect: Dialect, ask: Ask, stamp: Stamp) -> Iterator[Beat]:
+def perform(
+    script: Script, dialect: DialectModule, ask: ModelRequest, stamp: AnswerStamp
+) -> Iterator[Output]:
     """Play a script for one request, in the manner it wants."""
-    if script.manner.usage is not None:
-        ask = replace(ask, usage=script.manner.usage)
+    if script.wire_format.usage is not None:
+        ask = replace(ask, usage=script.wire_format.usage)
     play = stream if ask.stream else deliver
-    return mannered(play(script, dialect, ask, stamp), script.manner)
+    return apply_format(play(script, dialect, ask, stamp), script.wire_format)
 
 
-def stream(script: Script, dialect: Dialect, ask: Ask, stamp: Stamp) -> Iterator[Beat]:
+def stream(
+    script: Script, dialect: DialectModule, ask: ModelRequest, stamp: AnswerStamp
+) -> Iterator[Output]:
     """Play a script as a stream of frames."""
     voice, begun = dialect.voice(ask, stamp), False
     for step in script.steps:
@@ -113,13 +117,13 @@ def stream(script: Script, dialect: Dialect, ask: Ask, stamp: Stamp) -> Iterator
             yield from refuse(step, dialect)
         elif isinstance(step, Begin):
             begun = True
-            yield Head(200, EVENTS)
+            yield ResponseHead(200, EVENTS)
             yield voice.begin(step.speaks)
         else:
-            yield from uttered(step, voice)
+            yield from play_step(step, voice)
 
 
-def uttered(step: Step, voice: Voice) -> Iterator[Beat]:
+def play_step(step: Step, voice: FrameWriter) -> Iterator[Output]:
     """Play one step of an answer that has begun."""
     match step:
         case Say(pieces=pieces):
@@ -136,11 +140,11 @@ def uttered(step: Step, voice: Voice) -> Iterator[Beat]:
             yield step
         case Fail():
             yield voice.fail(step)
-        case Finish():
+        case FinishAnswer():
             yield voice.finish(step)
 
 
-def run(pieces: Iterable[str], utter: Callable[[str], bytes], every_ms: int) -> Iterator[Beat]:
+def run(pieces: Iterable[str], utter: Callable[[str], bytes], every_ms: int) -> Iterator[Output]:
     """Play a run of pieces, with a wait after each unless it is a burst."""
     if not every_ms:
         yield from map(utter, pieces)
@@ -151,19 +155,21 @@ def run(pieces: Iterable[str], utter: Callable[[str], bytes], every_ms: int) -> 
         yield gap
 
 
-def refuse(fail: Fail, dialect: Dialect) -> Iterator[Beat]:
+def refuse(fail: Fail, dialect: DialectModule) -> Iterator[Output]:
     """Answer with an error and its status."""
     again = () if fail.retry_after is None else (("retry-after", str(fail.retry_after)),)
     yield from document(fail.status, dialect.error(fail), again)
 
 
-def document(status: int, body: bytes, headers: Headers = ()) -> Iterator[Beat]:
+def document(status: int, body: bytes, headers: Headers = ()) -> Iterator[Output]:
     """Answer with one JSON document."""
-    yield Head(status, (*JSON, *headers), len(body))
+    yield ResponseHead(status, (*JSON, *headers), len(body))
     yield body
 
 
-def deliver(script: Script, dialect: Dialect, ask: Ask, stamp: Stamp) -> Iterator[Beat]:
+def deliver(
+    script: Script, dialect: DialectModule, ask: ModelRequest, stamp: AnswerStamp
+) -> Iterator[Output]:
     """Play a script for a client that does not stream: its pauses, then the whole answer."""
     begun = False
     for step in script.steps:
@@ -177,30 +183,30 @@ def deliver(script: Script, dialect: Dialect, ask: Ask, stamp: Stamp) -> Iterato
                 return
             case Say(forever=True):
                 yield Break("hang")
-            case Break() | Finish():
-                body = dialect.whole(ask, told(script.steps), stamp) if begun else b""
-                yield from ended(step, body)
+            case Break() | FinishAnswer():
+                body = dialect.whole(ask, assemble_answer(script.steps), stamp) if begun else b""
+                yield from deliver_end(step, body)
                 return
 
 
-def ended(step: Break | Finish, body: bytes) -> Iterator[Beat]:
+def deliver_end(step: Break | FinishAnswer, body: bytes) -> Iterator[Output]:
     """Send a whole answer, or half of it and then break off; with no body, not even that."""
-    if isinstance(step, Finish):
+    if isinstance(step, FinishAnswer):
         yield from document(200, body)
         return
     if body:
-        yield Head(200, JSON, len(body))
+        yield ResponseHead(200, JSON, len(body))
         yield body[: len(body) // 2]
     yield step
 
 
-def told(steps: Iterable[Step]) -> Told:
+def assemble_answer(steps: Iterable[Step]) -> CompleteAnswer:
     """Put together what a script says and calls, up to its end."""
     text: list[str] = []
     calls: list[tuple[str, list[str]]] = []
     pieces, reason = 0, "stop"
     for step in steps:
-        if isinstance(step, Finish):
+        if isinstance(step, FinishAnswer):
             reason = step.reason
             break
         if isinstance(step, CallTool):
@@ -208,4 +214,6 @@ def told(steps: Iterable[Step]) -> Told:
         elif isinstance(step, Say | Argue):
             (text if isinstance(step, Say) else calls[-1][1]).extend(step.pieces)
             pieces += len(step.pieces)
-    return Told("".join(text), tuple((name, "".join(a)) for name, a in calls), pieces, reason)
+    return CompleteAnswer(
+        "".join(text), tuple((name, "".join(a)) for name, a in calls), pieces, reason
+    )

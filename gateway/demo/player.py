@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from http import HTTPStatus
 
-from gateway.demo.beats import Beats, Head
-from gateway.demo.steps import Break
+from gateway.demo.output import Outputs, ResponseHead
+from gateway.demo.script import Break
 
 if sys.platform == "linux":
     import fcntl
@@ -42,7 +42,12 @@ class Player:
     )
 
     def __init__(
-        self, transport: asyncio.Transport, beats: Beats, extra: bytes, chunked: bool, ended: Ended
+        self,
+        transport: asyncio.Transport,
+        beats: Outputs,
+        extra: bytes,
+        chunked: bool,
+        ended: Ended,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = transport
@@ -71,7 +76,7 @@ class Player:
                     continue
                 # Others are to be served between two batches, even if this client reads fast.
                 beat = 0.0
-            if isinstance(beat, Head):
+            if isinstance(beat, ResponseHead):
                 self._open(beat)
                 continue
             self._write(batch)
@@ -96,7 +101,7 @@ class Player:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _open(self, head: Head) -> None:
+    def _open(self, head: ResponseHead) -> None:
         lines = [f"HTTP/1.1 {head.status} {REASONS.get(head.status, 'Demo')}"]
         lines += [f"{name}: {value}" for name, value in head.headers]
         if head.length is not None:

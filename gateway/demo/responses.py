@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from gateway.demo.chat import error, field_in, words_in
-from gateway.demo.conversation import Call, Conversation, Message
-from gateway.demo.play import Ask, Refused, Stamp, Told
-from gateway.demo.steps import Fail, Finish
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
+from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.script import Fail, FinishAnswer
 
 __all__ = ["error", "path", "read", "voice", "whole"]
 
@@ -24,7 +24,7 @@ encode = msgspec.json.encode
 Json = dict[str, Any]
 
 
-class Item(msgspec.Struct):
+class InputItem(msgspec.Struct):
     """One item of the input; without a type it is a message. Other kinds use names otherwise."""
 
     type: str = "message"
@@ -37,7 +37,7 @@ class Item(msgspec.Struct):
     output: Any = None
 
 
-class Tool(msgspec.Struct):
+class ResponsesTool(msgspec.Struct):
     """One tool on offer; hosted ones have no name."""
 
     type: str
@@ -48,10 +48,10 @@ class ResponsesRequest(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
-    input: str | list[Item] | None = None
+    input: str | list[InputItem] | None = None
     instructions: str | None = None
     stream: bool | None = None
-    tools: list[Tool] | None = None
+    tools: list[ResponsesTool] | None = None
     tool_choice: Any = None
     max_output_tokens: int | None = None
     previous_response_id: str | None = None
@@ -61,62 +61,64 @@ class ResponsesRequest(msgspec.Struct):
 DECODER = msgspec.json.Decoder(ResponsesRequest)
 
 
-def read(body: bytes) -> Ask:
+def read(body: bytes) -> ModelRequest:
     """Read a request's body, or refuse it with a sentence."""
     try:
         request = DECODER.decode(body)
     except msgspec.ValidationError as problem:
-        raise Refused(Fail(400, f"{problem}.", param=field_in(str(problem)))) from None
+        raise RequestRefused(Fail(400, f"{problem}.", param=field_in(str(problem)))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(Fail(400, "We could not parse the JSON body of your request.")) from None
+        raise RequestRefused(
+            Fail(400, "We could not parse the JSON body of your request.")
+        ) from None
     items = items_of(request)
     if not request.previous_response_id and not request.conversation:
         check_results(items)
     return ask_of(request, items)
 
 
-def items_of(request: ResponsesRequest) -> Sequence[Item]:
+def items_of(request: ResponsesRequest) -> Sequence[InputItem]:
     """Return the input as items; a text is a message of the user."""
     asked = request.input
     if isinstance(asked, str):
-        return (Item(role="user", content=asked),)
+        return (InputItem(role="user", content=asked),)
     if not asked and not request.previous_response_id and not request.conversation:
-        raise Refused(Fail(400, "There is no input.", "missing_required_parameter", "input"))
+        raise RequestRefused(Fail(400, "There is no input.", "missing_required_parameter", "input"))
     return asked or ()
 
 
-def check_results(items: Iterable[Item]) -> None:
+def check_results(items: Iterable[InputItem]) -> None:
     """Refuse tool calls without results, and results without calls."""
     waiting: dict[str | None, int] = {}
     for at, item in enumerate(items):
         if item.type in CALLS:
             waiting[item.call_id] = at
         elif item.type in OUTPUTS and waiting.pop(item.call_id, None) is None:
-            raise unpaired(at, f"No tool call found for the output of {item.call_id!r}")
+            raise refuse_item(at, f"No tool call found for the output of {item.call_id!r}")
     for call, at in waiting.items():
-        raise unpaired(at, f"No tool output found for the call {call!r}")
+        raise refuse_item(at, f"No tool output found for the call {call!r}")
 
 
-def unpaired(at: int, why: str) -> Refused:
+def refuse_item(at: int, why: str) -> RequestRefused:
     """Make the refusal of an item that lacks its other half."""
-    return Refused(Fail(400, f"{why}.", param=f"input[{at}]"))
+    return RequestRefused(Fail(400, f"{why}.", param=f"input[{at}]"))
 
 
-def ask_of(request: ResponsesRequest, items: Iterable[Item]) -> Ask:
+def ask_of(request: ResponsesRequest, items: Iterable[InputItem]) -> ModelRequest:
     """Say what a request asks, free of this dialect."""
     offered = () if request.tool_choice == "none" else request.tools or ()
-    told = (Message("system", (request.instructions,)),) if request.instructions else ()
-    talk = Conversation(
+    told = (DialogueMessage("system", (request.instructions,)),) if request.instructions else ()
+    dialogue = Dialogue(
         messages=(*told, *messages_of(items)),
         tools=frozenset(tool.name for tool in offered if tool.name),
         limit=request.max_output_tokens,
     )
-    return Ask(talk, request.model, bool(request.stream), usage=True)
+    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
-def messages_of(items: Iterable[Item]) -> Sequence[Message]:
+def messages_of(items: Iterable[InputItem]) -> Sequence[DialogueMessage]:
     """Say what the items hold, free of this dialect: those of one turn are one message."""
-    messages: list[Message] = []
+    messages: list[DialogueMessage] = []
     for item in items:
         message = message_of(item)
         if message is None:
@@ -124,22 +126,22 @@ def messages_of(items: Iterable[Item]) -> Sequence[Message]:
         last = messages[-1] if messages else None
         if last is not None and last.role == message.role == "assistant":
             texts, calls = last.texts + message.texts, last.calls + message.calls
-            messages[-1] = Message("assistant", texts, calls)
+            messages[-1] = DialogueMessage("assistant", texts, calls)
         else:
             messages.append(message)
     return messages
 
 
-def message_of(item: Item) -> Message | None:
+def message_of(item: InputItem) -> DialogueMessage | None:
     """Say what one item holds; what the demo does not know says nothing."""
     if item.type == "message":
-        return Message(item.role, texts_in(item.content))
+        return DialogueMessage(item.role, texts_in(item.content))
     if item.type in CALLS:
         said = item.arguments if item.type == "function_call" else item.input
-        call = Call(item.call_id or "", str(item.name), str(said))
-        return Message("assistant", calls=(call,))
+        call = DialogueCall(item.call_id or "", str(item.name), str(said))
+        return DialogueMessage("assistant", calls=(call,))
     if item.type in OUTPUTS:
-        return Message("tool", texts_in(item.output), answers=item.call_id or "")
+        return DialogueMessage("tool", texts_in(item.output), answers=item.call_id or "")
     return None
 
 
@@ -157,11 +159,11 @@ def text_in(part: object) -> str:
     return text if isinstance(text, str) else ""
 
 
-def usage_of(ask: Ask, pieces: int) -> Json | None:
+def usage_of(ask: ModelRequest, pieces: int) -> Json | None:
     """Write the usage block."""
     if not ask.usage:
         return None
-    prompt = words_in(ask.talk)
+    prompt = words_in(ask.dialogue)
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
@@ -171,7 +173,9 @@ def usage_of(ask: Ask, pieces: int) -> Json | None:
     }
 
 
-def response_of(ask: Ask, stamp: Stamp, status: str, output: Sequence[Json] = ()) -> Json:
+def response_of(
+    ask: ModelRequest, stamp: AnswerStamp, status: str, output: Sequence[Json] = ()
+) -> Json:
     """Write the response itself."""
     return {
         "id": f"resp_demo{stamp.number:08d}",
@@ -182,7 +186,7 @@ def response_of(ask: Ask, stamp: Stamp, status: str, output: Sequence[Json] = ()
         "error": None,
         "incomplete_details": None,
         "instructions": None,
-        "max_output_tokens": ask.talk.limit,
+        "max_output_tokens": ask.dialogue.limit,
         "metadata": {},
         "model": ask.model,
         "output": output,
@@ -201,7 +205,7 @@ def response_of(ask: Ask, stamp: Stamp, status: str, output: Sequence[Json] = ()
     }
 
 
-def ended(response: Json, reason: str, usage: Json | None) -> Json:
+def end_response(response: Json, reason: str, usage: Json | None) -> Json:
     """Say how a response ended."""
     response |= {"status": "completed", "usage": usage}
     if reason not in COMPLETED:
@@ -215,14 +219,14 @@ def text_part(text: str) -> Json:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-def message_item(stamp: Stamp, at: int, content: Sequence[Json], status: str) -> Json:
+def message_item(stamp: AnswerStamp, at: int, content: Sequence[Json], status: str) -> Json:
     """Write a message."""
     ident = f"msg_demo{stamp.number:08d}_{at}"
     named = {"id": ident, "type": "message", "status": status}
     return {**named, "content": content, "role": "assistant"}
 
 
-def call_item(stamp: Stamp, at: int, name: str, arguments: str, status: str) -> Json:
+def call_item(stamp: AnswerStamp, at: int, name: str, arguments: str, status: str) -> Json:
     """Write a call of a tool; one of a namespace is named `namespace.tool`."""
     ident = f"demo{stamp.number:08d}_{at}"
     named = {"id": f"fc_{ident}", "type": "function_call", "status": status}
@@ -231,10 +235,10 @@ def call_item(stamp: Stamp, at: int, name: str, arguments: str, status: str) -> 
     return {**named, "arguments": arguments, "call_id": f"call_{ident}", "name": tool, **within}
 
 
-class ResponsesVoice:
+class ResponsesFrameWriter:
     """One streamed answer: events that build up the items of a response."""
 
-    def __init__(self, ask: Ask, stamp: Stamp) -> None:
+    def __init__(self, ask: ModelRequest, stamp: AnswerStamp) -> None:
         self._ask = ask
         self._stamp = stamp
         self._sequence = 0
@@ -275,11 +279,11 @@ class ResponsesVoice:
         response["error"] = {"code": code, "message": fail.message}
         return self._event("response.failed", response=response)
 
-    def finish(self, finish: Finish) -> bytes:
+    def finish(self, finish: FinishAnswer) -> bytes:
         """Close what is open, and end the response as often as it is wanted."""
         before = self._close()
         response = response_of(self._ask, self._stamp, "completed", self._output)
-        ended(response, finish.reason, usage_of(self._ask, self._tokens))
+        end_response(response, finish.reason, usage_of(self._ask, self._tokens))
         kind = f"response.{response['status']}"
         ends = [self._event(kind, response=response) for _ in range(finish.ends)]
         return before + b"".join(ends)
@@ -328,27 +332,27 @@ class ResponsesVoice:
         item = call_item(self._stamp, len(self._output), name, text, "completed")
         place = {"item_id": item["id"], **self._place()}
         done = self._event("response.function_call_arguments.done", arguments=text, **place)
-        return done + self._done(item)
+        return done + self._finish_item(item)
 
     def _close_message(self, text: str) -> bytes:
         item = message_item(self._stamp, len(self._output), [text_part(text)], "completed")
         place = {"item_id": item["id"], **self._place(), "content_index": 0}
         done = self._event("response.output_text.done", text=text, logprobs=[], **place)
         done += self._event("response.content_part.done", part=text_part(text), **place)
-        return done + self._done(item)
+        return done + self._finish_item(item)
 
-    def _done(self, item: Json) -> bytes:
+    def _finish_item(self, item: Json) -> bytes:
         done = self._event("response.output_item.done", item=item, **self._place())
         self._output.append(item)
         return done
 
 
-def voice(ask: Ask, stamp: Stamp) -> ResponsesVoice:
+def voice(ask: ModelRequest, stamp: AnswerStamp) -> ResponsesFrameWriter:
     """Lend a voice to one answer."""
-    return ResponsesVoice(ask, stamp)
+    return ResponsesFrameWriter(ask, stamp)
 
 
-def whole(ask: Ask, told: Told, stamp: Stamp) -> bytes:
+def whole(ask: ModelRequest, told: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
     said = [message_item(stamp, 0, [text_part(told.text)], "completed")] if told.text else []
     calls = [
@@ -356,4 +360,4 @@ def whole(ask: Ask, told: Told, stamp: Stamp) -> bytes:
         for at, (name, arguments) in enumerate(told.calls, start=len(said))
     ]
     response = response_of(ask, stamp, "completed", said + calls)
-    return encode(ended(response, told.reason, usage_of(ask, told.pieces)))
+    return encode(end_response(response, told.reason, usage_of(ask, told.pieces)))

@@ -6,23 +6,23 @@ import asyncio
 from collections import deque
 from itertools import count
 
-from gateway.demo.connection import Connection
-from gateway.demo.journal import Journal, Received
+from gateway.demo.connection import ClientConnection
+from gateway.demo.journal import ReceivedRequest, RequestJournal
 
 
 class DemoServer:
     """A scripted model behind a real HTTP server."""
 
-    def __init__(self, journal: Journal | None = None) -> None:
-        self.journal = journal or Journal()
+    def __init__(self, journal: RequestJournal | None = None) -> None:
+        self.journal = journal or RequestJournal()
         self.url = ""
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._server: asyncio.Server | None = None
         self._connection_numbers = count(1)
         self._request_numbers = count(1)
 
     @property
-    def requests(self) -> deque[Received]:
+    def requests(self) -> deque[ReceivedRequest]:
         """The requests received last, oldest first."""
         return self.journal.requests
 
@@ -49,6 +49,6 @@ class DemoServer:
         await self._server.wait_closed()
         self._server = None
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> ClientConnection:
         number = next(self._connection_numbers)
-        return Connection(number, self._request_numbers, self.journal, self._connections)
+        return ClientConnection(number, self._request_numbers, self.journal, self._connections)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.demo import chat
-from gateway.demo.conversation import Call, Conversation, Message
-from gateway.demo.play import Ask, Refused, Stamp, Told
-from gateway.demo.steps import Fail, Finish
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
+from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.script import Fail, FinishAnswer
 
-STAMP = Stamp(number=7, created=1_700_000_000)
-TALK = Conversation((Message("user", ("two words",)),))
+STAMP = AnswerStamp(number=7, created=1_700_000_000)
+TALK = Dialogue((DialogueMessage("user", ("two words",)),))
 ENVELOPE = (
     '{"id":"chatcmpl-demo00000007","object":"chat.completion.chunk","created":1700000000,'
     '"model":"m","service_tier":"default","system_fingerprint":"fp_holdgate_demo","choices":['
@@ -21,11 +21,11 @@ ENVELOPE = (
 OPEN = ',"logprobs":null,"finish_reason":null}]'
 
 
-def speak(ask: Ask) -> list[str]:
+def speak(ask: ModelRequest) -> list[str]:
     """Say one word and call one tool, and return the frames."""
     voice = chat.voice(ask, STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.call("t") + voice.argue("{}")
-    stream += voice.finish(Finish("tool_calls"))
+    stream += voice.finish(FinishAnswer("tool_calls"))
     frames = stream.decode().split("\n\n")
     assert frames.pop() == ""
     return [frame.removeprefix("data: ") for frame in frames]
@@ -39,7 +39,7 @@ def test_frames_are_compact_and_whole() -> None:
         '{"tool_calls":[{"index":0,' + call + "}]}",
         '{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}',
     ]
-    assert speak(Ask(TALK, "m")) == [
+    assert speak(ModelRequest(TALK, "m")) == [
         *(f'{ENVELOPE}{{"index":0,"delta":{delta}{OPEN}}}' for delta in deltas),
         f'{ENVELOPE}{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}',
         "[DONE]",
@@ -47,7 +47,7 @@ def test_frames_are_compact_and_whole() -> None:
 
 
 def test_usage_comes_last_and_is_null_before() -> None:
-    *frames, usage, done = speak(Ask(TALK, "m", usage=True))
+    *frames, usage, done = speak(ModelRequest(TALK, "m", usage=True))
     assert all(json.loads(frame)["usage"] is None for frame in frames)
     assert json.loads(usage)["choices"] == []
     counts = json.loads(usage)["usage"]
@@ -56,7 +56,7 @@ def test_usage_comes_last_and_is_null_before() -> None:
 
 
 def test_choices_are_interleaved() -> None:
-    voice = chat.voice(Ask(TALK, "m", choices=2), STAMP)
+    voice = chat.voice(ModelRequest(TALK, "m", choices=2), STAMP)
     frames = voice.say("x").decode().split("\n\n")[:-1]
     shown = [json.loads(frame.removeprefix("data: "))["choices"][0] for frame in frames]
     assert [(c["index"], c["delta"]) for c in shown] == [
@@ -66,7 +66,9 @@ def test_choices_are_interleaved() -> None:
 
 
 def test_a_whole_answer() -> None:
-    answer = json.loads(chat.whole(Ask(TALK, "m", choices=2), Told("hi", (), 1, "stop"), STAMP))
+    answer = json.loads(
+        chat.whole(ModelRequest(TALK, "m", choices=2), CompleteAnswer("hi", (), 1, "stop"), STAMP)
+    )
     assert answer["object"] == "chat.completion"
     assert [c["index"] for c in answer["choices"]] == [0, 1]
     assert answer["choices"][1] == {
@@ -79,8 +81,8 @@ def test_a_whole_answer() -> None:
 
 
 def test_a_whole_answer_that_only_calls_has_no_content() -> None:
-    told = Told("", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(chat.whole(Ask(TALK, "m"), told, STAMP))
+    told = CompleteAnswer("", (("t", "{}"),), 2, "tool_calls")
+    answer = json.loads(chat.whole(ModelRequest(TALK, "m"), told, STAMP))
     message = answer["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"][0]["function"] == {"name": "t", "arguments": "{}"}
@@ -138,13 +140,13 @@ def test_a_request_is_read() -> None:
             }
         ).encode()
     )
-    assert ask == Ask(
-        Conversation(
+    assert ask == ModelRequest(
+        Dialogue(
             (
-                Message("system", ("s",)),
-                Message("user", ("a", "b")),
-                Message("assistant", (), (Call("c", "t", "{}"),)),
-                Message("tool", ("r",), answers="c"),
+                DialogueMessage("system", ("s",)),
+                DialogueMessage("user", ("a", "b")),
+                DialogueMessage("assistant", (), (DialogueCall("c", "t", "{}"),)),
+                DialogueMessage("tool", ("r",), answers="c"),
             ),
             frozenset({"t"}),
             limit=9,
@@ -160,7 +162,7 @@ def test_tools_that_must_not_be_used_are_not_on_offer() -> None:
     tools = [{"type": "function", "function": {"name": "t"}}]
     messages = [{"role": "user", "content": "x"}]
     body = {"model": "m", "messages": messages, "tools": tools, "tool_choice": "none"}
-    assert chat.read(json.dumps(body).encode()).talk.tools == frozenset()
+    assert chat.read(json.dumps(body).encode()).dialogue.tools == frozenset()
 
 
 CALL = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "t"}}]}
@@ -193,7 +195,7 @@ REFUSED: dict[str, tuple[object, str | None, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
     body, param, sentence = REFUSED[case]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         chat.read(json.dumps(body).encode())
     assert caught.value.fail.status == 400
     assert sentence in caught.value.fail.message
@@ -203,6 +205,6 @@ def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"model":"m","messages":' + b"[" * 100_000])
 def test_broken_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         chat.read(body)
     assert caught.value.fail.status == 400

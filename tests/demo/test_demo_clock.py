@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.demo.conversation import tasks_in
+from gateway.demo.dialogue import tasks_in
 from gateway.demo.server import DemoServer
 from gateway.reminders.model import Task
 from gateway.reminders.text import reminder_text

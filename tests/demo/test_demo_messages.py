@@ -16,10 +16,10 @@ from anthropic.types import MessageParam, ToolParam
 
 from gateway.clock.protocol import NtpState
 from gateway.demo import messages
-from gateway.demo.conversation import Call, Conversation, Message
-from gateway.demo.play import Ask, Refused, Stamp, Told
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
+from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
-from gateway.demo.steps import Fail, Finish
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import ToolCall
@@ -31,9 +31,9 @@ from tests.dialects.messages_wire import events, read
 
 from .peer import connected, request
 
-STAMP = Stamp(number=7, created=1_700_000_000)
-TALK = Conversation((Message("user", ("two words",)),))
-ASK = Ask(TALK, "m", usage=True)
+STAMP = AnswerStamp(number=7, created=1_700_000_000)
+TALK = Dialogue((DialogueMessage("user", ("two words",)),))
+ASK = ModelRequest(TALK, "m", usage=True)
 NOON = 1_770_067_358_229
 ZONE = timezone(timedelta(hours=-8))
 
@@ -42,11 +42,11 @@ def told(told: object) -> bytes:
     return json.dumps(told).encode()
 
 
-def speak(ask: Ask, reason: str = "tool_calls") -> bytes:
+def speak(ask: ModelRequest, reason: str = "tool_calls") -> bytes:
     """Say two words and call one tool."""
     voice = messages.voice(ask, STAMP)
     said = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" x")
-    return said + voice.call("t") + voice.argue("{}") + voice.finish(Finish(reason))
+    return said + voice.call("t") + voice.argue("{}") + voice.finish(FinishAnswer(reason))
 
 
 def test_a_stream_is_what_a_strict_client_expects() -> None:
@@ -70,7 +70,7 @@ def test_a_stream_is_what_a_strict_client_expects() -> None:
 
 
 def test_a_stream_without_usage() -> None:
-    assert b"usage" not in speak(Ask(TALK, "m"))
+    assert b"usage" not in speak(ModelRequest(TALK, "m"))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_stream_without_usage() -> None:
 )
 def test_reasons(reason: str, shown: str) -> None:
     assert read(speak(ASK, reason)).stop_reason == shown
-    answer = json.loads(messages.whole(ASK, Told("x", (), 1, reason), STAMP))
+    answer = json.loads(messages.whole(ASK, CompleteAnswer("x", (), 1, reason), STAMP))
     assert answer["stop_reason"] == shown
 
 
 def test_a_whole_answer() -> None:
-    said = Told("hi", (("t", '{"a":1}'), ("u", "broken")), 4, "tool_calls")
+    said = CompleteAnswer("hi", (("t", '{"a":1}'), ("u", "broken")), 4, "tool_calls")
     assert json.loads(messages.whole(ASK, said, STAMP)) == {
         "id": "msg_demo00000007",
         "type": "message",
@@ -105,7 +105,9 @@ def test_a_whole_answer() -> None:
             "service_tier": "standard",
         },
     }
-    assert json.loads(messages.whole(ASK, Told("", (), 0, "stop"), STAMP))["content"] == []
+    assert (
+        json.loads(messages.whole(ASK, CompleteAnswer("", (), 0, "stop"), STAMP))["content"] == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,17 +157,17 @@ def test_a_request_is_read() -> None:
             {"role": "system", "content": "mind"},
         ],
     }
-    calls = (Call("c", "t", '{"a":1}'), Call("d", "t", '{"a":1}'))
-    expected = Ask(
-        Conversation(
+    calls = (DialogueCall("c", "t", '{"a":1}'), DialogueCall("d", "t", '{"a":1}'))
+    expected = ModelRequest(
+        Dialogue(
             (
-                Message("system", ("s",)),
-                Message("user", ("hi",)),
-                Message("assistant", ("x",), calls),
-                Message("tool", ("r",), answers="c"),
-                Message("tool", ("a",), answers="d"),
-                Message("user", ("x",)),
-                Message("system", ("mind",)),
+                DialogueMessage("system", ("s",)),
+                DialogueMessage("user", ("hi",)),
+                DialogueMessage("assistant", ("x",), calls),
+                DialogueMessage("tool", ("r",), answers="c"),
+                DialogueMessage("tool", ("a",), answers="d"),
+                DialogueMessage("user", ("x",)),
+                DialogueMessage("system", ("mind",)),
             ),
             frozenset({"t"}),
             limit=9,
@@ -176,7 +178,7 @@ def test_a_request_is_read() -> None:
     )
     assert messages.read(told(body)) == expected
     body["tool_choice"] = {"type": "none"}
-    assert messages.read(told(body)).talk.tools == frozenset()
+    assert messages.read(told(body)).dialogue.tools == frozenset()
 
 
 def asked(*said: object, **fields: object) -> dict[str, object]:
@@ -208,7 +210,7 @@ REFUSED: dict[str, tuple[object, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
     body, sentence = REFUSED[case]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         messages.read(told(body))
     assert caught.value.fail.status == 400
     assert sentence in caught.value.fail.message
@@ -216,7 +218,7 @@ def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"model":"m","messages":' + b"[" * 100_000])
 def test_broken_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         messages.read(body)
 
 

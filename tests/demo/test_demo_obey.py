@@ -7,24 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.demo.obey import FILLER, obey
-from gateway.demo.orders import BadOrder
-from gateway.demo.speech import is_chinese, pieces_of, tokens_of
-from gateway.demo.steps import (
+from gateway.demo.orders import InvalidOrder
+from gateway.demo.script import (
     Argue,
     Begin,
     Break,
     CallTool,
     Fail,
-    Finish,
-    Manner,
+    FinishAnswer,
     Pause,
     Repeated,
     Say,
     Step,
+    WireFormat,
     Write,
 )
+from gateway.demo.tokens import is_chinese, pieces_of, tokens_of
 
-BEGIN, STOP = Begin(), Finish("stop")
+BEGIN, STOP = Begin(), FinishAnswer("stop")
 ABC = ("a", " b", " c")
 
 SCRIPTS: dict[str, tuple[Step, ...]] = {
@@ -51,7 +51,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Begin(speaks=False),
         CallTool("t"),
         Argue(("{", "}"), 30),
-        Finish("tool_calls"),
+        FinishAnswer("tool_calls"),
     ),
     'say=a tool=t args={"k":1} drop_after=2': (
         BEGIN,
@@ -60,7 +60,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Argue(('{"k',), 30),
         Break("close"),
     ),
-    'say="a b c" finish=length': (BEGIN, Say(ABC, 30), Finish("length")),
+    'say="a b c" finish=length': (BEGIN, Say(ABC, 30), FinishAnswer("length")),
     'say="a b c" drop_after=0': (BEGIN, Break("close")),
     'say="a b c" reset_after=1 drop_after=2': (BEGIN, Say(ABC[:1], 30), Break("reset")),
     'say="a b c" hang_after=3': (BEGIN, Say(ABC, 30), Break("hang")),
@@ -74,10 +74,10 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "tokens=1 two_done after_done=2": (
         BEGIN,
         Say(FILLER[:1], 30),
-        Finish("stop", ends=2),
+        FinishAnswer("stop", ends=2),
         Say(FILLER[:2], 30),
     ),
-    "tokens=1 no_done": (BEGIN, Say(FILLER[:1], 30), Finish("stop", ends=0)),
+    "tokens=1 no_done": (BEGIN, Say(FILLER[:1], 30), FinishAnswer("stop", ends=0)),
     "tokens=1 endless": (BEGIN, Say(FILLER[:1], 30), Say(FILLER, 30, forever=True)),
 }
 
@@ -96,7 +96,7 @@ def test_manners_do_not_change_the_steps() -> None:
     script = obey(
         'tokens=1 crlf bom gzip split=3 reset_at=9 no_usage content_type=a/b header="x: y"'
     )
-    assert script.manner == Manner(
+    assert script.wire_format == WireFormat(
         newline=b"\r\n",
         bom=True,
         gzip=True,
@@ -111,7 +111,7 @@ def test_manners_do_not_change_the_steps() -> None:
 
 @pytest.mark.parametrize("key", ["quiet_ms=1@4", "drop_after=4", 'raw="x"@4', "error_after=4"])
 def test_nothing_can_happen_after_the_end(key: str) -> None:
-    with pytest.raises(BadOrder, match="The answer has 3 tokens; nothing can happen after 4"):
+    with pytest.raises(InvalidOrder, match="The answer has 3 tokens; nothing can happen after 4"):
         obey(f"tokens=3 {key}")
 
 

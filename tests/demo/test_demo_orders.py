@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.conversation import order_lines
-from gateway.demo.journal import Happening
+from gateway.demo.dialogue import order_lines
+from gateway.demo.journal import EventKind
 from gateway.demo.obey import obey
-from gateway.demo.orders import KEYS, MOST_TOKENS, At, BadOrder, Ordered, Orders, parse
+from gateway.demo.orders import KEYS, MOST_TOKENS, InvalidOrder, Marker, OrderedCall, Orders, parse
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 
@@ -21,14 +21,14 @@ READ = {
     "say=bare": Orders(say="bare"),
     "say=": Orders(say=""),
     "say=a@b": Orders(say="a@b"),
-    "quiet_ms=50": Orders(quiet_ms=(At(0, "50"),)),
-    "quiet_ms=50@2 quiet_ms=7@9": Orders(quiet_ms=(At(2, "50"), At(9, "7"))),
-    'raw="\\u00ff"@1': Orders(raw=(At(1, "\xff"),)),
-    "tool=a": Orders(calls=(Ordered("a"),)),
+    "quiet_ms=50": Orders(quiet_ms=(Marker(0, "50"),)),
+    "quiet_ms=50@2 quiet_ms=7@9": Orders(quiet_ms=(Marker(2, "50"), Marker(9, "7"))),
+    'raw="\\u00ff"@1': Orders(raw=(Marker(1, "\xff"),)),
+    "tool=a": Orders(calls=(OrderedCall("a"),)),
     'tool=a args={"x": {"y": 1}} tool=b': Orders(
-        calls=(Ordered("a", '{"x": {"y": 1}}'), Ordered("b"))
+        calls=(OrderedCall("a", '{"x": {"y": 1}}'), OrderedCall("b"))
     ),
-    'tool=a args="{broken"': Orders(calls=(Ordered("a", "{broken"),)),
+    'tool=a args="{broken"': Orders(calls=(OrderedCall("a", "{broken"),)),
     "crlf no_done usage": Orders(crlf=True, no_done=True, usage=True),
     'header="X-A: b" header="x-c: d: e"': Orders(header=(("x-a", "b"), ("x-c", "d: e"))),
     "status=429 retry_after=7 code=slow": Orders(status=429, retry_after=7, code="slow"),
@@ -63,13 +63,13 @@ def test_a_line_is_read(line: str) -> None:
 
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_line_says_why(line: str) -> None:
-    with pytest.raises(BadOrder) as caught:
+    with pytest.raises(InvalidOrder) as caught:
         parse(line)
     assert WRONG[line] in str(caught.value)
 
 
 def test_an_unknown_key_is_answered_with_all_known_ones() -> None:
-    with pytest.raises(BadOrder) as caught:
+    with pytest.raises(InvalidOrder) as caught:
         parse("colour=red")
     assert str(caught.value).endswith(f"known are {', '.join(KEYS)}.")
 
@@ -94,4 +94,4 @@ def test_the_examples_of_the_documentation_can_be_obeyed() -> None:
 
 def test_the_documentation_lists_exactly_the_events() -> None:
     names = [row.split("`")[1] for row in documented("| event | when |")]
-    assert names == [*Happening]
+    assert names == [*EventKind]

@@ -11,28 +11,28 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.demo import responses
-from gateway.demo.conversation import Call, Conversation, Message
-from gateway.demo.play import Ask, Refused, Stamp, Told
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
+from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
-from gateway.demo.steps import Fail, Finish
 
 from .peer import Answer, connected, request
 
-STAMP = Stamp(number=7, created=1_700_000_000)
-TALK = Conversation((Message("user", ("two words",)),))
+STAMP = AnswerStamp(number=7, created=1_700_000_000)
+TALK = Dialogue((DialogueMessage("user", ("two words",)),))
 CLOCK: Any = {"type": "function", "name": "clock", "parameters": {}, "strict": False}
 TAG = "[Time/Date]: utc=`2026-02-02T21:22:38.229Z` nowMs=`1770067358229`"
 
 
-def read(**body: object) -> Ask:
+def read(**body: object) -> ModelRequest:
     return responses.read(json.dumps({"model": "m", **body}).encode())
 
 
 def speak() -> list[dict[str, Any]]:
     """Say two words and call one tool, and return the events."""
-    voice = responses.voice(Ask(TALK, "m", usage=True), STAMP)
+    voice = responses.voice(ModelRequest(TALK, "m", usage=True), STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" %d") + voice.call("t")
-    stream += voice.argue("{}") + voice.finish(Finish("tool_calls"))
+    stream += voice.argue("{}") + voice.finish(FinishAnswer("tool_calls"))
     frames = stream.decode().split("\n\n")
     assert frames.pop() == ""
     events = [json.loads(frame.partition("\ndata: ")[2]) for frame in frames]
@@ -80,21 +80,23 @@ ENDS = {
 
 @pytest.mark.parametrize("reason", ENDS)
 def test_how_an_answer_ends(reason: str) -> None:
-    voice = responses.voice(Ask(TALK, "m"), STAMP)
-    stream = voice.finish(Finish(reason))
-    told = responses.whole(Ask(TALK, "m"), Told("hi", (), 1, reason), STAMP)
+    voice = responses.voice(ModelRequest(TALK, "m"), STAMP)
+    stream = voice.finish(FinishAnswer(reason))
+    told = responses.whole(ModelRequest(TALK, "m"), CompleteAnswer("hi", (), 1, reason), STAMP)
     for response in (json.loads(stream.partition(b"data: ")[2])["response"], json.loads(told)):
         assert (response["status"], response["incomplete_details"]) == ENDS[reason]
         assert response["usage"] is None
 
 
 def test_a_whole_answer() -> None:
-    told = Told("hi", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(responses.whole(Ask(TALK, "m", usage=True), told, STAMP))
+    told = CompleteAnswer("hi", (("t", "{}"),), 2, "tool_calls")
+    answer = json.loads(responses.whole(ModelRequest(TALK, "m", usage=True), told, STAMP))
     assert answer["object"] == "response"
     assert [item["id"] for item in answer["output"]] == ["msg_demo00000007_0", "fc_demo00000007_1"]
     assert answer["usage"]["output_tokens"] == 2
-    silent = json.loads(responses.whole(Ask(TALK, "m"), Told("", (), 0, "stop"), STAMP))
+    silent = json.loads(
+        responses.whole(ModelRequest(TALK, "m"), CompleteAnswer("", (), 0, "stop"), STAMP)
+    )
     assert silent["output"] == []
 
 
@@ -102,7 +104,7 @@ def test_a_whole_answer() -> None:
     "fail, code", [(Fail(500, "m"), "server_error"), (Fail(429, "m"), "rate_limit_exceeded")]
 )
 def test_a_failure_in_the_middle(fail: Fail, code: str) -> None:
-    frame = responses.voice(Ask(TALK, "m"), STAMP).fail(fail)
+    frame = responses.voice(ModelRequest(TALK, "m"), STAMP).fail(fail)
     assert frame.startswith(b"event: response.failed\n")
     response = json.loads(frame.partition(b"data: ")[2])["response"]
     assert (response["status"], response["error"]) == ("failed", {"code": code, "message": "m"})
@@ -110,8 +112,8 @@ def test_a_failure_in_the_middle(fail: Fail, code: str) -> None:
 
 def test_a_text_is_read() -> None:
     ask = read(input="hello", instructions="be kind", stream=True, max_output_tokens=9)
-    messages = (Message("system", ("be kind",)), Message("user", ("hello",)))
-    assert ask == Ask(Conversation(messages, limit=9), "m", stream=True, usage=True)
+    messages = (DialogueMessage("system", ("be kind",)), DialogueMessage("user", ("hello",)))
+    assert ask == ModelRequest(Dialogue(messages, limit=9), "m", stream=True, usage=True)
 
 
 def test_items_are_read_and_those_of_one_turn_are_one_message() -> None:
@@ -144,27 +146,31 @@ def test_items_are_read_and_those_of_one_turn_are_one_message() -> None:
             {"type": "computer_call_output", "call_id": "e", "output": {"type": "image"}},
         ],
     )
-    assert ask.talk == Conversation(
+    assert ask.dialogue == Dialogue(
         (
-            Message("developer", ("s",)),
-            Message("user", ("a", "b")),
-            Message("assistant", ("I see.",), (Call("c", "t", "{}"), Call("d", "p", "x"))),
-            Message("tool", ("r",), answers="c"),
-            Message("tool", ("q",), answers="d"),
+            DialogueMessage("developer", ("s",)),
+            DialogueMessage("user", ("a", "b")),
+            DialogueMessage(
+                "assistant",
+                ("I see.",),
+                (DialogueCall("c", "t", "{}"), DialogueCall("d", "p", "x")),
+            ),
+            DialogueMessage("tool", ("r",), answers="c"),
+            DialogueMessage("tool", ("q",), answers="d"),
         ),
         frozenset({"t"}),
     )
 
 
 def test_tools_that_must_not_be_used_are_not_on_offer() -> None:
-    assert read(input="x", tools=[CLOCK], tool_choice="none").talk.tools == frozenset()
+    assert read(input="x", tools=[CLOCK], tool_choice="none").dialogue.tools == frozenset()
 
 
 def test_where_the_upstream_remembers_the_rest_need_not_be_told() -> None:
     output = {"type": "function_call_output", "call_id": "c", "output": "r"}
     for chained in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}):
-        assert read(input=[output], **chained).talk.messages[0].answers == "c"
-        assert read(**chained).talk.messages == ()
+        assert read(input=[output], **chained).dialogue.messages[0].answers == "c"
+        assert read(**chained).dialogue.messages == ()
 
 
 CALL = {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"}
@@ -183,7 +189,7 @@ REFUSED: dict[str, tuple[dict[str, object], str | None, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
     body, param, sentence = REFUSED[case]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         responses.read(json.dumps(body).encode())
     assert (caught.value.fail.status, caught.value.fail.param) == (400, param)
     assert sentence in caught.value.fail.message
@@ -191,7 +197,7 @@ def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"model":"m","input":' + b"[" * 100_000])
 def test_broken_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         responses.read(body)
     assert caught.value.fail.status == 400
 

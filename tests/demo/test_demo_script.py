@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from gateway.demo.conversation import Call, Conversation, Message, strip_agent_blocks
-from gateway.demo.play import Told, told
-from gateway.demo.script import PACE_MS, script_for
-from gateway.demo.steps import Fail, Say, Script
+from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage, strip_agent_blocks
+from gateway.demo.play import CompleteAnswer, assemble_answer
+from gateway.demo.replies import PACE_MS, script_for
+from gateway.demo.script import Fail, Say, Script
 
 TAG = (
     "[Time/Date]: utc=`2026-02-02T21:22:38.229Z` local=`2026-02-02 13:22:38.229 -08:00` "
@@ -23,24 +23,24 @@ CLOCK = frozenset({"clock"})
 DUE = {"dueAt": "2026-02-02T21:22:58.229Z", "task": "stretch", "tool": "", "arguments": "{}"}
 
 
-def user(*texts: str) -> Message:
-    return Message("user", texts)
+def user(*texts: str) -> DialogueMessage:
+    return DialogueMessage("user", texts)
 
 
-def assistant(text: str = "", *calls: Call) -> Message:
-    return Message("assistant", (text,) if text else (), calls)
+def assistant(text: str = "", *calls: DialogueCall) -> DialogueMessage:
+    return DialogueMessage("assistant", (text,) if text else (), calls)
 
 
-def result(text: str, call: str = "c1") -> Message:
-    return Message("tool", (text,), answers=call)
+def result(text: str, call: str = "c1") -> DialogueMessage:
+    return DialogueMessage("tool", (text,), answers=call)
 
 
-def answer(*messages: Message, tools: frozenset[str] = frozenset()) -> Told:
-    return told(script_for(Conversation(messages, tools)).steps)
+def answer(*messages: DialogueMessage, tools: frozenset[str] = frozenset()) -> CompleteAnswer:
+    return assemble_answer(script_for(Dialogue(messages, tools)).steps)
 
 
-def clock_call(**arguments: object) -> Call:
-    return Call("c1", "clock", json.dumps(arguments))
+def clock_call(**arguments: object) -> DialogueCall:
+    return DialogueCall("c1", "clock", json.dumps(arguments))
 
 
 SCHEDULED = assistant("", clock_call(action="schedule", items=[DUE], taskId=""))
@@ -72,23 +72,23 @@ def test_thanks_are_welcome() -> None:
 
 
 def test_it_speaks_word_by_word_at_token_pace() -> None:
-    (said,) = (s for s in script_for(Conversation((user("hi"),))).steps if isinstance(s, Say))
+    (said,) = (s for s in script_for(Dialogue((user("hi"),))).steps if isinstance(s, Say))
     assert said.every_ms == PACE_MS
     assert said.pieces[:3] == ("Hello!", " I", " am")
 
 
 def test_it_stops_at_the_wanted_length() -> None:
-    said = told(script_for(Conversation((user("hi"),), limit=3)).steps)
+    said = assemble_answer(script_for(Dialogue((user("hi"),), limit=3)).steps)
     assert (said.text, said.reason) == ("Hello! I am", "length")
 
 
 def test_equal_conversations_get_equal_scripts() -> None:
-    talk = Conversation((user("tell me more"), user(TAG)), CLOCK)
-    assert script_for(talk) == script_for(talk)
+    dialogue = Dialogue((user("tell me more"), user(TAG)), CLOCK)
+    assert script_for(dialogue) == script_for(dialogue)
 
 
 def test_a_conversation_without_a_user_is_greeted() -> None:
-    assert answer(Message("system", ("be brief",))).text.startswith("Hello!")
+    assert answer(DialogueMessage("system", ("be brief",))).text.startswith("Hello!")
 
 
 def test_the_clock_is_advertised_when_it_is_there() -> None:
@@ -101,7 +101,7 @@ def test_the_clock_is_advertised_when_it_is_there() -> None:
 
 def test_the_first_line_orders_the_first_turn_and_the_second_the_next() -> None:
     prompt = user('please\n  demo: tool=t\ndemo: say="second turn"\nthank you')
-    call = assistant("", Call("c1", "t", "{}"))
+    call = assistant("", DialogueCall("c1", "t", "{}"))
     assert answer(prompt).calls == (("t", "{}"),)
     assert answer(prompt, call, result("ok")).text == "second turn"
     assert answer(prompt, call, result("ok"), assistant("x")).text.startswith("You said “please")
@@ -119,8 +119,8 @@ def test_orders_hold_though_a_time_tag_or_a_reminder_was_added() -> None:
 
 
 def test_orders_of_an_older_message_are_forgotten() -> None:
-    talk = (user("demo: say=old"), assistant("old"), user("hi"))
-    assert answer(*talk).text.startswith("Hello!")
+    dialogue = (user("demo: say=old"), assistant("old"), user("hi"))
+    assert answer(*dialogue).text.startswith("Hello!")
 
 
 def test_a_due_task_may_be_an_order() -> None:
@@ -129,7 +129,7 @@ def test_a_due_task_may_be_an_order() -> None:
 
 
 def test_a_wrong_order_is_a_bad_request() -> None:
-    script = script_for(Conversation((user("demo: colour=red"),)))
+    script = script_for(Dialogue((user("demo: colour=red"),)))
     (step,) = script.steps
     assert isinstance(step, Fail)
     assert (step.status, step.code) == (400, "bad_demo_line")
@@ -147,7 +147,7 @@ def test_without_a_time_tag_it_asks_the_clock_first() -> None:
     assert json.loads(first.calls[0][1]) == {"action": "get", "items": [], "taskId": ""}
     second = answer(wish, asked, result(now), tools=CLOCK)
     assert json.loads(second.calls[0][1])["items"] == [DUE]
-    scheduled = assistant("", Call("c2", "clock", second.calls[0][1]))
+    scheduled = assistant("", DialogueCall("c2", "clock", second.calls[0][1]))
     kept = json.dumps({"ok": True, "scheduled": [{**DUE, "taskId": "t", "delivery": "hold"}]})
     third = answer(wish, asked, result(now), scheduled, result(kept, "c2"), tools=CLOCK)
     assert third.text == "I set it: stretch. This answer stays open and I go on at 13:22:58."
@@ -179,8 +179,8 @@ def test_a_reminder_in_the_same_message_is_brought_before_the_answer() -> None:
 
 def test_a_reminder_is_brought_in_the_language_of_the_talk() -> None:
     assert answer(user(REMINDER.format("喝水"))).text == "时间到了：喝水。"
-    talk = (user("hello"), assistant("hello"), user(REMINDER.format("喝水")))
-    assert answer(*talk).text == "It is time: 喝水."
+    dialogue = (user("hello"), assistant("hello"), user(REMINDER.format("喝水")))
+    assert answer(*dialogue).text == "It is time: 喝水."
 
 
 @pytest.mark.parametrize("task", ["Run!", "Ready?", "Go.", "走！"])
@@ -191,15 +191,17 @@ def test_a_task_with_a_mark_at_its_end_gets_no_other(task: str) -> None:
 
 
 def test_a_reminder_between_a_tool_and_its_answer_is_brought_with_it() -> None:
-    call = assistant("", Call("c1", "weather", "{}"))
-    talk = (user("how is it outside?"), call, result("sunny"), user(REMINDER.format("tea")))
-    assert answer(*talk, user(TAG)).text == ("It is time: tea.\n\nThe tool weather answered: sunny")
+    call = assistant("", DialogueCall("c1", "weather", "{}"))
+    dialogue = (user("how is it outside?"), call, result("sunny"), user(REMINDER.format("tea")))
+    assert answer(*dialogue, user(TAG)).text == (
+        "It is time: tea.\n\nThe tool weather answered: sunny"
+    )
 
 
 def test_only_what_waits_is_brought() -> None:
-    talk = (user("hi"), assistant("ho"), user(REMINDER.format("tea")), user(TAG))
+    dialogue = (user("hi"), assistant("ho"), user(REMINDER.format("tea")), user(TAG))
     again = (assistant("It is time: tea."), user(REMINDER.format("cake")), user(TAG))
-    assert answer(*talk, *again).text == "It is time: cake."
+    assert answer(*dialogue, *again).text == "It is time: cake."
 
 
 def test_a_reminder_in_an_unknown_form_is_brought_as_it_stands() -> None:
@@ -223,9 +225,9 @@ def test_without_a_clock_it_says_so(prompt: str) -> None:
 
 
 def test_it_stops_at_the_wanted_length_before_a_call() -> None:
-    talk = (user("what time is it?"), user(REMINDER.format("drink your tea")), user(TAG))
-    whole = told(script_for(Conversation(talk, CLOCK)).steps)
-    cut = told(script_for(Conversation(talk, CLOCK, limit=2)).steps)
+    dialogue = (user("what time is it?"), user(REMINDER.format("drink your tea")), user(TAG))
+    whole = assemble_answer(script_for(Dialogue(dialogue, CLOCK)).steps)
+    cut = assemble_answer(script_for(Dialogue(dialogue, CLOCK, limit=2)).steps)
     assert (whole.text, whole.reason) == ("It is time: drink your tea.", "tool_calls")
     assert (cut.text, cut.calls, cut.reason) == ("It is", (), "length")
 
@@ -243,7 +245,7 @@ RESULTS = {
 
 @pytest.mark.parametrize("text", RESULTS)
 def test_a_result_is_put_into_a_sentence(text: str) -> None:
-    call = assistant("", Call("c1", "weather", "{}"))
+    call = assistant("", DialogueCall("c1", "weather", "{}"))
     assert answer(user("how is it outside?"), call, result(text)).text == RESULTS[text]
 
 
@@ -268,7 +270,7 @@ def test_an_odd_result_of_the_clock_is_no_trouble(text: str) -> None:
 
 
 def test_what_is_said_is_a_script() -> None:
-    assert isinstance(script_for(Conversation(())), Script)
+    assert isinstance(script_for(Dialogue(())), Script)
 
 
 CLAUDE_CODE = (
@@ -293,7 +295,7 @@ CODEX = (
         [user(f"{CLAUDE_CODE}\n\nWhy is the sky blue?\n\n{TAG}")],
     ],
 )
-def test_it_quotes_the_user_and_not_the_coding_agent(messages: list[Message]) -> None:
+def test_it_quotes_the_user_and_not_the_coding_agent(messages: list[DialogueMessage]) -> None:
     assert answer(*messages).text.startswith("You said “Why is the sky blue?”.")
 
 

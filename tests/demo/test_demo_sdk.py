@@ -71,8 +71,8 @@ async def test_a_whole_answer_with_two_choices(client: AsyncOpenAI) -> None:
 
 
 async def test_a_reminder_from_wish_to_promise(client: AsyncOpenAI) -> None:
-    talk = [user("Remind me in 20 seconds to stretch"), user(TAG)]
-    first = await client.chat.completions.create(model="demo", messages=talk, tools=[CLOCK])
+    dialogue = [user("Remind me in 20 seconds to stretch"), user(TAG)]
+    first = await client.chat.completions.create(model="demo", messages=dialogue, tools=[CLOCK])
     message = first.choices[0].message
     assert message.tool_calls is not None
     call = message.tool_calls[0]
@@ -81,7 +81,7 @@ async def test_a_reminder_from_wish_to_promise(client: AsyncOpenAI) -> None:
     assert items[0]["dueAt"] == "2026-02-02T21:22:58.229Z"
     done = json.dumps({"ok": True, "scheduled": [{**items[0], "delivery": "hold"}]})
     answered: list[ChatCompletionMessageParam] = [
-        *talk,
+        *dialogue,
         {"role": "assistant", "tool_calls": [call.to_dict()]},  # type: ignore[list-item]
         {"role": "tool", "tool_call_id": call.id, "content": done},
     ]

@@ -12,7 +12,7 @@ import pytest
 
 import gateway.demo
 from gateway.demo.connection import MOST_BODY, MOST_HEAD, MOST_WAITING
-from gateway.demo.journal import MOST_KEPT, Happening, Journal, Received
+from gateway.demo.journal import MOST_KEPT, EventKind, ReceivedRequest, RequestJournal
 from gateway.demo.server import DemoServer
 
 from .peer import Answer, asking, connected, request
@@ -25,7 +25,7 @@ async def test_a_connection_serves_many_requests(server: DemoServer) -> None:
         for _ in range(3):
             assert (await peer.ask(ONE)).ending == "whole"
         assert (await peer.ask(ONE, stream=False)).json["object"] == "chat.completion"
-    assert server.journal.counts[Happening.OPENED] == 1
+    assert server.journal.counts[EventKind.OPENED] == 1
     assert [received.number for received in server.requests] == [1, 2, 3, 4]
 
 
@@ -41,7 +41,7 @@ async def test_requests_on_one_connection_are_answered_in_order(server: DemoServ
 async def test_too_many_waiting_requests_end_the_connection(server: DemoServer) -> None:
     async with connected(server.url) as peer:
         await peer.send(request(asking("demo: hang")))
-        await server.journal.until(lambda: server.journal.counts[Happening.BROKE] == 1)
+        await server.journal.until(lambda: server.journal.counts[EventKind.BROKE] == 1)
         await peer.send(request(asking(ONE)) * (MOST_WAITING + 1))
         assert (await peer.answer()).ending in ("closed", "reset")
 
@@ -171,7 +171,7 @@ async def test_a_client_that_leaves_is_noticed(
         await peer.send(request(asking(f"demo: {order}", stream=stream)))
         await server.journal.until(lambda: bool(server.requests))
     with anyio.fail_after(5):
-        await server.journal.until(lambda: server.journal.counts[Happening.CLOSED] == 1)
+        await server.journal.until(lambda: server.journal.counts[EventKind.CLOSED] == 1)
     (received,) = server.requests
     came, left = received.when("request"), received.when("closed_by_client")
     assert came is not None
@@ -183,19 +183,19 @@ async def test_a_client_that_leaves_is_noticed(
 async def test_a_client_that_leaves_half_a_request_is_noticed(server: DemoServer) -> None:
     async with connected(server.url) as peer:
         await peer.send(request(asking(ONE))[:-5])
-        await server.journal.until(lambda: server.journal.counts[Happening.OPENED] == 1)
+        await server.journal.until(lambda: server.journal.counts[EventKind.OPENED] == 1)
     with anyio.fail_after(5):
-        await server.journal.until(lambda: server.journal.counts[Happening.CLOSED] == 1)
+        await server.journal.until(lambda: server.journal.counts[EventKind.CLOSED] == 1)
     assert not server.requests
-    assert server.journal.counts[Happening.CLOSED_BY_CLIENT] == 1
+    assert server.journal.counts[EventKind.CLOSED_BY_CLIENT] == 1
 
 
 async def test_a_client_that_stays_idle_has_not_left_early(server: DemoServer) -> None:
     async with connected(server.url) as peer:
         await peer.ask(ONE)
     with anyio.fail_after(5):
-        await server.journal.until(lambda: server.journal.counts[Happening.CLOSED] == 1)
-    assert server.journal.counts[Happening.CLOSED_BY_CLIENT] == 0
+        await server.journal.until(lambda: server.journal.counts[EventKind.CLOSED] == 1)
+    assert server.journal.counts[EventKind.CLOSED_BY_CLIENT] == 0
 
 
 async def test_a_client_that_does_not_read_stops_the_server(server: DemoServer) -> None:
@@ -203,7 +203,7 @@ async def test_a_client_that_does_not_read_stops_the_server(server: DemoServer) 
         await peer.send(request(asking("demo: tokens=1000 size=20000 delay_ms=0")))
         await server.journal.until(lambda: bool(server.requests))
         assert (await other.ask(ONE)).ending == "whole"
-        assert server.journal.counts[Happening.FINISHED] == 1
+        assert server.journal.counts[EventKind.FINISHED] == 1
         answer = await peer.answer()
     assert len(answer.tokens) == 1000
     assert answer.ending == "whole"
@@ -233,7 +233,7 @@ async def test_a_body_of_unknown_length_is_bounded_too(server: DemoServer) -> No
         with contextlib.suppress(anyio.BrokenResourceError):
             for data in (head, *[chunk] * (MOST_BODY // 0x400000 + 1)):
                 await peer.send(data)
-        await server.journal.until(lambda: server.journal.counts[Happening.CLOSED] == 1)
+        await server.journal.until(lambda: server.journal.counts[EventKind.CLOSED] == 1)
     assert not server.requests
 
 
@@ -249,7 +249,7 @@ async def test_many_streams_at_token_pace_end_well(server: DemoServer) -> None:
         for _ in range(200):
             group.start_soon(one)
     assert endings == [(20, "whole")] * 200
-    assert server.journal.counts[Happening.FINISHED] == 200
+    assert server.journal.counts[EventKind.FINISHED] == 200
 
 
 async def test_closing_cuts_every_connection() -> None:
@@ -265,7 +265,7 @@ async def test_closing_cuts_every_connection() -> None:
         with pytest.raises(OSError):
             async with connected(server.url):
                 pass
-    assert server.journal.counts[Happening.CLOSED_BY_CLIENT] == 0
+    assert server.journal.counts[EventKind.CLOSED_BY_CLIENT] == 0
 
 
 async def test_what_was_received_can_be_looked_at(server: DemoServer) -> None:
@@ -281,15 +281,15 @@ async def test_what_was_received_can_be_looked_at(server: DemoServer) -> None:
 
 
 def test_the_journal_is_bounded() -> None:
-    journal = Journal(keep=3, clock=lambda: 5.0)
+    journal = RequestJournal(keep=3, clock=lambda: 5.0)
     for number in range(5):
-        journal.note(Happening.REQUEST, 1, Received(number, 1, "POST", "/", (), b""))
+        journal.note(EventKind.REQUEST, 1, ReceivedRequest(number, 1, "POST", "/", (), b""))
     assert [received.number for received in journal.requests] == [2, 3, 4]
     large = bytes(MOST_KEPT // 2)
     for number in range(5, 8):
-        journal.note(Happening.REQUEST, 1, Received(number, 1, "POST", "/", (), large))
+        journal.note(EventKind.REQUEST, 1, ReceivedRequest(number, 1, "POST", "/", (), large))
     assert [received.number for received in journal.requests] == [6, 7]
-    assert journal.counts[Happening.REQUEST] == 8
+    assert journal.counts[EventKind.REQUEST] == 8
 
 
 @pytest.mark.parametrize(
@@ -297,9 +297,9 @@ def test_the_journal_is_bounded() -> None:
 )
 def test_a_line_of_the_log_holds_the_request(body: bytes, shown: object) -> None:
     lines: list[bytes] = []
-    journal = Journal(write=lines.append, clock=lambda: 5.0)
-    journal.note(Happening.REQUEST, 1, Received(2, 1, "POST", "/?q", (("a", "b"),), body))
-    journal.note(Happening.CLOSED, 1)
+    journal = RequestJournal(write=lines.append, clock=lambda: 5.0)
+    journal.note(EventKind.REQUEST, 1, ReceivedRequest(2, 1, "POST", "/?q", (("a", "b"),), body))
+    journal.note(EventKind.CLOSED, 1)
     assert [json.loads(line) for line in lines] == [
         {
             "at": 5.0,

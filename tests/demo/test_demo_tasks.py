@@ -129,11 +129,11 @@ async def test_both_tools_are_advertised(server: DemoServer) -> None:
 async def test_jokes_and_words_differ_from_one_time_to_the_next(server: DemoServer) -> None:
     talk = planner(server)
     for wish, stock in (("tell me a joke", ENGLISH.some_jokes), ("讲个笑话", CHINESE.some_jokes)):
-        told = []
+        assemble_answer = []
         for _ in range(len(stock)):
             talk.let_pass(10)
-            told.append(await talk.ask(wish))
-        assert sorted(told) == sorted(stock)
+            assemble_answer.append(await talk.ask(wish))
+        assert sorted(assemble_answer) == sorted(stock)
 
 
 async def test_where_no_time_is_told_they_come_in_order(server: DemoServer) -> None:

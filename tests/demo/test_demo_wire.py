@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from gateway.demo.journal import Happening
+from gateway.demo.journal import EventKind
 from gateway.demo.orders import KEYS
 from gateway.demo.server import DemoServer
 
@@ -166,7 +166,7 @@ async def breaks_off(peer: Peer, server: DemoServer) -> None:
     async with connected(server.url) as other:
         reset = await other.ask("demo: tokens=9 delay_ms=0 reset_after=3")
     assert (len(reset.tokens), reset.ending) == (3, "reset")
-    assert server.journal.counts[Happening.CLOSED_BY_CLIENT] == 0
+    assert server.journal.counts[EventKind.CLOSED_BY_CLIENT] == 0
 
 
 @story("reset_at")
@@ -181,7 +181,7 @@ async def hangs(peer: Peer, server: DemoServer) -> None:
     await peer.saw(b" come")
     async with connected(server.url) as other:
         await other.send(request(asking("demo: hang")))
-        await server.journal.until(lambda: server.journal.counts[Happening.BROKE] == 2)
+        await server.journal.until(lambda: server.journal.counts[EventKind.BROKE] == 2)
         with anyio.move_on_after(0.02) as silent:
             await other.stream.receive()
         assert silent.cancelled_caught
@@ -251,4 +251,4 @@ async def says_other_headers(peer: Peer, _: DemoServer) -> None:
 async def left(server: DemoServer) -> None:
     """Wait until the server has noticed that a client left."""
     with anyio.fail_after(5):
-        await server.journal.until(lambda: server.journal.counts[Happening.CLOSED_BY_CLIENT] == 1)
+        await server.journal.until(lambda: server.journal.counts[EventKind.CLOSED_BY_CLIENT] == 1)

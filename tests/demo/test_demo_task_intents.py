@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.errands import AddTasks, Errand, ListTasks, RemoveTasks, Task, errand_of
+from gateway.demo.task_intents import (
+    AddTasks,
+    ListTasks,
+    RecurringTask,
+    RemoveTasks,
+    TaskIntent,
+    read_task_intent,
+)
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.reader import read_schedule
 from gateway.reminders.model import Unfit
@@ -60,20 +67,23 @@ REMINDING: dict[str, tuple[str, str]] = {
     "工作日18:30提醒我下班": ("工作日18:30", "下班"),
 }
 
-OTHERS: dict[str, Errand | None] = {
+OTHERS: dict[str, TaskIntent | None] = {
     "remind me at nine and summarise every Friday": AddTasks(
-        (Task("every friday at 9:00", "summarise"),), "remind me at nine"
+        (RecurringTask("every friday at 9:00", "summarise"),), "remind me at nine"
     ),
     "every Friday summarise, and remind me in 5 s to look, in 10 s to leave": AddTasks(
-        (Task("every friday at 9:00", "summarise"),),
+        (RecurringTask("every friday at 9:00", "summarise"),),
         ", and remind me in 5 s to look, in 10 s to leave",
     ),
-    "9点提醒我开会，每周五总结": AddTasks((Task("每周五9点", "总结"),), "9点提醒我开会"),
+    "9点提醒我开会，每周五总结": AddTasks((RecurringTask("每周五9点", "总结"),), "9点提醒我开会"),
     "every 5 s tell me a word and every Friday at ten summarise": AddTasks(
-        (Task("every 5 s", "tell me a word"), Task("every friday at 10:00", "summarise"))
+        (
+            RecurringTask("every 5 s", "tell me a word"),
+            RecurringTask("every friday at 10:00", "summarise"),
+        )
     ),
     "every 5 s tell me a word\nremind me in 5 s to look": AddTasks(
-        (Task("every 5 s", "tell me a word"),), "remind me in 5 s to look"
+        (RecurringTask("every 5 s", "tell me a word"),), "remind me in 5 s to look"
     ),
     "list my tasks": ListTasks(),
     "What tasks do I have?": ListTasks(),
@@ -108,17 +118,17 @@ OTHERS: dict[str, Errand | None] = {
 
 @pytest.mark.parametrize("text", TASKS)
 def test_tasks_are_read(text: str) -> None:
-    assert tasks(text) == (Task(*TASKS[text]),)
+    assert tasks(text) == (RecurringTask(*TASKS[text]),)
 
 
 @pytest.mark.parametrize("text", REMINDING)
 def test_reminders_that_come_again_are_read(text: str) -> None:
-    assert tasks(text) == (Task(*REMINDING[text], reminds=True),)
+    assert tasks(text) == (RecurringTask(*REMINDING[text], reminds=True),)
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_other_errands_are_read(text: str) -> None:
-    assert errand_of(text) == OTHERS[text]
+    assert read_task_intent(text) == OTHERS[text]
 
 
 @pytest.mark.parametrize("schedule", [said for said, _ in (*TASKS.values(), *REMINDING.values())])
@@ -147,18 +157,18 @@ def test_what_leaves_the_day_open_is_left_to_the_gateway_to_refuse(text: str) ->
     ],
 )
 def test_a_long_prompt_takes_no_time(noise: str) -> None:
-    errand_of(noise * 1_000_000)
+    read_task_intent(noise * 1_000_000)
 
 
 def test_the_docs_say_what_is_understood() -> None:
     row = re.compile(r"^\| (`.+`) \| .*`schedule_task`.* \|$", re.MULTILINE)
     examples = [e for cell in row.findall(DOCS.read_text()) for e in re.findall(r"`(.+?)`", cell)]
-    found = {type(errand_of(example)) for example in examples}
+    found = {type(read_task_intent(example)) for example in examples}
     assert found == {AddTasks, ListTasks, RemoveTasks}
 
 
-def tasks(text: str) -> tuple[Task, ...]:
+def tasks(text: str) -> tuple[RecurringTask, ...]:
     """Read what is to be done again and again."""
-    errand = errand_of(text)
+    errand = read_task_intent(text)
     assert isinstance(errand, AddTasks)
     return errand.tasks

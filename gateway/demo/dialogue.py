@@ -32,7 +32,7 @@ JSON_TEXT = msgspec.json.Decoder(str)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DialogueCall:
     """A tool call the model made earlier."""
 
     id: str
@@ -40,21 +40,21 @@ class Call:
     arguments: str
 
 
-NO_CALL = Call("", "tool", "")
+NO_CALL = DialogueCall("", "tool", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class DialogueMessage:
     """One message: its texts, the calls it makes, or the call it answers."""
 
     role: str
     texts: tuple[str, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[DialogueCall, ...] = ()
     answers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DialogueResult:
     """What a tool answered, with the name it was called by and what it was told."""
 
     tool: str
@@ -63,10 +63,10 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class Dialogue:
     """All messages, the tools offered, and the longest answer wanted."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[DialogueMessage, ...]
     tools: frozenset[str] = frozenset()
     limit: int | None = None
 
@@ -106,41 +106,41 @@ class Conversation:
         return sum(is_turn(message) and not message.calls for message in self.messages)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[DialogueCall, ...]:
         """The calls made since the prompt."""
         return tuple(call for message in self._since_prompt() for call in message.calls)
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[DialogueResult, ...]:
         """The tool results that wait for an answer."""
         return self._results(self._waiting())
 
     @property
-    def learned(self) -> tuple[Result, ...]:
+    def learned(self) -> tuple[DialogueResult, ...]:
         """All tool results since the prompt."""
         return self._results(self._since_prompt())
 
-    def _results(self, messages: Sequence[Message]) -> tuple[Result, ...]:
+    def _results(self, messages: Sequence[DialogueMessage]) -> tuple[DialogueResult, ...]:
         calls = {call.id: call for call in self.calls}
         answered = [(calls.get(m.answers, NO_CALL), m) for m in messages if m.answers is not None]
         return tuple(
-            Result(call.name, "\n".join(message.texts), call.arguments)
+            DialogueResult(call.name, "\n".join(message.texts), call.arguments)
             for call, message in answered
         )
 
-    def _since_prompt(self) -> tuple[Message, ...]:
+    def _since_prompt(self) -> tuple[DialogueMessage, ...]:
         return self.messages[self._newest(is_persons) + 1 :]
 
-    def _waiting(self) -> tuple[Message, ...]:
+    def _waiting(self) -> tuple[DialogueMessage, ...]:
         return self.messages[self._newest(is_turn) + 1 :]
 
-    def _newest(self, wanted: Callable[[Message], bool]) -> int:
+    def _newest(self, wanted: Callable[[DialogueMessage], bool]) -> int:
         backwards = range(len(self.messages) - 1, -1, -1)
         return next((at for at in backwards if wanted(self.messages[at])), -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """What the model does next: say something, call tools, or first the one, then the other."""
 
     text: str = ""
@@ -171,10 +171,10 @@ def outcomes_in(text: str) -> tuple[tuple[str, str], ...]:
 
 def tasks_in(reminder: str) -> tuple[str, ...]:
     """Return the tasks that a reminder brings; of one in another form, all it says."""
-    return tuple(map(unquoted, TASK.findall(reminder))) or (reminder,)
+    return tuple(map(decode_quoted, TASK.findall(reminder))) or (reminder,)
 
 
-def unquoted(text: str) -> str:
+def decode_quoted(text: str) -> str:
     """Read a JSON string, or take it as it stands."""
     try:
         return JSON_TEXT.decode(text)
@@ -182,23 +182,23 @@ def unquoted(text: str) -> str:
         return text[1:-1]
 
 
-def is_turn(message: Message) -> bool:
+def is_turn(message: DialogueMessage) -> bool:
     """Whether the model said this."""
     return message.role == "assistant"
 
 
-def is_persons(message: Message) -> bool:
+def is_persons(message: DialogueMessage) -> bool:
     """Whether a person said this."""
     return message.role == "user" and bool(own_texts(message))
 
 
-def own_texts(message: Message) -> tuple[str, ...]:
+def own_texts(message: DialogueMessage) -> tuple[str, ...]:
     """The texts of a message that its author wrote, not the gateway or a coding agent."""
     texts = [text for text in split_texts(message) if not text.startswith(ADDITIONS)]
     return tuple([own for text in texts if (own := strip_agent_blocks(text)) is not None])
 
 
-def split_texts(message: Message) -> tuple[str, ...]:
+def split_texts(message: DialogueMessage) -> tuple[str, ...]:
     """The texts of a message; additions that were joined to another text are apart again."""
     if not any("\n\n[" in text for text in message.texts):
         return message.texts

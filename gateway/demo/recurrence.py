@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.demo.daytimes import HAN_AT_TIME, NOT_WITHIN, TIME, time_of_day
-from gateway.demo.speech import is_chinese
-from gateway.demo.wishes import NUMBER
+from gateway.demo.reminder_intents import NUMBER
+from gateway.demo.times_of_day import HAN_AT_TIME, NOT_WITHIN, TIME, time_of_day
+from gateway.demo.tokens import is_chinese
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RecurrenceGrammar:
     """How one language says when, and what."""
 
     when: re.Pattern[str]
@@ -32,14 +32,14 @@ class Form:
     space: str
 
 
-def unnamed(pattern: str) -> str:
+def drop_group_names(pattern: str) -> str:
     """Return a pattern without names, so that it can stand in another twice."""
     return re.sub(r"\?P<\w+>", "?:", pattern)
 
 
 NINE = "9:00"
 PARTS = {"morning": "9:00", "afternoon": "15:00", "evening": "18:00", "night": "21:00"}
-AT = unnamed(TIME)
+AT = drop_group_names(TIME)
 DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 AND = r"(?:, ?(?:and )?| and )"
 DAYS = (
@@ -76,7 +76,7 @@ def digits(said: str, part: str) -> str:
     return f"{at.hour + 12 if later else at.hour}:{at.minute:02}"
 
 
-ENGLISH = Form(
+ENGLISH = RecurrenceGrammar(
     when=re.compile(
         rf"\b(?:(?:at (?P<before>{AT}),? )?(?P<days>{DAYS})"
         rf"(?:,? at (?P<after>{AT})(?P<more>{MORE}))?|{EVERY})(?!\w)",
@@ -102,7 +102,7 @@ ENGLISH = Form(
 
 HAN_NUMBER = r"(?:[0-9]{1,6}|[一二两三四五六七八九十]{1,3}|半)"
 # Right after the days, a number begins: 每周五九点.
-HAN_AT = unnamed(HAN_AT_TIME).replace(NOT_WITHIN, "")
+HAN_AT = drop_group_names(HAN_AT_TIME).replace(NOT_WITHIN, "")
 HAN_WEEK = r"(?:周|星期|礼拜)"
 HAN_DAYS = (
     rf"每天|每日|每?个?工作日|每?个?周末|每个?{HAN_WEEK}[一二三四五六日天]"
@@ -125,7 +125,7 @@ def chinese_schedule(when: re.Match[str]) -> str:
     return "每天" + (time if time[0] in "早晚上下中" else HAN_PARTS[part][:2] + time)
 
 
-CHINESE = Form(
+CHINESE = RecurrenceGrammar(
     when=re.compile(rf"(?:(?P<days>{HAN_DAYS})的?在?(?P<after>{HAN_AT})?|{HAN_EVERY})"),
     schedule=chinese_schedule,
     end=re.compile(r"[。！？!?]"),
@@ -140,6 +140,6 @@ CHINESE = Form(
 )
 
 
-def form_of(text: str) -> Form:
+def grammar_for(text: str) -> RecurrenceGrammar:
     """Choose the language that a text is read in."""
     return CHINESE if is_chinese(text) else ENGLISH

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.demo.daytimes import AT_TIME, HAN_AT_TIME, At, time_of_day
+from gateway.demo.times_of_day import AT_TIME, HAN_AT_TIME, TimeOfDay, time_of_day
 
 LONGEST = 2000
 """How much of a prompt is read; what is wished for stands at its beginning."""
@@ -16,7 +16,7 @@ LONGEST = 2000
 class Reminder:
     """Something to be reminded of, so many seconds from now or at a time of day."""
 
-    when: int | At
+    when: int | TimeOfDay
     task: str
 
 
@@ -45,7 +45,7 @@ class CancelReminder:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearReminders:
+class ClearAllReminders:
     """Somebody wants all their reminders cancelled."""
 
 
@@ -54,10 +54,12 @@ class TellTime:
     """Somebody wants to know the time."""
 
 
-Wish = SetReminders | RemindSometime | ListReminders | CancelReminder | ClearReminders | TellTime
+ReminderIntent = (
+    SetReminders | RemindSometime | ListReminders | CancelReminder | ClearAllReminders | TellTime
+)
 
 
-def wish_of(prompt: str) -> Wish | None:
+def read_reminder_intent(prompt: str) -> ReminderIntent | None:
     """Read "remind me in 20 seconds to drink tea" and its like."""
     text = prompt[:LONGEST]
     return next((wish for reader in READERS if (wish := reader(text))), None)
@@ -118,18 +120,18 @@ def set_reminders(text: str) -> SetReminders | None:
             line = text[: start.end()] + text[start.end() :].partition("\n")[0]
             return reminders_in(line, [start, *further.finditer(line, start.end())])
     match = TASK_FIRST.search(text)
-    return wanted((reminder(match, match["task"]),)) if match else None
+    return set_known((reminder(match, match["task"]),)) if match else None
 
 
 def reminders_in(line: str, times: list[re.Match[str]]) -> SetReminders | None:
     """Make reminders of the times found on a line; what stands after each is its task."""
     ends = [*(time.start() for time in times[1:]), len(line)]
-    return wanted(
+    return set_known(
         [reminder(time, line[time.end() : end]) for time, end in zip(times, ends, strict=True)]
     )
 
 
-def wanted(reminders: Sequence[Reminder | None]) -> SetReminders | None:
+def set_known(reminders: Sequence[Reminder | None]) -> SetReminders | None:
     """Wish for those reminders whose time there is, if there are any."""
     known = tuple(one for one in reminders if one)
     return SetReminders(known) if known else None
@@ -158,18 +160,20 @@ HAN_EVERY = re.compile(r"清空|所有|全部")
 HAN_SMALL = re.compile(r"我|的|提醒|那个|这个|关于|一下|吧|了|[\s。！]")
 
 
-def remove_reminders(text: str) -> CancelReminder | ClearReminders | None:
+def remove_reminders(text: str) -> CancelReminder | ClearAllReminders | None:
     """Read that one reminder is to go, or all of them."""
     if not OF_REMINDERS.search(text) and not CANCELS_FIRST.match(text):
         return None
     if match := HAN_REMOVES.search(text):
         about = HAN_SMALL.sub("", match["rest"])
-        return ClearReminders() if HAN_EVERY.search(text) else CancelReminder(tuple(about.split()))
+        return (
+            ClearAllReminders() if HAN_EVERY.search(text) else CancelReminder(tuple(about.split()))
+        )
     if match := REMOVES.search(text):
         words = re.findall(r"[\w'’-]+", match["rest"].lower())
         named = tuple(word for word in words if not SMALL.fullmatch(word))
         every = not EVERY.isdisjoint(words) or ("reminders" in words and not named)
-        return ClearReminders() if every else CancelReminder(named)
+        return ClearAllReminders() if every else CancelReminder(named)
     return None
 
 
@@ -203,7 +207,7 @@ def tell_time(text: str) -> TellTime | None:
 
 
 # A reminder may be about anything, even about reminders; so that form is read first.
-READERS: tuple[Callable[[str], Wish | None], ...] = (
+READERS: tuple[Callable[[str], ReminderIntent | None], ...] = (
     set_reminders,
     remove_reminders,
     list_reminders,

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.conversation import Message
-from gateway.demo.daytimes import At
-from gateway.demo.moments import Now, clock_time, instant, told_time
-from gateway.demo.wishes import (
+from gateway.demo.dialogue import DialogueMessage
+from gateway.demo.moments import CurrentTime, clock_time, find_time, instant
+from gateway.demo.reminder_intents import (
     LONGEST,
     CancelReminder,
-    ClearReminders,
+    ClearAllReminders,
     ListReminders,
     Reminder,
+    ReminderIntent,
     RemindSometime,
     SetReminders,
     TellTime,
-    Wish,
-    wish_of,
+    read_reminder_intent,
 )
+from gateway.demo.times_of_day import TimeOfDay
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 NOW = 1_770_067_358_229
 TAG = f"[Time/Date]: utc=`x` local=`2026-02-02 13:22:38.229 -08:00` tz=`x` nowMs=`{NOW}`"
 
-REMINDERS: dict[str, tuple[tuple[int | At, str], ...]] = {
+REMINDERS: dict[str, tuple[tuple[int | TimeOfDay, str], ...]] = {
     "remind me in 20 seconds to stretch": ((20, "stretch"),),
     "Please remind me in 5 minutes, to call Ann!": ((300, "call Ann"),),
     "remind me in a minute about the tea": ((60, "the tea"),),
@@ -52,24 +52,27 @@ REMINDERS: dict[str, tuple[tuple[int | At, str], ...]] = {
     "提醒我一个小时后吃饭": ((3600, "吃饭"),),
     "两分钟后叫我起床": ((120, "起床"),),
     "10秒后提醒我伸展，20秒后提醒我喝茶。": ((10, "伸展"), (20, "喝茶")),
-    "remind me at nine": ((At(9), ""),),
-    "remind me at 9:30 to stretch": ((At(9, 30), "stretch"),),
-    "remind me at 12am about the party": ((At(0), "the party"),),
-    "remind me at twelve o’clock: lunch": ((At(12), "lunch"),),
-    "remind me tomorrow at noon to pay": ((At(12, ahead=1), "pay"),),
-    "remind me at 6 pm tomorrow to pay": ((At(18, ahead=1), "pay"),),
-    "at 6pm remind me to go home": ((At(18), "go home"),),
-    "remind me to call Ann at 18:30, please": ((At(18, 30), "call Ann"),),
-    "remind me at nine to look and at ten to leave": ((At(9), "look"), (At(10), "leave")),
-    "明天上午9点提醒我开会": ((At(9, ahead=1), "开会"),),
-    "九点半提醒我喝茶": ((At(9, 30), "喝茶"),),
-    "晚上8点一刻叫我睡觉": ((At(20, 15), "睡觉"),),
-    "提醒我今天下午3点05分开会": ((At(15, 5, 0), "开会"),),
-    "18:30提醒我下班": ((At(18, 30), "下班"),),
-    "午夜提醒我睡觉": ((At(0), "睡觉"),),
+    "remind me at nine": ((TimeOfDay(9), ""),),
+    "remind me at 9:30 to stretch": ((TimeOfDay(9, 30), "stretch"),),
+    "remind me at 12am about the party": ((TimeOfDay(0), "the party"),),
+    "remind me at twelve o’clock: lunch": ((TimeOfDay(12), "lunch"),),
+    "remind me tomorrow at noon to pay": ((TimeOfDay(12, ahead=1), "pay"),),
+    "remind me at 6 pm tomorrow to pay": ((TimeOfDay(18, ahead=1), "pay"),),
+    "at 6pm remind me to go home": ((TimeOfDay(18), "go home"),),
+    "remind me to call Ann at 18:30, please": ((TimeOfDay(18, 30), "call Ann"),),
+    "remind me at nine to look and at ten to leave": (
+        (TimeOfDay(9), "look"),
+        (TimeOfDay(10), "leave"),
+    ),
+    "明天上午9点提醒我开会": ((TimeOfDay(9, ahead=1), "开会"),),
+    "九点半提醒我喝茶": ((TimeOfDay(9, 30), "喝茶"),),
+    "晚上8点一刻叫我睡觉": ((TimeOfDay(20, 15), "睡觉"),),
+    "提醒我今天下午3点05分开会": ((TimeOfDay(15, 5, 0), "开会"),),
+    "18:30提醒我下班": ((TimeOfDay(18, 30), "下班"),),
+    "午夜提醒我睡觉": ((TimeOfDay(0), "睡觉"),),
 }
 
-OTHERS: dict[str, Wish | None] = {
+OTHERS: dict[str, ReminderIntent | None] = {
     "remind me tomorrow": RemindSometime(),
     "remind me in 5 months to rest": RemindSometime(),
     "remind me at 25:00 to rest": RemindSometime(),
@@ -88,12 +91,12 @@ OTHERS: dict[str, Wish | None] = {
     "please delete the reminder to drink tea": CancelReminder(("drink", "tea")),
     "取消提醒": CancelReminder(),
     "取消喝茶的提醒": CancelReminder(("喝茶",)),
-    "cancel my reminders": ClearReminders(),
-    "clear my reminders": ClearReminders(),
-    "Cancel everything!": ClearReminders(),
-    "forget all my reminders": ClearReminders(),
-    "清空提醒": ClearReminders(),
-    "取消所有提醒": ClearReminders(),
+    "cancel my reminders": ClearAllReminders(),
+    "clear my reminders": ClearAllReminders(),
+    "Cancel everything!": ClearAllReminders(),
+    "forget all my reminders": ClearAllReminders(),
+    "清空提醒": ClearAllReminders(),
+    "取消所有提醒": ClearAllReminders(),
     "What time is it?": TellTime(),
     "what’s the time": TellTime(),
     "what is the date today?": TellTime(),
@@ -108,54 +111,58 @@ OTHERS: dict[str, Wish | None] = {
 
 @pytest.mark.parametrize("text", REMINDERS)
 def test_reminders_are_read(text: str) -> None:
-    assert wish_of(text) == SetReminders(tuple(Reminder(*one) for one in REMINDERS[text]))
+    assert read_reminder_intent(text) == SetReminders(
+        tuple(Reminder(*one) for one in REMINDERS[text])
+    )
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_other_wishes_are_read(text: str) -> None:
-    assert wish_of(text) == OTHERS[text]
+    assert read_reminder_intent(text) == OTHERS[text]
 
 
 @pytest.mark.parametrize(
     "noise", ["remind me ", "cancel ", "what time ", "1", "十", " in 5 s", " at 9"]
 )
 def test_a_long_prompt_takes_no_time(noise: str) -> None:
-    wish_of(noise * 1_000_000)
-    assert wish_of("remind me in 5 s to " + "x" * LONGEST * 2) is not None
+    read_reminder_intent(noise * 1_000_000)
+    assert read_reminder_intent("remind me in 5 s to " + "x" * LONGEST * 2) is not None
 
 
 def test_the_docs_say_what_is_understood() -> None:
     row = re.compile(r"^\| (`.+`) \| .*`clock`.* \|$", re.MULTILINE)
     examples = [e for cell in row.findall(DOCS.read_text()) for e in re.findall(r"`(.+?)`", cell)]
-    assert {type(wish_of(example)) for example in examples} == {
+    assert {type(read_reminder_intent(example)) for example in examples} == {
         SetReminders,
         TellTime,
         ListReminders,
         CancelReminder,
-        ClearReminders,
+        ClearAllReminders,
     }
 
 
-def user(*texts: str) -> Message:
-    return Message("user", texts)
+def user(*texts: str) -> DialogueMessage:
+    return DialogueMessage("user", texts)
 
 
 def test_the_newest_time_counts() -> None:
     older = user(TAG.replace(str(NOW), "1"))
-    now = told_time((older, Message("assistant", ("x",)), user("hi", TAG)))
-    assert now == Now(NOW, timedelta(hours=-8))
+    now = find_time((older, DialogueMessage("assistant", ("x",)), user("hi", TAG)))
+    assert now == CurrentTime(NOW, timedelta(hours=-8))
 
 
 def test_a_result_tells_the_time_too() -> None:
     text = f'{{"ok":true,"nowMs":{NOW},"local":"2026-02-02 22:22:38.229 +01:00"}}'
-    told = Message("tool", (text,), answers="c")
-    assert told_time((user(TAG), told)) == Now(NOW, timedelta(hours=1))
+    assemble_answer = DialogueMessage("tool", (text,), answers="c")
+    assert find_time((user(TAG), assemble_answer)) == CurrentTime(NOW, timedelta(hours=1))
 
 
 def test_a_time_in_a_persons_words_does_not_count() -> None:
-    assert told_time((user("it is nowMs=`5`"), Message("assistant", ("nowMs=`6`",)))) is None
-    assert told_time((user("[Time/Date]: nowMs=`99999999999999`"),)) is None
-    assert told_time((user("[Time/Date]: nowMs=`5`"),)) == Now(5)
+    assert (
+        find_time((user("it is nowMs=`5`"), DialogueMessage("assistant", ("nowMs=`6`",)))) is None
+    )
+    assert find_time((user("[Time/Date]: nowMs=`99999999999999`"),)) is None
+    assert find_time((user("[Time/Date]: nowMs=`5`"),)) == CurrentTime(5)
 
 
 TIMES = {
@@ -171,22 +178,22 @@ TIMES = {
 
 @pytest.mark.parametrize("due, minutes", TIMES)
 def test_a_time_of_day(due: str, minutes: int) -> None:
-    assert clock_time(due, Now(NOW, timedelta(minutes=minutes))) == TIMES[due, minutes]
+    assert clock_time(due, CurrentTime(NOW, timedelta(minutes=minutes))) == TIMES[due, minutes]
 
 
 INSTANTS = {
     20: "2026-02-02T21:22:58.229Z",
-    At(14): "2026-02-02T22:00:00.000Z",
-    At(9): "2026-02-03T17:00:00.000Z",
-    At(13, 22): "2026-02-03T21:22:00.000Z",
-    At(14, ahead=1): "2026-02-03T22:00:00.000Z",
-    At(9, ahead=0): "2026-02-02T17:00:00.000Z",
+    TimeOfDay(14): "2026-02-02T22:00:00.000Z",
+    TimeOfDay(9): "2026-02-03T17:00:00.000Z",
+    TimeOfDay(13, 22): "2026-02-03T21:22:00.000Z",
+    TimeOfDay(14, ahead=1): "2026-02-03T22:00:00.000Z",
+    TimeOfDay(9, ahead=0): "2026-02-02T17:00:00.000Z",
 }
 
 
 @pytest.mark.parametrize("when", INSTANTS)
-def test_the_next_time_it_is_that_time(when: int | At) -> None:
-    assert instant(Now(NOW, timedelta(hours=-8)), when) == INSTANTS[when]
+def test_the_next_time_it_is_that_time(when: int | TimeOfDay) -> None:
+    assert instant(CurrentTime(NOW, timedelta(hours=-8)), when) == INSTANTS[when]
 
 
 def test_an_instant_when_no_time_is_known() -> None:
@@ -194,5 +201,5 @@ def test_an_instant_when_no_time_is_known() -> None:
 
 
 def test_an_absurd_zone_is_no_trouble() -> None:
-    now = told_time((user(TAG.replace("-08:00", "-99:99")),))
+    now = find_time((user(TAG.replace("-08:00", "-99:99")),))
     assert clock_time("2026-02-02T21:22:58Z", now)

@@ -53,7 +53,7 @@ HAN_AT_TIME = (
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class TimeOfDay:
     """A time of day; so many days ahead, or the next time it is that time."""
 
     hour: int
@@ -61,12 +61,12 @@ class At:
     ahead: int | None = None
 
 
-def time_of_day(match: re.Match[str]) -> At | None:
+def time_of_day(match: re.Match[str]) -> TimeOfDay | None:
     """Read a time of day that was found; none if there is no such hour."""
     said = match.groupdict()
     ahead = AHEAD.get(said.get("day") or said.get("later") or "")
     if said["named"]:
-        return At(*NAMED[said["named"]], ahead)
+        return TimeOfDay(*NAMED[said["named"]], ahead)
     word = said["hour"].lower()
     hour = HOURS[word] if word in HOURS else int(word)
     half = (said["half"] or "").lower()
@@ -76,4 +76,4 @@ def time_of_day(match: re.Match[str]) -> At | None:
         hour = 0
     minute = 30 if said.get("thirty") else 15 if said.get("quarter") else 0
     minute = int(said["minute"] or said.get("han_minute") or minute)
-    return At(hour, minute, ahead) if hour < 24 and minute < 60 else None
+    return TimeOfDay(hour, minute, ahead) if hour < 24 and minute < 60 else None

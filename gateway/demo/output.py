@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from gateway.demo.steps import Break, Manner
+from gateway.demo.script import Break, WireFormat
 
 Headers = tuple[tuple[str, str], ...]
 BOM = b"\xef\xbb\xbf"
@@ -19,7 +19,7 @@ GZIP = 31
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """The status and headers of an answer; without a length the body comes in chunks."""
 
     status: int
@@ -27,55 +27,55 @@ class Head:
     length: int | None = None
 
 
-Beat = bytes | float | Head | Break
-Beats = Iterator[Beat]
+Output = bytes | float | ResponseHead | Break
+Outputs = Iterator[Output]
 
 
-def mannered(beats: Beats, manner: Manner) -> Beats:
+def apply_format(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """Change beats as a manner wants them; most answers are left alone."""
-    if manner == PLAIN:
+    if wire_format == PLAIN:
         return beats
-    changes = (titled, ended_lines, marked, zipped, cut, split)
-    return reduce(lambda beats, change: change(beats, manner), changes, beats)
+    changes = (change_headers, change_line_ends, add_bom, compress, cut, split)
+    return reduce(lambda beats, change: change(beats, wire_format), changes, beats)
 
 
-PLAIN = Manner()
+PLAIN = WireFormat()
 
 
-def titled(beats: Beats, manner: Manner) -> Beats:
+def change_headers(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """Change the headers."""
     for beat in beats:
-        yield retitled(beat, manner) if isinstance(beat, Head) else beat
+        yield change_head(beat, wire_format) if isinstance(beat, ResponseHead) else beat
 
 
-def retitled(head: Head, manner: Manner) -> Head:
+def change_head(head: ResponseHead, wire_format: WireFormat) -> ResponseHead:
     """Return a head with other headers."""
     headers = dict(head.headers)
-    if manner.content_type is not None:
-        headers["content-type"] = manner.content_type
-    if not manner.gzip:
-        return replace(head, headers=(*headers.items(), *manner.headers))
+    if wire_format.content_type is not None:
+        headers["content-type"] = wire_format.content_type
+    if not wire_format.gzip:
+        return replace(head, headers=(*headers.items(), *wire_format.headers))
     headers["content-encoding"] = "gzip"
-    return Head(head.status, (*headers.items(), *manner.headers))
+    return ResponseHead(head.status, (*headers.items(), *wire_format.headers))
 
 
-def ended_lines(beats: Beats, manner: Manner) -> Beats:
+def change_line_ends(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """End lines differently; within a frame's JSON there are no line ends."""
     for beat in beats:
-        yield beat.replace(b"\n", manner.newline) if isinstance(beat, bytes) else beat
+        yield beat.replace(b"\n", wire_format.newline) if isinstance(beat, bytes) else beat
 
 
-def marked(beats: Beats, manner: Manner) -> Beats:
+def add_bom(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """Put a byte order mark first."""
     for beat in beats:
         yield beat
-        if manner.bom and isinstance(beat, Head):
+        if wire_format.bom and isinstance(beat, ResponseHead):
             yield BOM
 
 
-def zipped(beats: Beats, manner: Manner) -> Beats:
+def compress(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """Compress the body, each beat to its end, so that nothing waits for the next."""
-    if not manner.gzip:
+    if not wire_format.gzip:
         yield from beats
         return
     packer = zlib.compressobj(wbits=GZIP)
@@ -89,9 +89,9 @@ def zipped(beats: Beats, manner: Manner) -> Beats:
     yield packer.flush()
 
 
-def cut(beats: Beats, manner: Manner) -> Beats:
+def cut(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """Reset the connection after so many bytes of the body."""
-    left = manner.reset_at
+    left = wire_format.reset_at
     for beat in beats:
         if left is None or not isinstance(beat, bytes):
             yield beat
@@ -103,18 +103,18 @@ def cut(beats: Beats, manner: Manner) -> Beats:
             return
 
 
-def split(beats: Beats, manner: Manner) -> Beats:
+def split(beats: Outputs, wire_format: WireFormat) -> Outputs:
     """Give the bytes in pieces of one size, each with a chance to leave before the next."""
     rest = b""
     for beat in beats:
-        if not manner.split or not isinstance(beat, bytes):
+        if not wire_format.split or not isinstance(beat, bytes):
             yield from (rest, beat) if rest else (beat,)
             rest = b""
             continue
         rest += beat
-        whole = len(rest) - len(rest) % manner.split
-        for at in range(0, whole, manner.split):
-            yield rest[at : at + manner.split]
+        whole = len(rest) - len(rest) % wire_format.split
+        for at in range(0, whole, wire_format.split):
+            yield rest[at : at + wire_format.split]
             yield 0.0
         rest = rest[whole:]
     if rest:

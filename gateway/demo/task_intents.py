@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from gateway.demo.errand_forms import Form, form_of
-from gateway.demo.wishes import EDGES, JOINING, LONGEST, set_reminders
+from gateway.demo.recurrence import RecurrenceGrammar, grammar_for
+from gateway.demo.reminder_intents import EDGES, JOINING, LONGEST, set_reminders
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RecurringTask:
     """Something to be done: when, as a `schedule_text` says it, and what."""
 
     schedule: str
@@ -26,7 +26,7 @@ class Task:
 class AddTasks:
     """Somebody wants something done again and again; the rest of their words is not about that."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[RecurringTask, ...]
     rest: str = ""
 
 
@@ -43,26 +43,26 @@ class RemoveTasks:
     every: bool = False
 
 
-Errand = AddTasks | ListTasks | RemoveTasks
+TaskIntent = AddTasks | ListTasks | RemoveTasks
 
 
-def errand_of(prompt: str) -> Errand | None:
+def read_task_intent(prompt: str) -> TaskIntent | None:
     """Read "every 10 seconds tell me a joke" and its like."""
-    return remembered(prompt[:LONGEST])
+    return read_cached(prompt[:LONGEST])
 
 
 @lru_cache(maxsize=128)
-def remembered(text: str) -> Errand | None:
+def read_cached(text: str) -> TaskIntent | None:
     """Read a text once for the many turns and questions that need it."""
     return next((errand for reader in READERS if (errand := reader(text))), None)
 
 
 def add_tasks(text: str) -> AddTasks | None:
     """Read what is to be done again and again, line by line."""
-    tasks: list[Task] = []
+    tasks: list[RecurringTask] = []
     rest: list[str] = []
     for line in text.split("\n"):
-        form = form_of(line)
+        form = grammar_for(line)
         for wish in wishes_in(line, form):
             if task := task_in(wish, form):
                 tasks.append(task)
@@ -71,7 +71,7 @@ def add_tasks(text: str) -> AddTasks | None:
     return AddTasks(tuple(tasks), "\n".join(rest)) if tasks else None
 
 
-def wishes_in(line: str, form: Form) -> Iterator[str]:
+def wishes_in(line: str, form: RecurrenceGrammar) -> Iterator[str]:
     """Cut a line into its wishes, each with one time; what says none goes with its neighbour."""
     for sentence in parts(line, form.end, form):
         wish, timed = "", False
@@ -84,7 +84,7 @@ def wishes_in(line: str, form: Form) -> Iterator[str]:
         yield wish
 
 
-def parts(text: str, cut: re.Pattern[str], form: Form) -> list[str]:
+def parts(text: str, cut: re.Pattern[str], form: RecurrenceGrammar) -> list[str]:
     """Cut a text before each of these signs that does not belong to a time."""
     whole = [when.span() for when in form.when.finditer(text)]
     at = (found.start() for found in cut.finditer(text))
@@ -92,7 +92,7 @@ def parts(text: str, cut: re.Pattern[str], form: Form) -> list[str]:
     return [text[a:b] for a, b in pairwise((0, *places, len(text)))]
 
 
-def task_in(wish: str, form: Form) -> Task | None:
+def task_in(wish: str, form: RecurrenceGrammar) -> RecurringTask | None:
     """Read when and what; none where nothing is wanted again and again."""
     when = form.when.search(wish)
     if when is None:
@@ -104,8 +104,8 @@ def task_in(wish: str, form: Form) -> Task | None:
         return None
     if lead := form.reminds.match(message):
         task = JOINING.sub("", message[lead.end() :], count=1).strip(EDGES)
-        return Task(form.schedule(when), task, reminds=True)
-    return Task(form.schedule(when), message)
+        return RecurringTask(form.schedule(when), task, reminds=True)
+    return RecurringTask(form.schedule(when), message)
 
 
 ENDS = re.compile(
@@ -148,4 +148,4 @@ def list_tasks(text: str) -> ListTasks | None:
 
 
 # A task may be about anything, even about tasks; so that form is read first.
-READERS: tuple[Callable[[str], Errand | None], ...] = (add_tasks, remove_tasks, list_tasks)
+READERS: tuple[Callable[[str], TaskIntent | None], ...] = (add_tasks, remove_tasks, list_tasks)
