@@ -35,11 +35,11 @@ Mark = tuple[int, Step]
 
 def obey(line: str) -> Script:
     """Make the script that a `demo:` line orders; short lines tend to come again."""
-    return obey_cached(line) if len(line) <= REMEMBERED else script_of(parse(line))
+    return obey_short(line) if len(line) <= REMEMBERED else script_of(parse(line))
 
 
 @lru_cache(maxsize=128)
-def obey_cached(line: str) -> Script:
+def obey_short(line: str) -> Script:
     """Make a script once for many requests."""
     return script_of(parse(line))
 
