@@ -30,7 +30,7 @@ from gateway.agents.model import (
     Ear,
     Outcome,
 )
-from gateway.agents.transcript import Gains
+from gateway.agents.transcript import Transcript
 from gateway.dialects.objects import read_object
 from gateway.errors import Headers
 from gateway.exchange.machine import State
@@ -56,7 +56,7 @@ HOLD_ENDS = {HOLD_TAKEN_OVER: TAKEN_OVER, REPLACED: TAKEN_OVER, HOLD_DRAINED: DR
 class Narration:
     """Tells whoever listens which tools run, and the history what they returned."""
 
-    def __init__(self, ear: Ear, gains: Gains) -> None:
+    def __init__(self, ear: Ear, gains: Transcript) -> None:
         self._ear = ear
         self._gains = gains
         self.count = 0
@@ -76,7 +76,7 @@ class Narration:
             await self._ear.tool_error(call.name, error)
 
 
-class Talk:
+class AgentClient:
     """One exchange with an agent, as the driver's client.
 
     Whatever way it ends, what was said is kept, then the lock is released, and only then is the
@@ -96,7 +96,7 @@ class Talk:
         lease: Lease | None,
         record: Record | Unkept,
     ) -> None:
-        self.gains = Gains(message)
+        self.gains = Transcript(message)
         self.narration = Narration(ear, self.gains)
         self.outcome: Outcome | None = None
         self.give_up: Callable[[], None] = _nothing
@@ -112,7 +112,7 @@ class Talk:
         self._failed: Failed | None = None
 
     def __repr__(self) -> str:
-        return f"<Talk {self._state}>"
+        return f"<AgentClient {self._state}>"
 
     # The connection, as heartbeats and the driver see it.
 

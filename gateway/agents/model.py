@@ -31,7 +31,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatErrand:
+class AgentMessage:
     """One message to an agent."""
 
     owner: str

@@ -8,30 +8,30 @@ from functools import partial
 
 import msgspec
 
-from gateway.agents.client import Talk
+from gateway.agents.client import AgentClient
 from gateway.agents.conversations import Conversations
-from gateway.agents.model import ChatErrand
+from gateway.agents.model import AgentMessage
 from gateway.dialects import DIALECTS
 from gateway.dialects.body import appended
 from gateway.errors import NoRoute
 from gateway.exchange.additions import ToolResult
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.ports import Request
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.jobs.tool_calls import SENTENCE
 from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.reminders.timepiece import Timepiece, Timepieces
-from gateway.reminders.tool_scope import Errand, ServerTool
+from gateway.reminders.tool_scope import ServerTool, ToolScope
 from gateway.routing import Models, PublicModel
 from gateway.sessions.directives.memory import Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.facts import read_facts
 from gateway.sessions.sentinels import Sentinels
-from gateway.sessions.service import Entry, Sessions
-from gateway.sessions.session_request import Kind, Visit
+from gateway.sessions.service import Sessions, SessionView
+from gateway.sessions.session_request import Kind, SessionRequest
 
-Tools = Callable[[ChatErrand], tuple[ServerTool, ...]]
+Tools = Callable[[AgentMessage], tuple[ServerTool, ...]]
 
 CHAT = DIALECTS["openai-chat"]
 JSON_DEPTH = 128
@@ -39,16 +39,16 @@ JSON_DEPTH = 128
 SHY = frozenset({"anthropic-messages"})
 
 
-def no_tools(errand: ChatErrand) -> tuple[ServerTool, ...]:
+def no_tools(errand: AgentMessage) -> tuple[ServerTool, ...]:
     """Offer nothing beside the clock."""
     return ()
 
 
 @dataclass(slots=True)
-class Means:
+class AgentServices:
     """What all agents work with."""
 
-    driver: Driver
+    driver: LiveExchanges
     models: Models
     sessions: Sessions
     timepieces: Timepieces
@@ -99,8 +99,8 @@ ALONE = Alone()
 class Draft:
     """A message on its way to the driver, its directives taken out."""
 
-    errand: ChatErrand
-    entry: Entry
+    errand: AgentMessage
+    entry: SessionView
     model: PublicModel
     routes: tuple[Route, ...]
     tools: tuple[ServerTool, ...]
@@ -108,13 +108,13 @@ class Draft:
     """What the user said, as the model reads it."""
 
 
-async def drafted(means: Means, errand: ChatErrand, history: bytes) -> Draft:
+async def drafted(means: AgentServices, errand: AgentMessage, history: bytes) -> Draft:
     """Put a message behind its history, and let its session have a say."""
     tools = means.tools(errand)
     asked = await _ask(means, errand, history, tools)
     name = None if errand.fresh else errand.session
     attempt = Attempt(errand.request_id)
-    visit = Visit(errand.owner, name, asked, CHAT, errand.chain, attempt=attempt)
+    visit = SessionRequest(errand.owner, name, asked, CHAT, errand.chain, attempt=attempt)
     entry = await _entered(means, errand, visit)
     model = means.models.find(errand.agent.model)
     routes = _routes(means.models, model, entry)
@@ -126,7 +126,7 @@ async def drafted(means: Means, errand: ChatErrand, history: bytes) -> Draft:
     return Draft(errand, entry, model, routes, tools, message)
 
 
-def request_of(means: Means, draft: Draft, talk: Talk) -> Request:
+def request_of(means: AgentServices, draft: Draft, talk: AgentClient) -> Request:
     """Say it to the driver, and who hears what comes of it."""
     errand = draft.errand
     return Request(
@@ -145,7 +145,7 @@ def request_of(means: Means, draft: Draft, talk: Talk) -> Request:
 
 
 async def _ask(
-    means: Means, errand: ChatErrand, history: bytes, tools: tuple[ServerTool, ...]
+    means: AgentServices, errand: AgentMessage, history: bytes, tools: tuple[ServerTool, ...]
 ) -> Asked:
     """Write the request, beside the loop if it is large."""
     agent, offload = errand.agent, means.driver.services.offload
@@ -179,15 +179,17 @@ def _said_last(body: bytes) -> str:
     return CHAT.newest_user(body)[1][0]
 
 
-async def _entered(means: Means, errand: ChatErrand, visit: Visit) -> Entry:
+async def _entered(
+    means: AgentServices, errand: AgentMessage, visit: SessionRequest
+) -> SessionView:
     """Let directives act that a user wrote; of others only what is in force counts."""
     if errand.directives:
         return await means.sessions.enter(visit, means.driver.services.upstreams.keys())
     state = await means.sessions.states.read(visit.key)
-    return Entry(visit.asked, routing=state.routing)
+    return SessionView(visit.asked, routing=state.routing)
 
 
-def _routes(models: Models, model: PublicModel, entry: Entry) -> tuple[Route, ...]:
+def _routes(models: Models, model: PublicModel, entry: SessionView) -> tuple[Route, ...]:
     """Return whom to ask: where the model leads, as far as the session's directives go."""
     public = model.routes
     if entry.forced is None and entry.routing == NOTHING:
@@ -202,7 +204,7 @@ def _routes(models: Models, model: PublicModel, entry: Entry) -> tuple[Route, ..
     return routes
 
 
-def _time(means: Means, draft: Draft, talk: Talk) -> Timepiece | None:
+def _time(means: AgentServices, draft: Draft, talk: AgentClient) -> Timepiece | None:
     """Give the exchange its clock and tools, if it is to have any."""
     errand, entry = draft.errand, draft.entry
     may_have = draft.model.clock or CLOCK in errand.agent.tools
@@ -211,7 +213,7 @@ def _time(means: Means, draft: Draft, talk: Talk) -> Timepiece | None:
         return None
     spoken = means.driver.services.ways.spoken(draft.routes[0].upstream)
     return means.timepieces.give(
-        Errand(
+        ToolScope(
             owner=errand.owner,
             session=None if errand.fresh else errand.session,
             chain=errand.chain,
@@ -227,7 +229,7 @@ def _time(means: Means, draft: Draft, talk: Talk) -> Timepiece | None:
     )
 
 
-def _has_deliveries(means: Means, errand: ChatErrand) -> bool:
+def _has_deliveries(means: AgentServices, errand: AgentMessage) -> bool:
     deliveries = means.timepieces.deliveries
     if deliveries is None or errand.fresh or not errand.collects:
         return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from gateway.agents.client import Talk
+from gateway.agents.client import AgentClient
 from gateway.agents.conversations import Record, Unkept
 from gateway.agents.locks import Lease
-from gateway.agents.model import CANCELLED, GONE, Agent, ChatErrand, Ear, Outcome
-from gateway.agents.requests import Means, drafted, request_of
+from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Ear, Outcome
+from gateway.agents.requests import AgentServices, drafted, request_of
 from gateway.errors import NotFound
 from gateway.exchange.ports import Request
 
@@ -21,7 +21,7 @@ NOT_BEGUN = "not begun"
 class Agents:
     """All agents, and how each of them answers."""
 
-    def __init__(self, listed: Iterable[Agent], means: Means) -> None:
+    def __init__(self, listed: Iterable[Agent], means: AgentServices) -> None:
         self._listed = tuple(listed)
         self.known: Mapping[str, Agent] = {agent.id: agent for agent in self._listed}
         self.means = means
@@ -46,7 +46,7 @@ class Agents:
         hint = f"there are: {known}." if known else "none is configured, see [[agents]]."
         raise NotFound(f"No agent is called '{name[:100]}'; {hint}", param="agentId")
 
-    async def chat(self, lease: Lease | None, errand: ChatErrand, ear: Ear) -> Outcome:
+    async def chat(self, lease: Lease | None, errand: AgentMessage, ear: Ear) -> Outcome:
         """Have an agent answer a message; the lease is released on every way out.
 
         Raises before anything was heard if the message cannot be sent at all.
@@ -64,22 +64,22 @@ class Agents:
                 self._log(errand, talk.outcome)
 
     async def _prepared(
-        self, lease: Lease | None, errand: ChatErrand, ear: Ear
-    ) -> tuple[Talk, Request, str]:
+        self, lease: Lease | None, errand: AgentMessage, ear: Ear
+    ) -> tuple[AgentClient, Request, str]:
         """Make of a message a request, and who hears what comes of it."""
         means = self.means
         record = await self._record(errand)
         draft = await drafted(means, errand, record.messages)
-        talk = Talk(draft.message, ear, lease, record)
+        talk = AgentClient(draft.message, ear, lease, record)
         return talk, request_of(means, draft, talk), draft.entry.told
 
-    async def _record(self, errand: ChatErrand) -> Record | Unkept:
+    async def _record(self, errand: AgentMessage) -> Record | Unkept:
         if errand.fresh:
             return Unkept()
         where = (errand.owner, errand.agent.id, errand.session)
         return await self.means.conversations.open(*where)
 
-    async def _answered(self, talk: Talk, request: Request, told: str, ear: Ear) -> Outcome:
+    async def _answered(self, talk: AgentClient, request: Request, told: str, ear: Ear) -> Outcome:
         driver = self.means.driver
         why = CANCELLED
         try:
@@ -96,7 +96,7 @@ class Agents:
             outcome = await talk.leave(why)
         return outcome
 
-    def _log(self, errand: ChatErrand, outcome: Outcome) -> None:
+    def _log(self, errand: AgentMessage, outcome: Outcome) -> None:
         self.means.note(
             "chat_done",
             id=errand.request_id,

@@ -24,7 +24,7 @@ CUT = msgspec.json.encode(
 ).decode()
 
 
-class Gains:
+class Transcript:
     """Hears what an exchange adds to its conversation."""
 
     def __init__(self, message: str) -> None:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.agents.locks import Locks
-from gateway.agents.model import ChatErrand, Outcome
+from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.api.auth import Keys, Owner
 from gateway.api.reminders import BodyLimits
@@ -194,7 +194,7 @@ class Chat:
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
-    async def _talk(self, errand: ChatErrand, note: Incoming, answer: Answer) -> None:
+    async def _talk(self, errand: AgentMessage, note: Incoming, answer: Answer) -> None:
         answer.also(((b"x-holdgate-session", quote(errand.session, safe=SAFE).encode()),))
         lease = await self.locks.take(errand.owner, errand.session, CHAT)
         if isinstance(lease, str):
@@ -211,9 +211,9 @@ class Chat:
         body = await Unpacking(self.limits.size, offload).unpack(note.headers, body, owner)
         return await offload.run(owner, len(body), partial(_given, body, self.limits.depth))
 
-    def _errand(self, given: _Body, owner: Owner, note: Incoming) -> ChatErrand:
+    def _errand(self, given: _Body, owner: Owner, note: Incoming) -> AgentMessage:
         agent = self.agents.find(_named(given.agent_id))
-        return ChatErrand(
+        return AgentMessage(
             owner=self._speaker(owner, given.user_id),
             agent=agent,
             session=_short("sessionId", given.session_id) or agent.id,

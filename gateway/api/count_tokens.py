@@ -20,14 +20,14 @@ from gateway.api.relay import SHY, Giving, RelayLimits
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Route as ModelRoute
 from gateway.exchange.ports import error_headers
 from gateway.exchange.request_reader import ModelRequestReader
-from gateway.reminders.tool_scope import Errand
+from gateway.reminders.tool_scope import ToolScope
 from gateway.routing import Models, PublicModel
-from gateway.sessions.service import Entry, Sessions
-from gateway.sessions.session_request import Kind, Visit
+from gateway.sessions.service import Sessions, SessionView
+from gateway.sessions.session_request import Kind, SessionRequest
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
 from gateway.wire.http_server.request_body import (
@@ -57,7 +57,7 @@ class Counting:
     keys: Keys
     counters: Mapping[str, Upstream]
     """The upstreams that can count, by their ids."""
-    driver: Driver
+    driver: LiveExchanges
     sessions: Sessions
     giving: Giving
     limits: RelayLimits
@@ -87,7 +87,7 @@ class Counting:
         read = await self.reader.read(body, False, note.listed, owner)
         asked, who = read.asked, read.who
         model = self.models.find(asked.model)
-        visit = Visit(owner, who.session, asked, self.dialect, note.chain, main=who.main)
+        visit = SessionRequest(owner, who.session, asked, self.dialect, note.chain, main=who.main)
         entry = await self.sessions.preview(visit, self.driver.services.upstreams.keys())
         to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
         run = partial(self.driver.services.offload.run, owner, len(body))
@@ -105,14 +105,19 @@ class Counting:
         return await _asked(counter, named, headers, query_towards_upstream(dialect, note.query))
 
     def _additions(
-        self, visit: Visit, entry: Entry, note: Incoming, model: PublicModel, to: ModelRoute
+        self,
+        visit: SessionRequest,
+        entry: SessionView,
+        note: Incoming,
+        model: PublicModel,
+        to: ModelRoute,
     ) -> tuple[Addition, ...]:
         """Return what a real request would get, but for what is due: that is not claimed."""
         giving, asked = self.giving, entry.asked
         if entry.kind in BARE or note.headers.get(b"x-holdgate-clock") == b"off":
             return ()
         is_free = entry.kind is not Kind.STRUCTURED
-        errand = Errand(
+        errand = ToolScope(
             owner=visit.owner,
             session=visit.name,
             chain=visit.chain,

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.api.auth import Keys
 from gateway.api.paths import MODEL
 from gateway.errors import NotFound
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.routing import Models, PublicModel
 from gateway.version import __version__
@@ -42,7 +42,7 @@ def _is_anthropic(request: WebRequest) -> bool:
 class Operations:
     """What an operator looks at."""
 
-    driver: Driver
+    driver: LiveExchanges
     models: Models
     keys: Keys
     metrics: Metrics

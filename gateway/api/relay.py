@@ -17,18 +17,18 @@ from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Draining, Headers, HoldgateError, MethodNotAllowed, NoRoute, Unavailable
 from gateway.exchange.answer_ids import Answers
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.ports import Onlooker, Request, error_headers
 from gateway.exchange.request_reader import ModelRequestReader, ReadingRules
 from gateway.outbox.queue import Deliveries
 from gateway.reminders.timepiece import Timepiece, Timepieces
-from gateway.reminders.tool_scope import Errand, ServerTool
+from gateway.reminders.tool_scope import ServerTool, ToolScope
 from gateway.routing import Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
-from gateway.sessions.service import Entry, Sessions
-from gateway.sessions.session_request import KIND, Kind, Visit
+from gateway.sessions.service import Sessions, SessionView
+from gateway.sessions.session_request import KIND, Kind, SessionRequest
 from gateway.stores.documents import DocumentKey
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_server.request_body import (
@@ -104,7 +104,7 @@ class Relay:
     def __init__(
         self,
         dialect: Dialect,
-        driver: Driver,
+        driver: LiveExchanges,
         models: Models,
         keys: Keys,
         sessions: Sessions,
@@ -185,7 +185,7 @@ class Relay:
             asked = await self._go_on_from(read.previous, asked, owner)
         key = None if name is None else DocumentKey(KIND, owner, name)
         attempt = _attempt(note) if asked.directives else NO_ATTEMPT
-        visit = Visit(owner, name, asked, self.dialect, note.chain, key, attempt, who.main)
+        visit = SessionRequest(owner, name, asked, self.dialect, note.chain, key, attempt, who.main)
         entry = self._sessions.glance(visit)
         if entry is None:
             entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
@@ -222,7 +222,9 @@ class Relay:
         going_on = await offload.run(owner, len(asked.body), work)
         return msgspec.structs.replace(asked, body=going_on)
 
-    def _onlooker(self, visit: Visit, entry: Entry, headers: Headers) -> Onlooker | None:
+    def _onlooker(
+        self, visit: SessionRequest, entry: SessionView, headers: Headers
+    ) -> Onlooker | None:
         """Return who remembers what the session asked, for jobs that go on from it."""
         snapshots = self._giving.snapshots
         if snapshots is None or visit.name is None or entry.session is None:
@@ -235,7 +237,12 @@ class Relay:
         return snapshots.onlooker(visit.owner, visit.name, name, entry.asked, headers, is_side_call)
 
     def _time(
-        self, visit: Visit, entry: Entry, headers: Mapping[bytes, bytes], has_clock: bool, to: Route
+        self,
+        visit: SessionRequest,
+        entry: SessionView,
+        headers: Mapping[bytes, bytes],
+        has_clock: bool,
+        to: Route,
     ) -> Timepiece | None:
         """Give the exchange its clock and tools, unless it is not to have any."""
         giving = self._giving
@@ -252,7 +259,7 @@ class Relay:
         extras = giving.tools(owner, visit.main or name) if is_free else ()
         if not (has_clock or extras) and (name is None or giving.deliveries.idle(owner, name)):
             return None
-        errand = Errand(
+        errand = ToolScope(
             owner=owner,
             session=name,
             chain=visit.chain,
@@ -273,7 +280,7 @@ class Relay:
         if self._draining():
             raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
-    def _routes(self, model: PublicModel, entry: Entry) -> tuple[Route, ...]:
+    def _routes(self, model: PublicModel, entry: SessionView) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
         public = model.routes
         routing = entry.routing

@@ -10,7 +10,7 @@ from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Lease, Locks
 from gateway.dialects.identity import sub_agent_prefix
 from gateway.errors import SessionDeleted, Unavailable
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.jobs.service import Jobs
 from gateway.outbox.queue import Deliveries
 from gateway.reminders.holds import Holds
@@ -39,7 +39,7 @@ class SessionRemoval:
     conversations: Conversations
     jobs: Jobs
     deliveries: Deliveries
-    driver: Driver
+    driver: LiveExchanges
     locks: Locks
     holds: Holds
 

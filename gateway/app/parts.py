@@ -12,8 +12,8 @@ import msgspec
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
-from gateway.agents.model import ChatErrand
-from gateway.agents.requests import Means
+from gateway.agents.model import AgentMessage
+from gateway.agents.requests import AgentServices
 from gateway.agents.service import Agents
 from gateway.api.auth import Keys
 from gateway.app import wiring
@@ -22,7 +22,7 @@ from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.exchange.answer_ids import Answers
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.index import Agenda
 from gateway.jobs.model import Job
@@ -62,7 +62,7 @@ class Base:
     """What is there before any store is open."""
 
     config: Config
-    driver: Driver
+    driver: LiveExchanges
     models: Models
     clock: Clock
     zone: Zone
@@ -157,7 +157,7 @@ class Parts:
 
     def _agents(self) -> Agents:
         base = self.base
-        means = Means(
+        means = AgentServices(
             base.driver,
             base.models,
             self.sessions,
@@ -229,7 +229,7 @@ class Parts:
 
     # The tools beside the clock.
 
-    def tools_for_agent(self, errand: ChatErrand) -> tuple[ServerTool, ...]:
+    def tools_for_agent(self, errand: AgentMessage) -> tuple[ServerTool, ...]:
         """Return what an agent is offered."""
         if SCHEDULE_TASK not in errand.agent.tools:
             return ()

@@ -22,7 +22,7 @@ from gateway.dialects.profiles import profile_for
 from gateway.dialects.translators import Speech, Ways
 from gateway.errors import Headers
 from gateway.exchange.additions import ToolDeclaration
-from gateway.exchange.live import Driver
+from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Route
 from gateway.exchange.ports import Limits, Services
 from gateway.exchange.rules import Rule
@@ -48,14 +48,16 @@ HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
 
 
-def driver_of(config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]) -> Driver:
+def driver_of(
+    config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]
+) -> LiveExchanges:
     """Return who runs exchanges."""
     limits = config.limits
     beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
     places = anyio.Semaphore(limits.due_followups)
     ways = Ways(_speeches(config), limits.event_bytes, limits.body_bytes, time.time)
-    return Driver(
+    return LiveExchanges(
         Services(
             upstreams,
             beats,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.dialects.protocol import Passage
 from gateway.errors import Headers, UpstreamAnswered, UpstreamBroke
-from gateway.exchange.state import Course
+from gateway.exchange.state import ExchangeState
 from gateway.exchange.translated_turn import TranslatedTurn
 from gateway.wire.http_client.upstream import Turn
 from gateway.wire.sse import BOM
@@ -28,25 +28,25 @@ def form_of(first: bytes) -> str | None:
     return None if not told or any(field.startswith(told) for field in FIELDS) else OTHER
 
 
-async def read_form(course: Course, turn: Turn, name: str) -> tuple[Turn, bytes]:
+async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, bytes]:
     """Read the first bytes of an answer; return it as what was asked for, and what was read."""
-    stream, first = course.request.asked.stream, b""
+    stream, first = state.request.asked.stream, b""
     while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
         first += more
     if form in (None, OTHER):
-        if not course.splice.accepts(_content_type(turn.headers)):
-            raise course.request.dialect.refusal(first)
+        if not state.splice.accepts(_content_type(turn.headers)):
+            raise state.request.dialect.refusal(first)
     elif form != (STREAM if stream else BODY):
         if stream:
-            first = await _read_body(course, turn, first)
-        course.passage = await _convert(course, name, first)
-    if course.passage is None:
+            first = await _read_body(state, turn, first)
+        state.passage = await _convert(state, name, first)
+    if state.passage is None:
         return turn, first
-    return TranslatedTurn(turn, course.passage, first), b""
+    return TranslatedTurn(turn, state.passage, first), b""
 
 
-async def _read_body(course: Course, turn: Turn, first: bytes) -> bytes:
-    pieces, room = [first], course.services.limits.answer_bytes - len(first)
+async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
+    pieces, room = [first], state.services.limits.answer_bytes - len(first)
     async for data in turn:
         pieces.append(data)
         room -= len(data)
@@ -55,14 +55,14 @@ async def _read_body(course: Course, turn: Turn, first: bytes) -> bytes:
     return b"".join(pieces)
 
 
-async def _convert(course: Course, name: str, body: bytes) -> Passage:
+async def _convert(state: ExchangeState, name: str, body: bytes) -> Passage:
     """Return the way back from the form that came, unless it is an error of the upstream's own."""
-    request, ways, asked = course.request, course.services.ways, course.body
-    error = request.dialect.refusal(body) if course.passage is None else None
+    request, ways, asked = state.request, state.services.ways, state.body
+    error = request.dialect.refusal(body) if state.passage is None else None
     if isinstance(error, UpstreamAnswered):
         raise error
-    told = await course.work(len(asked), ways.wanting(request.dialect, asked, name))
-    where, stream = course.exchange.route.upstream, request.asked.stream
+    told = await state.work(len(asked), ways.wanting(request.dialect, asked, name))
+    where, stream = state.exchange.route.upstream, request.asked.stream
     passage = ways.convert(where, request.dialect, told, stream)
     if passage is None and error is not None:
         raise error

@@ -12,39 +12,39 @@ import anyio
 
 from gateway.errors import HoldgateError
 from gateway.exchange.ports import Client, Limits, Report, Request, Services, error_headers
-from gateway.exchange.runner import Drive
+from gateway.exchange.runner import ExchangeRunner
 
-__all__ = ["Client", "Driver", "Limits", "Report", "Request", "Services", "error_headers"]
+__all__ = ["Client", "Limits", "LiveExchanges", "Report", "Request", "Services", "error_headers"]
 
 
-class Driver:
+class LiveExchanges:
     """Runs exchanges; knows the upstreams, their health, and who is connected now."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.live: set[Drive] = set()
+        self.live: set[ExchangeRunner] = set()
         self._left: anyio.Event | None = None
         self.reported: Callable[[Report], None] = lambda report: None
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        drive = Drive(self.services, request, client)
-        # In a long wait the drive lets go of what is large in it, and nobody else is to hold it.
+        runner = ExchangeRunner(self.services, request, client)
+        # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
-        self.live.add(drive)
+        self.live.add(runner)
         try:
-            await drive.run()
+            await runner.run()
         except Exception:
-            drive.crashed()
+            runner.crashed()
             raise
         finally:
             self.services.beats.remove(client)
-            if not drive.is_clean:
-                await drive.let_go()
-            self.live.discard(drive)
+            if not runner.is_clean:
+                await runner.let_go()
+            self.live.discard(runner)
             if self._left is not None:
                 self._left.set()
-            self.reported(drive.report())
+            self.reported(runner.report())
 
     async def idle(self) -> None:
         """Return when no exchange is under way."""
@@ -53,11 +53,11 @@ class Driver:
 
     def is_answering(self, owner: str, session: str) -> bool:
         """Whether an exchange of this session is under way."""
-        return any(drive.is_of(owner, session) for drive in self.live)
+        return any(runner.is_of(owner, session) for runner in self.live)
 
     def live_sessions(self, owner: str) -> set[str]:
         """Return the sessions of an owner in which an exchange is under way."""
-        return {drive.session for drive in self.live if drive.is_of(owner, drive.session)}
+        return {runner.session for runner in self.live if runner.is_of(owner, runner.session)}
 
     async def idle_session(self, owner: str, session: str) -> None:
         """Return when no exchange of this session is under way."""
@@ -66,9 +66,9 @@ class Driver:
 
     def cut_session(self, owner: str, session: str, error: HoldgateError) -> None:
         """End the exchanges of a session that are still going, with this to say."""
-        for drive in tuple(self.live):
-            if drive.is_of(owner, session):
-                drive.cut(error)
+        for runner in tuple(self.live):
+            if runner.is_of(owner, session):
+                runner.cut(error)
 
     async def _wait_for_an_end(self) -> None:
         if self._left is None or self._left.is_set():
@@ -77,5 +77,5 @@ class Driver:
 
     def cut(self, error: HoldgateError) -> None:
         """End every exchange that is still going, with this to say."""
-        for drive in tuple(self.live):
-            drive.cut(error)
+        for runner in tuple(self.live):
+            runner.cut(error)

@@ -7,39 +7,39 @@ import msgspec
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.effects import Hold, RunTools
 from gateway.exchange.events import Outcome, ToolsKept, ToolsReturned
-from gateway.exchange.state import Course
+from gateway.exchange.state import ExchangeState
 
 ONE_TOOL, SEVERAL_TOOLS = "{}_followup", "tool_followup"
 
 
-async def run_tools(course: Course, effect: RunTools) -> Outcome:
+async def run_tools(state: ExchangeState, effect: RunTools) -> Outcome:
     """Run server tools, in order; beside client tools, keep what they returned."""
-    assert course.time is not None
-    results = tuple([await course.time.run(call, effect.keep) for call in effect.calls])
+    assert state.time is not None
+    results = tuple([await state.time.run(call, effect.keep) for call in effect.calls])
     if effect.keep:
-        await _keep(course, results)
+        await _keep(state, results)
         return ToolsKept()
     names = {call.name for call in effect.calls}
     suffix = ONE_TOOL.format(*names) if len(names) == 1 else SEVERAL_TOOLS
     return ToolsReturned(results, suffix)
 
 
-async def _keep(course: Course, results: tuple[ToolResult, ...]) -> None:
-    tap, session = course.tap, course.request.session
+async def _keep(state: ExchangeState, results: tuple[ToolResult, ...]) -> None:
+    tap, session = state.tap, state.request.session
     assert tap is not None
     assert session is not None
     message = msgspec.json.encode(tap.answered().message)
     await session.keep(message, tap.client_call_ids(), results)
 
 
-async def hold(course: Course, effect: Hold) -> Outcome:
+async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     """Wait with the client connected."""
-    assert course.time is not None
-    if not course.request.asked.stream and not course.client.started:
+    assert state.time is not None
+    if not state.request.asked.stream and not state.client.started:
         # White space before a JSON value is none of its own: it keeps the connection in use.
-        course.client.ready(course.headers, lambda: b" ")
-        course.services.beats.add(course.client)
-    if course.request.session is not None:
-        course.request.session.rest()
-    await course.pack()
-    return await course.time.hold()
+        state.client.ready(state.headers, lambda: b" ")
+        state.services.beats.add(state.client)
+    if state.request.session is not None:
+        state.request.session.rest()
+    await state.pack()
+    return await state.time.hold()

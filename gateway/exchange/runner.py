@@ -31,7 +31,7 @@ from gateway.exchange.events import (
 from gateway.exchange.machine import Exchange, State
 from gateway.exchange.pauses import hold, run_tools
 from gateway.exchange.ports import Client, Report, Request, Services
-from gateway.exchange.state import CLEAN_UP, Course
+from gateway.exchange.state import CLEAN_UP, ExchangeState
 from gateway.exchange.turns import open_turn, relay_turn
 from gateway.wire.sse import comment
 
@@ -46,36 +46,36 @@ WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
 }
 
 
-class Drive:
+class ExchangeRunner:
     """Runs one exchange: one worker at a time, each with one outcome."""
 
-    __slots__ = ("_course", "_scope")
+    __slots__ = ("_scope", "_state")
 
     def __init__(self, services: Services, request: Request, client: Client) -> None:
-        self._course = Course(services, request, client)
+        self._state = ExchangeState(services, request, client)
         self._scope: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
-        return f"<Drive {self._course.request.id} {self.exchange!r}>"
+        return f"<ExchangeRunner {self._state.request.id} {self.exchange!r}>"
 
     @property
     def exchange(self) -> Exchange:
         """The machine that decides."""
-        return self._course.exchange
+        return self._state.exchange
 
     @property
     def session(self) -> str:
         """The session it belongs to; empty if the request names none."""
-        return self._course.request.session_id or ""
+        return self._state.request.session_id or ""
 
     def is_of(self, owner: str, session: str) -> bool:
         """Whether it is an exchange of this session."""
-        request = self._course.request
+        request = self._state.request
         return (request.owner, request.session_id) == (owner, session)
 
     async def run(self) -> None:
         """Do one thing after the other until there is nothing more, or the client leaves."""
-        client = self._course.client
+        client = self._state.client
         client.give_up = self._leave
         unwatch = client.watch(self._leave)
         try:
@@ -89,84 +89,84 @@ class Drive:
             unwatch()
             # Nothing of an exchange is to wait for the collector: what it knows must not know it.
             client.give_up = _nothing
-            self._course.splice.forget()
+            self._state.splice.forget()
 
     async def _run(self) -> None:
-        course, exchange = self._course, self._course.exchange
+        state, exchange = self._state, self._state.exchange
         effect: Effect | None = exchange.begin()
         try:
-            while effect is not None and not course.ending:
-                outcome = await WORK[type(effect)](course, effect)
+            while effect is not None and not state.ending:
+                outcome = await WORK[type(effect)](state, effect)
                 effect = exchange.handle(outcome) if outcome is not None else None
-                if course.request.notes:
+                if state.request.notes:
                     await self._note(effect)
         finally:
-            if effect is not None and course.ending:
+            if effect is not None and state.ending:
                 with anyio.move_on_after(CLEAN_UP, shield=True):
                     await self._give_in(effect)
 
     async def _give_in(self, effect: Effect) -> None:
         """Tell the machine that its worker was stopped, and do what is left to do."""
-        course = self._course
+        state = self._state
         if not isinstance(effect, ShowError | LetGo):
-            outcome: Outcome | None = ClientGone() if course.gone else self._cut_short(effect)
+            outcome: Outcome | None = ClientGone() if state.gone else self._cut_short(effect)
             assert outcome is not None
-            after = course.exchange.handle(outcome)
+            after = state.exchange.handle(outcome)
         else:
             after = effect
         while after is not None:
-            outcome = await WORK[type(after)](course, after)
-            after = course.exchange.handle(outcome) if outcome is not None else None
+            outcome = await WORK[type(after)](state, after)
+            after = state.exchange.handle(outcome) if outcome is not None else None
 
     def cut(self, error: HoldgateError) -> None:
         """End what is under way: the gateway has to go, or its session was deleted."""
-        self._course.cut = error
-        self._course.ending = True
+        self._state.cut = error
+        self._state.ending = True
         self._stop()
 
     @property
     def is_clean(self) -> bool:
         """Whether there is nothing to let go of."""
-        course = self._course
-        time = course.time
-        holds = course.turn is not None or course.has_place
+        state = self._state
+        time = state.time
+        holds = state.turn is not None or state.has_place
         return not (holds or (time is not None and (time.cargo is not None or time.owed)))
 
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""
-        await let_go(self._course, LetGo())
+        await let_go(self._state, LetGo())
 
     def crashed(self) -> None:
         """Note that a fault of ours ended it."""
-        course = self._course
-        course.exchange.state = State.FAILED
-        course.error = Unavailable("Something went wrong inside the gateway.")
-        course.status = course.status if course.client.started else course.error.status
+        state = self._state
+        state.exchange.state = State.FAILED
+        state.error = Unavailable("Something went wrong inside the gateway.")
+        state.status = state.status if state.client.started else state.error.status
 
     def report(self) -> Report:
         """Say how it went."""
-        course = self._course
-        request, error = course.request, course.error
-        first = course.first_at - course.begun if course.first_at is not None else None
+        state = self._state
+        request, error = state.request, state.error
+        first = state.first_at - state.begun if state.first_at is not None else None
         return Report(
             request_id=request.id,
             owner=request.owner,
             model=request.asked.model,
             stream=request.asked.stream,
-            state=course.exchange.state,
-            upstream=course.exchange.route.upstream,
-            turns=course.exchange.number,
-            status=course.status,
+            state=state.exchange.state,
+            upstream=state.exchange.route.upstream,
+            turns=state.exchange.number,
+            status=state.status,
             code=error.code if error else "",
-            seconds=course.services.now() - course.begun,
+            seconds=state.services.now() - state.begun,
             first_seconds=first,
-            usage=course.usage,
-            lost=course.lost,
+            usage=state.usage,
+            lost=state.lost,
         )
 
     def _leave(self) -> None:
-        if not self._course.gone:
-            self._course.gone = self._course.ending = True
+        if not self._state.gone:
+            self._state.gone = self._state.ending = True
             self._stop()
 
     def _stop(self) -> None:
@@ -174,7 +174,7 @@ class Drive:
             self._scope.cancel()
 
     def _cut_short(self, effect: Effect) -> Outcome:
-        cut = self._course.cut
+        cut = self._state.cut
         assert cut is not None
         # The state tells, not the effect: a note may have been waiting between two of them.
         match self.exchange.state:
@@ -189,22 +189,22 @@ class Drive:
         return Saved()
 
     async def _note(self, effect: Effect | None) -> None:
-        course = self._course
-        if not course.request.asked.stream:
+        state = self._state
+        if not state.request.asked.stream:
             # A body of one piece has no place for it, even when white space has begun it.
             return
-        exchange = course.exchange
-        if course.client.started and exchange.state not in (State.DONE, State.FAILED):
+        exchange = state.exchange
+        if state.client.started and exchange.state not in (State.DONE, State.FAILED):
             # Written by hand: thousands may have to be told at once that their hold is over.
             note = f'"state": "{exchange.state}", "turn": {exchange.number}'
-            if isinstance(effect, Hold) and course.time is not None:
-                note += f', "until": {effect.until_ms}, "now": {course.time.now_ms()}'
-            why, course.remark = course.remark, ""
+            if isinstance(effect, Hold) and state.time is not None:
+                note += f', "until": {effect.until_ms}, "now": {state.time.now_ms()}'
+            why, state.remark = state.remark, ""
             if isinstance(effect, Close):
                 why = effect.disarm or effect.why or why
             if why:
                 note += f', "why": {json.dumps(why)}'
-            await course.client.frames(comment(f"holdgate {{{note}}}"))
+            await state.client.frames(comment(f"holdgate {{{note}}}"))
 
 
 def _nothing() -> None:

@@ -7,50 +7,50 @@ import asyncio
 import anyio
 
 from gateway.errors import Headers
-from gateway.exchange.state import Course
+from gateway.exchange.state import ExchangeState
 from gateway.wire.http_client.upstream import Turn
 
 
-async def settle(course: Course, seconds: float) -> None:
+async def settle(state: ExchangeState, seconds: float) -> None:
     """Wait so long for the first content, or raise the error that comes instead.
 
     So an error told inside of a stream is the same failure of its route however its frames arrive.
     """
-    assert course.turn is not None
-    if not seconds or _has_settled(course, course.first):
+    assert state.turn is not None
+    if not seconds or _has_settled(state, state.first):
         return
-    turn = course.turn = ReadAhead(course.turn)
+    turn = state.turn = ReadAhead(state.turn)
     deadline = anyio.current_time() + seconds
-    course.splice.settling = True
+    state.splice.settling = True
     try:
         while await turn.wait(deadline - anyio.current_time()):
-            shown = await _read(course, turn)
-            course.first += shown
-            if _has_settled(course, shown):
+            shown = await _read(state, turn)
+            state.first += shown
+            if _has_settled(state, shown):
                 # Nothing is under way: the rest is read without a step between.
-                course.turn = turn.turn
+                state.turn = turn.turn
                 return
     finally:
-        course.splice.settling = False
+        state.splice.settling = False
 
 
-def _has_settled(course: Course, shown: bytes) -> bool:
+def _has_settled(state: ExchangeState, shown: bytes) -> bool:
     """Tell whether the turn has begun, or is over; raises the error that ended it instead."""
-    tap = course.tap
+    tap = state.tap
     assert tap is not None
-    if course.request.dialect.shows_content(shown):
+    if state.request.dialect.shows_content(shown):
         return True
     if tap.failure is not None:
         raise tap.failure
     return tap.ended
 
 
-async def _read(course: Course, turn: Turn) -> bytes:
-    assert course.tap is not None
+async def _read(state: ExchangeState, turn: Turn) -> bytes:
+    assert state.tap is not None
     try:
-        return course.tap.feed(await anext(turn))
+        return state.tap.feed(await anext(turn))
     except StopAsyncIteration:
-        return course.tap.close()
+        return state.tap.close()
 
 
 class ReadAhead:

@@ -43,7 +43,7 @@ async def _worked(work: Callable[[bytes], bytes], data: bytes) -> bytes:
     return await run_sync(work, data, abandon_on_cancel=True)
 
 
-class Course:
+class ExchangeState:
     """One exchange under way: its turn, its answer so far, and who is there."""
 
     __slots__ = (

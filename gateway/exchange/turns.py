@@ -17,7 +17,7 @@ from gateway.exchange.events import OpeningFailed, Outcome, StreamBroke, TurnEnd
 from gateway.exchange.model import Route, Stop, TurnEnd
 from gateway.exchange.ports import Session, Time
 from gateway.exchange.settling import settle
-from gateway.exchange.state import Course
+from gateway.exchange.state import ExchangeState
 from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Turn
 
@@ -28,227 +28,227 @@ STREAM_HEADERS: Headers = (
 )
 
 
-async def open_turn(course: Course, effect: OpenTurn) -> Outcome:
+async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     """Ask a route, until its first frame is in."""
-    upstream, services = effect.route.upstream, course.services
+    upstream, services = effect.route.upstream, state.services
     try:
-        await _ask(course, effect)
+        await _ask(state, effect)
     except HoldgateError as raised:
-        error = _told(course) or raised
-        course.note_failure(upstream, error)
+        error = _told(state) or raised
+        state.note_failure(upstream, error)
         if error.may_fail_over:
             services.health.failed(upstream, services.now(), _retry_after(error))
-        await course.let_go()
+        await state.let_go()
         return OpeningFailed(error)
     services.health.answered(upstream)
-    course.error = None
-    if course.first_at is None:
-        course.first_at = services.now()
+    state.error = None
+    if state.first_at is None:
+        state.first_at = services.now()
     return OPENED
 
 
-def _told(course: Course) -> UpstreamError | None:
+def _told(state: ExchangeState) -> UpstreamError | None:
     """Return an upstream's own error: translated, it may have lost its status."""
-    return None if course.passage is None else course.passage.failure
+    return None if state.passage is None else state.passage.failure
 
 
-async def _ask(course: Course, effect: OpenTurn) -> None:
+async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
-    request, course.passage = course.request, None
+    request, state.passage = state.request, None
     if effect.waits_its_turn:
-        await course.take_place()
-    if effect.number > course.body_turn:
-        await _build(course, effect)
+        await state.take_place()
+    if effect.number > state.body_turn:
+        await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
-    ways, where, dialect = course.services.ways, effect.route.upstream, request.dialect.name
-    if len(course.body) <= course.services.offload.above:
-        body = _address(course, effect.route, name)
+    ways, where, dialect = state.services.ways, effect.route.upstream, request.dialect.name
+    if len(state.body) <= state.services.offload.above:
+        body = _address(state, effect.route, name)
     else:
-        body = await _address_aside(course, effect.route, name)
-    passage = course.passage
+        body = await _address_aside(state, effect.route, name)
+    passage = state.passage
     headers = ways.headers(where, dialect, request.headers)
-    upstream = course.services.upstreams[where]
+    upstream = state.services.upstreams[where]
     query = request.query if passage is None else b""
     turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())), query)
-    course.turn = turn
-    if not course.client.started:
-        _greet(course, effect.route.upstream, turn)
-    course.turn, first = await read_form(course, turn, name)
-    await _read_first(course, course.turn, first)
-    if request.asked.stream and course.exchange.has_other_routes:
-        await settle(course, upstream.endpoint.timeouts.settle)
+    state.turn = turn
+    if not state.client.started:
+        _greet(state, effect.route.upstream, turn)
+    state.turn, first = await read_form(state, turn, name)
+    await _read_first(state, state.turn, first)
+    if request.asked.stream and state.exchange.has_other_routes:
+        await settle(state, upstream.endpoint.timeouts.settle)
 
 
-async def _read_first(course: Course, turn: Turn, data: bytes | None) -> None:
+async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
-    tap = course.tap = course.splice.tap()
-    course.first = b""
+    tap = state.tap = state.splice.tap()
+    state.first = b""
     while data is not None:
         if data:
-            course.first += tap.feed(data)
+            state.first += tap.feed(data)
         if tap.seen:
             return
         if turn.over:
             break
-        if course.ending:
+        if state.ending:
             await checkpoint_if_cancelled()
         data = await anext(turn, None)
-    course.first += tap.close()
+    state.first += tap.close()
 
 
-def _address(course: Course, route: Route, name: str) -> bytes:
+def _address(state: ExchangeState, route: Route, name: str) -> bytes:
     """Say the request to an upstream: by its name for the model, in its dialect."""
-    asked, dialect, body = course.request.asked, course.request.dialect, course.body
+    asked, dialect, body = state.request.asked, state.request.dialect, state.body
     if route.model != asked.model or asked.stream_implied:
         body = dialect.rewrite(body, route.model, asked.stream)
-    passage = course.passage = course.services.ways.to(route.upstream, dialect, body, name)
+    passage = state.passage = state.services.ways.to(route.upstream, dialect, body, name)
     if passage is None:
-        return course.services.ways.fit(route.upstream, dialect.own(body), course.gateway_parts)
-    body = passage.request(body, course.gateway_parts())
-    course.lost = passage.lost
+        return state.services.ways.fit(route.upstream, dialect.own(body), state.gateway_parts)
+    body = passage.request(body, state.gateway_parts())
+    state.lost = passage.lost
     return body
 
 
-async def _address_aside(course: Course, route: Route, name: str) -> bytes:
+async def _address_aside(state: ExchangeState, route: Route, name: str) -> bytes:
     """Say a large request to an upstream; the same as above, done beside the loop."""
-    asked, dialect, body = course.request.asked, course.request.dialect, course.body
-    work = partial(course.work, len(body))
+    asked, dialect, body = state.request.asked, state.request.dialect, state.body
+    work = partial(state.work, len(body))
     if route.model != asked.model or asked.stream_implied:
         body = await work(partial(dialect.rewrite, body, route.model, asked.stream))
-    ways, upstream = course.services.ways, route.upstream
-    course.passage = None
-    saying = ways.saying(upstream, dialect, name, course.gateway_parts)
+    ways, upstream = state.services.ways, route.upstream
+    state.passage = None
+    saying = ways.saying(upstream, dialect, name, state.gateway_parts)
     if saying is None:
         if may_be_sealed(body):
             body = await work(partial(dialect.own, body))
-        fitting = ways.fitting(upstream, course.gateway_parts)
+        fitting = ways.fitting(upstream, state.gateway_parts)
         return body if fitting is None else await work(partial(fitting, body))
     said = await work(partial(say_again, saying, body))
-    course.passage = ways.back(upstream, dialect, said)
-    course.lost = said.lost
+    state.passage = ways.back(upstream, dialect, said)
+    state.lost = said.lost
     return said.body
 
 
-async def _build(course: Course, effect: OpenTurn) -> None:
+async def _build(state: ExchangeState, effect: OpenTurn) -> None:
     """Build the turn's request, once: another route is asked the same."""
     if effect.number == 1:
-        assert course.time is not None
-        told = course.time.first_at_once()
+        assert state.time is not None
+        told = state.time.first_at_once()
         if told is None:
-            told = await course.time.first()
+            told = await state.time.first()
     else:
-        told = _follow_up(course, effect)
+        told = _follow_up(state, effect)
     if told:
-        body = await course.unpack() if course.packed else course.body
-        await course.add(body, told)
-    course.body_turn = effect.number
+        body = await state.unpack() if state.packed else state.body
+        await state.add(body, told)
+    state.body_turn = effect.number
 
 
-def _follow_up(course: Course, effect: OpenTurn) -> tuple[Addition, ...]:
+def _follow_up(state: ExchangeState, effect: OpenTurn) -> tuple[Addition, ...]:
     """Return what is added to the request since the turn before."""
-    if course.tap is not None:
-        return (course.tap.answered(), *effect.additions)
+    if state.tap is not None:
+        return (state.tap.answered(), *effect.additions)
     # After a long wait that turn is in the request already; only what ended the wait is not.
-    assert course.time is not None
-    return course.time.woken()
+    assert state.time is not None
+    return state.time.woken()
 
 
-def _greet(course: Course, upstream: str, turn: Turn) -> None:
+def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     """Prepare the start line: from here on a quiet upstream means heartbeats."""
     name = (b"x-holdgate-upstream", upstream.encode())
-    kind = (b"content-type", course.splice.content_type)
-    course.headers = (kind, name, *towards_client(turn.headers))
-    if course.request.asked.stream:
-        course.client.ready(course.headers + STREAM_HEADERS, course.splice.heartbeat)
-        course.services.beats.add(course.client)
+    kind = (b"content-type", state.splice.content_type)
+    state.headers = (kind, name, *towards_client(turn.headers))
+    if state.request.asked.stream:
+        state.client.ready(state.headers + STREAM_HEADERS, state.splice.heartbeat)
+        state.services.beats.add(state.client)
 
 
-async def relay_turn(course: Course, effect: RelayTurn) -> Outcome:
+async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
     """Pass frames on; this is the data plane."""
-    turn, tap = course.turn, course.tap
+    turn, tap = state.turn, state.tap
     assert turn is not None
     assert tap is not None
     try:
-        if course.request.asked.stream:
-            await _show(course, course.take_first())
+        if state.request.asked.stream:
+            await _show(state, state.take_first())
         if not tap.ended:
-            if course.client.blocked:
-                await _wait_for_client(course, turn)
-            await _pass_on(course, turn, tap)
+            if state.client.blocked:
+                await _wait_for_client(state, turn)
+            await _pass_on(state, turn, tap)
         if tap.failure is not None:
             raise tap.failure
     except UpstreamError as error:
-        course.note_failure(course.exchange.route.upstream, error)
-        await course.let_go()
+        state.note_failure(state.exchange.route.upstream, error)
+        await state.let_go()
         return StreamBroke(error)
-    course.turn = None
+    state.turn = None
     await turn.release()
-    if course.has_place:
-        course.leave_place()
-    return await _ended(course, tap)
+    if state.has_place:
+        state.leave_place()
+    return await _ended(state, tap)
 
 
-async def _pass_on(course: Course, turn: Turn, tap: Tap) -> None:
-    client, time = course.client, course.time
+async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
+    client, time = state.client, state.time
     async for data in turn:
         shown = tap.feed(data)
         if shown:
             await client.frames(shown)
             if time is not None and time.cargo is not None:
-                await _deliver(course, time, shown)
+                await _deliver(state, time, shown)
         if tap.ended:
             return
         if client.blocked:
             # What was read is not to be kept twice meanwhile.
             data = shown = b""
-            await _wait_for_client(course, turn)
-        if course.ending:
+            await _wait_for_client(state, turn)
+        if state.ending:
             # A stream that never pauses leaves no moment to cancel it in.
             await checkpoint_if_cancelled()
-    await _show(course, tap.close())
+    await _show(state, tap.close())
 
 
-async def _wait_for_client(course: Course, turn: Turn) -> None:
+async def _wait_for_client(state: ExchangeState, turn: Turn) -> None:
     """Wait until the client reads; whoever does not is not read ahead for."""
     turn.pause()
-    await course.client.drain()
+    await state.client.drain()
 
 
-async def _show(course: Course, frames: bytes) -> None:
+async def _show(state: ExchangeState, frames: bytes) -> None:
     """Show frames, and deliver what they answer."""
-    await course.client.frames(frames)
-    time = course.time
+    await state.client.frames(frames)
+    time = state.time
     if frames and time is not None and time.cargo is not None:
-        await _deliver(course, time, frames)
+        await _deliver(state, time, frames)
 
 
-async def _deliver(course: Course, time: Time, shown: bytes) -> None:
+async def _deliver(state: ExchangeState, time: Time, shown: bytes) -> None:
     """Count what the turn carries as delivered with the first frames that say anything.
 
     Frames that only announce an answer do not count: after a reset the client asks again.
     """
-    if course.request.dialect.shows_content(shown):
+    if state.request.dialect.shows_content(shown):
         await time.delivered()
 
 
-async def _ended(course: Course, tap: Tap) -> Outcome:
-    course.splice.take(tap)
-    end, time = tap.end(), course.time
-    if course.request.witness is not None:
-        course.request.witness.answered(tap.text(), end)
-    if course.request.onlooker is not None:
-        course.request.onlooker.said(tap.text, end)
+async def _ended(state: ExchangeState, tap: Tap) -> Outcome:
+    state.splice.take(tap)
+    end, time = tap.end(), state.time
+    if state.request.witness is not None:
+        state.request.witness.answered(tap.text(), end)
+    if state.request.onlooker is not None:
+        state.request.onlooker.said(tap.text, end)
     if end.usage is not None:
-        course.usage = end.usage if course.usage is None else course.usage + end.usage
+        state.usage = end.usage if state.usage is None else state.usage + end.usage
     if time is not None and time.cargo is not None:
         # Nothing was shown of it: it only called our tools, or is shown as a whole at the end.
-        if course.request.asked.stream:
+        if state.request.asked.stream:
             await time.delivered()
         else:
             time.answered()
-    session = course.request.session
+    session = state.request.session
     if end.stop is Stop.STOP and session is not None and not session.is_quiet():
-        offered = await _offer(course, session, end, tap)
+        offered = await _offer(state, session, end, tap)
         if offered is not None:
             return offered
     if time is not None and end.stop in (Stop.STOP, Stop.LENGTH) and not time.is_quiet():
@@ -256,26 +256,28 @@ async def _ended(course: Course, tap: Tap) -> Outcome:
     return TurnEnded(end)
 
 
-async def _offer(course: Course, session: Session, end: TurnEnd, tap: Tap) -> TurnEnded | None:
+async def _offer(
+    state: ExchangeState, session: Session, end: TurnEnd, tap: Tap
+) -> TurnEnded | None:
     """Ask the session whether it goes on; what it goes on with is counted before it is sent."""
     text = await session.repeat()
     if text is None:
         return None
     said = tap.text()
     offered = TurnEnded(end, text, " ".join(said.casefold().split()))
-    if not course.exchange.would_repeat(offered):
+    if not state.exchange.would_repeat(offered):
         return offered
-    due = await course.time.due() if course.time is not None else ()
+    due = await state.time.due() if state.time is not None else ()
     told = (tap.answered(), *due, UserText(text))
-    adding = partial(course.request.dialect.add, course.body, told)
-    body = await course.work(len(course.body), adding)
+    adding = partial(state.request.dialect.add, state.body, told)
+    body = await state.work(len(state.body), adding)
     if why_not := await session.claim(said):
-        course.remark = why_not
-        if course.time is not None:
-            course.time.lost()
+        state.remark = why_not
+        if state.time is not None:
+            state.time.lost()
         return None
-    course.body, course.body_turn = body, course.exchange.number + 1
-    course.told(told)
+    state.body, state.body_turn = body, state.exchange.number + 1
+    state.told(told)
     return offered
 
 

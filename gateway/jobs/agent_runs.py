@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.agents.locks import Lease, Locks
-from gateway.agents.model import TURNS, ChatErrand, Outcome, Silent
+from gateway.agents.model import TURNS, AgentMessage, Outcome, Silent
 from gateway.agents.service import Agents
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import Ended
@@ -42,7 +42,7 @@ class AgentRuns:
     async def _chat(
         self, job: Job, name: str, message: str, lease: Lease | None, fresh: bool
     ) -> Outcome:
-        errand = ChatErrand(
+        errand = AgentMessage(
             owner=job.user_id,
             agent=self._agents.find(job.agent_id),
             session=job.session_id,

@@ -21,7 +21,7 @@ NOBODY = "The model called a tool that only a client could run, and no client is
 CUT_SHORT = "The model did not come to an end after what its tools returned."
 
 
-class Hearing:
+class CollectingClient:
     """The client and the witness of one exchange: it never leaves, and shows nobody anything."""
 
     # To the driver the answer has always begun: what fails is said in the stream.
@@ -40,7 +40,7 @@ class Hearing:
         self._open = True
 
     def __repr__(self) -> str:
-        return f"<Hearing {len(self._texts)} turns, {'open' if self._open else 'whole'}>"
+        return f"<CollectingClient {len(self._texts)} turns, {'open' if self._open else 'whole'}>"
 
     # What the driver shows.
 

@@ -9,19 +9,19 @@ from functools import partial
 import msgspec
 
 from gateway.agents.locks import Lease
-from gateway.agents.requests import ALONE, SHY, Means
+from gateway.agents.requests import ALONE, SHY, AgentServices
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Dialect
 from gateway.errors import Headers, NoRoute, NotFound
 from gateway.exchange.additions import Addition, UserText
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.ports import Request
-from gateway.jobs.collecting_client import Hearing
+from gateway.jobs.collecting_client import CollectingClient
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import Ended
 from gateway.jobs.snapshots import Snapshots
 from gateway.reminders.timepiece import Timepiece
-from gateway.reminders.tool_scope import Errand, ServerTool
+from gateway.reminders.tool_scope import ServerTool, ToolScope
 from gateway.routing import PublicModel
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.session_request import KIND
@@ -42,7 +42,7 @@ class RelayRuns:
     """
 
     def __init__(
-        self, means: Means, snapshots: Snapshots, tools: Tools, json_depth: int = JSON_DEPTH
+        self, means: AgentServices, snapshots: Snapshots, tools: Tools, json_depth: int = JSON_DEPTH
     ) -> None:
         self._means = means
         self._snapshots = snapshots
@@ -55,11 +55,11 @@ class RelayRuns:
 
     async def done(self, job: Job, run: Run, lease: Lease | None) -> Ended:
         """Send the job's message, and hear what is answered."""
-        hearing = Hearing()
+        hearing = CollectingClient()
         await self._means.driver.run(await self._request(job, run, hearing), hearing)
         return hearing.ended()
 
-    async def _request(self, job: Job, run: Run, hearing: Hearing) -> Request:
+    async def _request(self, job: Job, run: Run, hearing: CollectingClient) -> Request:
         snapshot = await self._snapshots.find(job.user_id, job.session_id)
         model = self._model(job, snapshot)
         size = len(snapshot.body) if snapshot is not None else 0
@@ -67,7 +67,7 @@ class RelayRuns:
         speech = await self._means.driver.services.offload.run(job.user_id, size, work)
         asked = speech.asked
         routes = await self._routes(job, model)
-        errand = Errand(
+        errand = ToolScope(
             owner=job.user_id,
             session=job.session_id,
             chain=run.run_id,
@@ -115,7 +115,7 @@ class RelayRuns:
             raise NoRoute(no_route(model.name, state.routing))
         return routes
 
-    def _time(self, errand: Errand, model: PublicModel, route: Route) -> Timepiece | None:
+    def _time(self, errand: ToolScope, model: PublicModel, route: Route) -> Timepiece | None:
         """Give the exchange its clock and tools, if it is to have any."""
         means = self._means
         clock = means.clock and model.clock

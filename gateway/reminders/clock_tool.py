@@ -28,7 +28,7 @@ from gateway.reminders.clock_calls import (
 )
 from gateway.reminders.model import Task, Unfit, Wanted, read_item
 from gateway.reminders.service import Reminders
-from gateway.reminders.tool_scope import Errand
+from gateway.reminders.tool_scope import ToolScope
 from gateway.stores.documents import StoreUnavailable
 
 
@@ -47,7 +47,7 @@ class ReminderScope:
     """For how long at most the answer is kept open, if reminders live and die with it."""
 
 
-def scope_of(errand: Errand) -> ReminderScope:
+def scope_of(errand: ToolScope) -> ReminderScope:
     """Return where the reminders of a request go that names a session."""
     setter = "" if errand.asker is None else errand.asker.requester().setter
     return ReminderScope(errand.owner, errand.session, errand.chain, setter, errand.main)

@@ -20,7 +20,7 @@ from gateway.reminders.holds import DUE, GONE, LEFT, LIMIT, TAKEN_OVER, Hold, Ho
 from gateway.reminders.model import Task
 from gateway.reminders.service import Reminders
 from gateway.reminders.text import reminder_text, time_tag
-from gateway.reminders.tool_scope import Deliveries, Errand, Jobs, ServerTool, TimeSettings
+from gateway.reminders.tool_scope import Deliveries, Jobs, ServerTool, TimeSettings, ToolScope
 from gateway.stores.waiting import Unsubscribe
 
 TOOL_SECONDS = 20.0
@@ -60,7 +60,7 @@ class Timepieces:
         if session is not None:
             self.holds.end(owner, session)
 
-    def give(self, errand: Errand) -> Timepiece:
+    def give(self, errand: ToolScope) -> Timepiece:
         """Give an exchange its clock."""
         return Timepiece(self, errand)
 
@@ -89,7 +89,7 @@ class Timepiece:
         "tools",
     )
 
-    def __init__(self, parts: Timepieces, errand: Errand) -> None:
+    def __init__(self, parts: Timepieces, errand: ToolScope) -> None:
         self._parts = parts
         self._errand = errand
         self._reminders, self._session = parts.reminders, errand.session

@@ -98,7 +98,7 @@ class TimeSettings:
     hold_without_session: bool = False
 
 
-class Errand(msgspec.Struct, frozen=True, gc=False):
+class ToolScope(msgspec.Struct, frozen=True, gc=False):
     """The request a timepiece is for."""
 
     owner: str

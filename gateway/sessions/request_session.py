@@ -20,7 +20,7 @@ from gateway.sessions.model import (
     use_one,
 )
 from gateway.sessions.remaining_work import none_left
-from gateway.sessions.session_request import CALL, KIND, Kind, Settings, Visit
+from gateway.sessions.session_request import CALL, KIND, Kind, SessionRequest, Settings
 from gateway.sessions.side_calls import SideCalls
 from gateway.sessions.state_store import Change, States
 from gateway.sessions.task_tracker import Tracker
@@ -33,7 +33,7 @@ NOTHING_LEFT_SAID = "no work is left: the answer says so"
 
 
 @dataclass(slots=True)
-class Surroundings:
+class SessionServices:
     """What every session knows: where states are kept, settings, work left, side calls."""
 
     states: States
@@ -47,17 +47,17 @@ class Session:
 
     def __init__(
         self,
-        around: Surroundings,
-        visit: Visit,
+        around: SessionServices,
+        request: SessionRequest,
         state: SessionState,
         kind: Kind,
         message: NewestMessage | None = None,
     ) -> None:
         self._around = around
         self._states = around.states
-        # Not the visit itself: its request may be large, and the exchange long.
-        self._owner, self._name, self._key = visit.owner, visit.name, visit.key
-        self._dialect = visit.dialect.name
+        # Not the request itself: its request may be large, and the exchange long.
+        self._owner, self._name, self._key = request.owner, request.name, request.key
+        self._dialect = request.dialect.name
         self._kind = kind
         self._read = state
         self._read_at = around.states.changes
@@ -66,12 +66,12 @@ class Session:
         # Of a message that came alone it matters how its exchange ends.
         self._message = message if message is not None and is_sent(state, message) else None
         self.awaits_end = self._message is not None
-        self._tools = bool(visit.asked.tools)
+        self._tools = bool(request.asked.tools)
         # A request without tools may turn out to be a side call while it is being answered.
-        self._doubtful = None if self._tools or visit.key is None else visit
+        self._doubtful = None if self._tools or request.key is None else request
         self._system = ""
-        if self._tools and visit.key is not None:
-            self._system = around.side_calls.last_system(visit.key) or ""
+        if self._tools and request.key is not None:
+            self._system = around.side_calls.last_system(request.key) or ""
 
     def is_quiet(self) -> bool:
         """Tell without waiting that there is no stop message, as nearly no session has one."""
@@ -94,9 +94,9 @@ class Session:
 
     def rest(self) -> None:
         """Let go of the request: it is not kept through a long wait."""
-        visit, self._doubtful = self._doubtful, None
-        if visit is not None:
-            self._system = digest_system(visit.dialect, visit.asked)
+        request, self._doubtful = self._doubtful, None
+        if request is not None:
+            self._system = digest_system(request.dialect, request.asked)
 
     async def repeat(self) -> str | None:
         """Return the text to go on with, if the stop message may be sent once more."""

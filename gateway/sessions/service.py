@@ -38,9 +38,9 @@ from gateway.sessions.model import (
     needs_session,
     sign,
 )
-from gateway.sessions.request_session import Session, Surroundings
+from gateway.sessions.request_session import Session, SessionServices
 from gateway.sessions.sentinels import Sentinels
-from gateway.sessions.session_request import CALL, KIND, NEW, Kind, Settings, Visit
+from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, Settings
 from gateway.sessions.side_calls import SideCalls, SnapshotSetters
 from gateway.sessions.state_store import States
 from gateway.sessions.stop_message_files import loaded
@@ -52,7 +52,7 @@ SIDE_REQUEST = "side requests of an agent do not act"
 SUB_AGENT = "directives do not act in a sub-agent's request"
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class SessionView(msgspec.Struct, frozen=True, gc=False):
     """A request after its session was looked at: what to send, where to, and what to tell."""
 
     asked: Asked
@@ -81,138 +81,142 @@ class Sessions:
         self._reminders = reminders
         self._side_calls = SideCalls(reminders, snapshots)
         states.on_forget = self._side_calls.forget
-        self.around = Surroundings(states, settings, tracker, self._side_calls)
+        self.around = SessionServices(states, settings, tracker, self._side_calls)
         self.sentinels = Sentinels(settings.compaction_sentinels, settings.side_call_sentinels)
 
-    def glance(self, visit: Visit) -> Entry | None:
+    def glance(self, request: SessionRequest) -> SessionView | None:
         """Say without waiting what is in force where nothing is kept, as in nearly all sessions.
 
         None: it takes more than a glance.
         """
-        key = visit.key
-        if key is None or visit.main or visit.asked.directives:
+        key = request.key
+        if key is None or request.main or request.asked.directives:
             return None
         if not self.states.store.absent(key):
             return None
-        kind = self._kind(visit)
-        is_side_call = kind is Kind.AUXILIARY or self._side_calls.judge_at_once(visit)
+        kind = self._kind(request)
+        is_side_call = kind is Kind.AUXILIARY or self._side_calls.judge_at_once(request)
         if is_side_call is None:
             return None
         if is_side_call:
-            return Entry(visit.asked, Kind.AUXILIARY)
-        return Entry(visit.asked, kind, Session(self.around, visit, NEW, kind))
+            return SessionView(request.asked, Kind.AUXILIARY)
+        return SessionView(request.asked, kind, Session(self.around, request, NEW, kind))
 
-    async def enter(self, visit: Visit, upstreams: Collection[str]) -> Entry:
+    async def enter(self, request: SessionRequest, upstreams: Collection[str]) -> SessionView:
         """Take directives out of a request, let them act, and say what is in force."""
-        if not visit.asked.directives:
-            return await self._pass_by(visit)
-        visit = await self._whole(visit, await self._kept(visit, await self.states.read(visit.key)))
-        message, found, visit = await self._read(visit, upstreams)
+        if not request.asked.directives:
+            return await self._pass_by(request)
+        request = await self._whole(
+            request, await self._kept(request, await self.states.read(request.key))
+        )
+        message, found, request = await self._read(request, upstreams)
         forced = forced_route(item.directive for item in found)
-        state = await self.states.read(visit.key)
-        kind = await self._judge(visit, state)
-        if kind is Kind.AUXILIARY or visit.main:
-            told = Told((SUB_AGENT if visit.main else SIDE_REQUEST,) * len(found))
-            entry = await self._entry(visit, state, kind)
+        state = await self.states.read(request.key)
+        kind = await self._judge(request, state)
+        if kind is Kind.AUXILIARY or request.main:
+            told = Told((SUB_AGENT if request.main else SIDE_REQUEST,) * len(found))
+            entry = await self._entry(request, state, kind)
             return msgspec.structs.replace(entry, told=told.header())
-        state, told = await self._act(visit, await self._with_files(found), message)
-        self._log(visit, told)
-        session = Session(self.around, visit, state, kind, message)
-        return Entry(visit.asked, kind, session, state.routing, forced, told.header())
+        state, told = await self._act(request, await self._with_files(found), message)
+        self._log(request, told)
+        session = Session(self.around, request, state, kind, message)
+        return SessionView(request.asked, kind, session, state.routing, forced, told.header())
 
-    async def preview(self, visit: Visit, upstreams: Collection[str]) -> Entry:
+    async def preview(self, request: SessionRequest, upstreams: Collection[str]) -> SessionView:
         """Say what would be sent of a request, and of which kind it is; nothing acts or is kept."""
-        state = NEW if visit.key is None else await self.states.read(visit.key)
+        state = NEW if request.key is None else await self.states.read(request.key)
         # Only a request without tools can be a side call, and only one with tools is remembered.
-        kind = self._kind(visit) if visit.asked.tools else await self._judge(visit, state)
+        kind = self._kind(request) if request.asked.tools else await self._judge(request, state)
         if kind is not Kind.AUXILIARY:
-            visit = await self._whole(visit, await self._kept(visit, state))
-        if visit.asked.directives:
-            _, _, visit = await self._read(visit, upstreams)
-        return Entry(visit.asked, kind)
+            request = await self._whole(request, await self._kept(request, state))
+        if request.asked.directives:
+            _, _, request = await self._read(request, upstreams)
+        return SessionView(request.asked, kind)
 
-    async def _pass_by(self, visit: Visit) -> Entry:
+    async def _pass_by(self, request: SessionRequest) -> SessionView:
         """Say what is in force for a request that asks for no change of it, as nearly all do."""
-        key = visit.key
+        key = request.key
         state = NEW if key is None else await self.states.read(key)
-        kind = await self._judge(visit, state)
+        kind = await self._judge(request, state)
         if kind is not Kind.AUXILIARY and (state.kept or key is None):
-            visit = await self._whole(visit, await self._kept(visit, state))
-        return await self._entry(visit, state, kind)
+            request = await self._whole(request, await self._kept(request, state))
+        return await self._entry(request, state, kind)
 
-    async def _judge(self, visit: Visit, state: SessionState) -> Kind:
+    async def _judge(self, request: SessionRequest, state: SessionState) -> Kind:
         """Say of what kind a request is, by its text and by all that is known of its session."""
-        kind = self._kind(visit)
-        if kind is not Kind.AUXILIARY and await self._side_calls.judge(visit, state):
+        kind = self._kind(request)
+        if kind is not Kind.AUXILIARY and await self._side_calls.judge(request, state):
             return Kind.AUXILIARY
         return kind
 
-    async def _entry(self, visit: Visit, state: SessionState, kind: Kind) -> Entry:
+    async def _entry(self, request: SessionRequest, state: SessionState, kind: Kind) -> SessionView:
         """Say what is in force; a sub-agent is bound to the upstreams of its main session."""
         routing = state.routing
-        if visit.main:
-            routing = (await self.states.read(DocumentKey(KIND, visit.owner, visit.main))).routing
+        if request.main:
+            routing = (
+                await self.states.read(DocumentKey(KIND, request.owner, request.main))
+            ).routing
         if kind is Kind.AUXILIARY:
-            return Entry(visit.asked, kind, None, routing)
-        return Entry(visit.asked, kind, Session(self.around, visit, state, kind), routing)
+            return SessionView(request.asked, kind, None, routing)
+        return SessionView(request.asked, kind, Session(self.around, request, state, kind), routing)
 
-    async def _kept(self, visit: Visit, state: SessionState) -> tuple[Kept, ...]:
+    async def _kept(self, request: SessionRequest, state: SessionState) -> tuple[Kept, ...]:
         """Return what is kept of turns that this request may carry."""
         now_ms = self.states.store.now_ms()
-        if visit.name is not None:
+        if request.name is not None:
             return living(state, now_ms)
         found: list[Kept] = []
-        for call in last_calls(visit.dialect, visit.asked):
-            state = await self.states.read(DocumentKey(KIND, visit.owner, CALL + call))
+        for call in last_calls(request.dialect, request.asked):
+            state = await self.states.read(DocumentKey(KIND, request.owner, CALL + call))
             found += living(state, now_ms)
         return tuple(found)
 
-    async def _whole(self, visit: Visit, kept: tuple[Kept, ...]) -> Visit:
+    async def _whole(self, request: SessionRequest, kept: tuple[Kept, ...]) -> SessionRequest:
         if not kept:
-            return visit
-        body = visit.asked.body
-        work = partial(visit.dialect.rebuilt, body, kept)
-        body = await self.offload.run(visit.owner, len(body), work)
-        asked = msgspec.structs.replace(visit.asked, body=body)
-        return msgspec.structs.replace(visit, asked=asked)
+            return request
+        body = request.asked.body
+        work = partial(request.dialect.rebuilt, body, kept)
+        body = await self.offload.run(request.owner, len(body), work)
+        asked = msgspec.structs.replace(request.asked, body=body)
+        return msgspec.structs.replace(request, asked=asked)
 
-    def _kind(self, visit: Visit) -> Kind:
+    def _kind(self, request: SessionRequest) -> Kind:
         """Say of what kind a request is by itself."""
-        mark = find_mark(visit.dialect, visit.asked, self.sentinels)
+        mark = find_mark(request.dialect, request.asked, self.sentinels)
         if mark is Mark.COMPACTION:
             return Kind.COMPACTION
-        if mark is Mark.SIDE_CALL and not visit.asked.tools:
+        if mark is Mark.SIDE_CALL and not request.asked.tools:
             return Kind.AUXILIARY
-        return Kind.STRUCTURED if visit.asked.structured else Kind.PLAIN
+        return Kind.STRUCTURED if request.asked.structured else Kind.PLAIN
 
     async def _read(
-        self, visit: Visit, upstreams: Collection[str]
-    ) -> tuple[NewestMessage, tuple[Found, ...], Visit]:
-        work = partial(_take_directives, visit, frozenset(upstreams), self._settings.keep_unknown)
-        if visit.asked.facts is not None:
-            work = partial(_take_from_large, visit, work, self.sentinels)
-        taken = await self.offload.run(visit.owner, len(visit.asked.body), work)
-        asked = msgspec.structs.replace(visit.asked, body=taken.body, facts=taken.facts)
-        return taken.message, taken.found, msgspec.structs.replace(visit, asked=asked)
+        self, request: SessionRequest, upstreams: Collection[str]
+    ) -> tuple[NewestMessage, tuple[Found, ...], SessionRequest]:
+        work = partial(_take_directives, request, frozenset(upstreams), self._settings.keep_unknown)
+        if request.asked.facts is not None:
+            work = partial(_take_from_large, request, work, self.sentinels)
+        taken = await self.offload.run(request.owner, len(request.asked.body), work)
+        asked = msgspec.structs.replace(request.asked, body=taken.body, facts=taken.facts)
+        return taken.message, taken.found, msgspec.structs.replace(request, asked=asked)
 
     async def _act(
-        self, visit: Visit, found: tuple[Found, ...], message: NewestMessage
+        self, request: SessionRequest, found: tuple[Found, ...], message: NewestMessage
     ) -> tuple[SessionState, Told]:
         now = self.states.store.now_ms()
-        if visit.key is None:
+        if request.key is None:
             here = tuple(item for item in found if not needs_session(item))
             state, told = directed(NEW, here, self._settings.rules, Context(message, now))
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
             return state, Told((*told.effects, *elsewhere), told.lowered_to)
         if not found:
-            return await self.states.read(visit.key), Told()
-        reminded = await self._remind(visit, found, message, now)
+            return await self.states.read(request.key), Told()
+        reminded = await self._remind(request, found, message, now)
         context = Context(message, now, reminded)
-        setter = requester_of(visit.dialect, visit.asked).setter
-        return await self._act_durably(visit.key, found, context, setter)
+        setter = requester_of(request.dialect, request.asked).setter
+        return await self._act_durably(request.key, found, context, setter)
 
     async def _remind(
-        self, visit: Visit, found: tuple[Found, ...], message: NewestMessage, now: int
+        self, request: SessionRequest, found: tuple[Found, ...], message: NewestMessage, now: int
     ) -> Mapping[str, str]:
         """Set and clear reminders as directives say that have not acted yet; say what came of it.
 
@@ -221,12 +225,12 @@ class Sessions:
         """
         if not any(isinstance(item.directive, SetReminder | ClearReminders) for item in found):
             return {}
-        state = await self.states.read(visit.key)
+        state = await self.states.read(request.key)
         new = choose_new(found, message, state.seen, state.sent, now).new
-        return {item.source: await self._clock(visit, item.directive) for item in new}
+        return {item.source: await self._clock(request, item.directive) for item in new}
 
-    async def _clock(self, visit: Visit, directive: Directive | Unreadable) -> str:
-        reminders, owner, name = self._reminders, visit.owner, visit.name
+    async def _clock(self, request: SessionRequest, directive: Directive | Unreadable) -> str:
+        reminders, owner, name = self._reminders, request.owner, request.name
         if reminders is None or name is None:
             return "clock: switched off (clock.enabled)"
         try:
@@ -235,8 +239,8 @@ class Sessions:
             elif isinstance(directive, SetReminder):
                 now_ms, rules = reminders.clock.now_ms(), reminders.rules
                 wanted = read_item(directive.time, directive.message, "", "", now_ms, rules)
-                setter = requester_of(visit.dialect, visit.asked).setter
-                await reminders.schedule(owner, name, (wanted,), visit.chain, setter)
+                setter = requester_of(request.dialect, request.asked).setter
+                await reminders.schedule(owner, name, (wanted,), request.chain, setter)
         except Unfit as unfit:
             return f"clock: {_plain(str(unfit))}"
         except StoreUnavailable as error:
@@ -257,8 +261,8 @@ class Sessions:
             self.states.note("directive_not_stored", session=key.session, why=error.message)
             return await self.states.read(key), Told((f"not stored: {_plain(error.message)}",))
 
-    def _log(self, visit: Visit, told: Told) -> None:
-        who = {"owner": visit.owner, "session": visit.name}
+    def _log(self, request: SessionRequest, told: Told) -> None:
+        who = {"owner": request.owner, "session": request.name}
         if told.reasons:
             # The reasons may repeat what the user wrote; they are told to the user alone.
             self.states.note("directive_ignored", **who, count=len(told.reasons))
@@ -287,11 +291,13 @@ class _Taken(msgspec.Struct, frozen=True):
     facts: RequestFacts | None = None
 
 
-def _take_directives(visit: Visit, upstreams: Collection[str], keep_unknown: bool) -> _Taken:
-    dialect, body = visit.dialect, visit.asked.body
+def _take_directives(
+    request: SessionRequest, upstreams: Collection[str], keep_unknown: bool
+) -> _Taken:
+    dialect, body = request.dialect, request.asked.body
     ordinal, texts = dialect.newest_user(body)
     alone = ordinal == 1 and dialect.has_one_message(body)
-    message = NewestMessage(ordinal, texts, alone, visit.attempt)
+    message = NewestMessage(ordinal, texts, alone, request.attempt)
     # The newest message is asked for twice, and histories repeat themselves.
     read_text = cache(partial(read, upstreams=upstreams, keep_unknown=keep_unknown))
     found = tuple(item for text in texts for item in read_text(text).directives)
@@ -299,10 +305,12 @@ def _take_directives(visit: Visit, upstreams: Collection[str], keep_unknown: boo
     return _Taken(message, found, plain)
 
 
-def _take_from_large(visit: Visit, work: Callable[[], _Taken], sentinels: Sentinels) -> _Taken:
+def _take_from_large(
+    request: SessionRequest, work: Callable[[], _Taken], sentinels: Sentinels
+) -> _Taken:
     """Send back no texts; read the facts again, since what is left may begin with a sentinel."""
     taken = work()
-    facts = read_facts(visit.dialect, taken.body, visit.name is not None, sentinels)
+    facts = read_facts(request.dialect, taken.body, request.name is not None, sentinels)
     message = taken.message.without_texts()
     return msgspec.structs.replace(taken, message=message, facts=facts)
 

@@ -46,7 +46,7 @@ class Kind(StrEnum):
     """The answer has to have a form: the model is told the time, and nothing else happens."""
 
 
-class Visit(msgspec.Struct, frozen=True, gc=False):
+class SessionRequest(msgspec.Struct, frozen=True, gc=False):
     """One request on its way into its session."""
 
     owner: str

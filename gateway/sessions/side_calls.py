@@ -12,7 +12,7 @@ from typing import Protocol
 from gateway.dialects.requester import digest_system
 from gateway.reminders.service import Reminders
 from gateway.sessions.model import SessionState
-from gateway.sessions.session_request import Visit
+from gateway.sessions.session_request import SessionRequest
 from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 REMEMBERED_SESSIONS = 10_000
@@ -48,36 +48,36 @@ class SideCalls:
         """Forget what a session has sent."""
         self._last.pop(key, None)
 
-    def judge_at_once(self, visit: Visit) -> bool | None:
+    def judge_at_once(self, request: SessionRequest) -> bool | None:
         """Tell whether a request of a session that has no document is a side call.
 
         None: what is stored beside the document has to be looked at.
         """
-        known = self._judge_by_memory(visit)
+        known = self._judge_by_memory(request)
         if known is not None:
             return known
-        owner, name = visit.owner, visit.name
+        owner, name = request.owner, request.name
         assert name is not None
         idle = self._reminders is None or self._reminders.surely_idle(owner, name)
         unasked = self._snapshots is None or self._snapshots.needs_none(owner, name)
         return False if idle and unasked else None
 
-    async def judge(self, visit: Visit, state: SessionState) -> bool:
+    async def judge(self, request: SessionRequest, state: SessionState) -> bool:
         """Tell whether a request is a side call, by all that is known of its session."""
-        if visit.key is None:
+        if request.key is None:
             return False
-        known = self._judge_by_memory(visit)
+        known = self._judge_by_memory(request)
         if known is not None:
             return known
-        setters = {state.setter, *await self._find_setters(visit)} - {""}
-        return bool(setters) and digest_system(visit.dialect, visit.asked) not in setters
+        setters = {state.setter, *await self._find_setters(request)} - {""}
+        return bool(setters) and digest_system(request.dialect, request.asked) not in setters
 
-    def _judge_by_memory(self, visit: Visit) -> bool | None:
+    def _judge_by_memory(self, request: SessionRequest) -> bool | None:
         """Judge by the request itself and the session's last one with tools, if there was one."""
-        asked, key, last = visit.asked, visit.key, self._last
+        asked, key, last = request.asked, request.key, self._last
         assert key is not None
         if asked.tools:
-            last[key] = digest_system(visit.dialect, asked)
+            last[key] = digest_system(request.dialect, asked)
             last.move_to_end(key)
             if len(last) > REMEMBERED_SESSIONS:
                 last.popitem(last=False)
@@ -85,11 +85,11 @@ class SideCalls:
         if asked.structured:
             return True
         known = last.get(key)
-        return None if known is None else known != digest_system(visit.dialect, asked)
+        return None if known is None else known != digest_system(request.dialect, asked)
 
-    async def _find_setters(self, visit: Visit) -> set[str]:
+    async def _find_setters(self, request: SessionRequest) -> set[str]:
         """Return what is stored of the requests that set the session's reminders and jobs."""
-        owner, name, found = visit.owner, visit.name, set[str]()
+        owner, name, found = request.owner, request.name, set[str]()
         assert name is not None
         try:
             if self._reminders is not None and not self._reminders.surely_idle(owner, name):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.agents.conversations import Conversations
-from gateway.agents.transcript import CUT, Gains, extended, repaired
+from gateway.agents.transcript import CUT, Transcript, extended, repaired
 from gateway.clock import ManualClock
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
@@ -46,7 +46,7 @@ def result(call_id: str, content: str = "ok") -> dict[str, Any]:
 
 
 def test_a_turn_and_its_answer() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.told((ToolDeclaration("clock", "", "{}"), UserText("it is late", fleeting=True)))
     gains.shown("hel")
     gains.shown("lo")
@@ -56,7 +56,7 @@ def test_a_turn_and_its_answer() -> None:
 
 
 def test_what_was_told_beside_the_message_is_kept_but_not_the_time() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.told((UserText("tea is due"), UserText("it is late", fleeting=True)))
     gains.answered("tea!", STOP)
     gains.told((AnsweredTurn(assistant("tea!")),))
@@ -64,19 +64,19 @@ def test_what_was_told_beside_the_message_is_kept_but_not_the_time() -> None:
 
 
 def test_nothing_is_kept_of_a_message_that_nothing_came_of() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.told((UserText("tea is due"),))
     assert gains.messages() == []
 
 
 def test_a_cut_turn_is_kept_as_far_as_it_was_shown() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.shown("\n\nhel")
     assert gains.messages() == [user("hi"), assistant("hel")]
 
 
 def test_calls_whose_tools_were_cut_have_results() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.answered("wait", CALLED)
     gains.returned(CALLS[0], "done")
     said = called("c1", "c2", content="wait")
@@ -85,7 +85,7 @@ def test_calls_whose_tools_were_cut_have_results() -> None:
 
 def test_a_turn_is_told_once_however_often_it_is_offered() -> None:
     """A follow-up that came to nothing leaves the turn before it as the last one."""
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.answered("", CALLED)
     turn = AnsweredTurn(called("c1", "c2"))
     gains.told((turn, ToolResult("c1", "a"), ToolResult("c2", "b")))
@@ -96,7 +96,7 @@ def test_a_turn_is_told_once_however_often_it_is_offered() -> None:
 
 
 def test_what_no_turn_answered_comes_again_and_is_not_kept() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.answered("hello", STOP)
     gains.told((AnsweredTurn(assistant("hello")),))
     gains.told((UserText("tea is due"), UserText("it is late", fleeting=True)))
@@ -104,7 +104,7 @@ def test_what_no_turn_answered_comes_again_and_is_not_kept() -> None:
 
 
 def test_a_turn_that_said_nothing_is_not_kept() -> None:
-    gains = Gains("hi")
+    gains = Transcript("hi")
     gains.answered("", STOP)
     gains.told((AnsweredTurn(assistant("")),))
     assert gains.messages() == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.exchange.state import ASIDE_ABOVE, PACKED_ABOVE, Course
+from gateway.exchange.state import ASIDE_ABOVE, PACKED_ABOVE, ExchangeState
 from tests.clock.holding import NOW, SECOND, acting, held, remind, reminded, room, says
 from tests.gateway.harness import Running, until
 from tests.sessions.talk import SESSION, assistant, messages, system, talk, user
@@ -23,10 +23,10 @@ def history(size: int) -> list[Any]:
     return [system("Be brief."), user(tale), user("Remind me.")]
 
 
-def course_of(gate: Running) -> Course:
+def course_of(gate: Running) -> ExchangeState:
     """Find the only exchange that is under way."""
     (drive,) = gate.gateway.driver.live
-    return drive._course
+    return drive._state
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)

@@ -19,7 +19,15 @@ MODEL = acting(says("I will."), says("Drink your tea."))
 BOTH = "I will.\n\nDrink your tea."
 OTHER = "x-session-id: other"
 READING = {"HttpRequestParser", "Incoming", "ChatTap", "Framer", "Tape", "Recorded"}
-EXCHANGE = {"Drive", "Course", "Cycle", "LimitedConnection", "ChatStream", "ChatWhole", "WholeTap"}
+EXCHANGE = {
+    "ExchangeRunner",
+    "ExchangeState",
+    "Cycle",
+    "LimitedConnection",
+    "ChatStream",
+    "ChatWhole",
+    "WholeTap",
+}
 
 
 async def holding(gate: Running, sent: bytes = b"") -> Client:
