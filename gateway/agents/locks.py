@@ -9,11 +9,10 @@ from uuid import uuid4
 import anyio
 
 from gateway.reminders.holds import Holds
-from gateway.stores.documents import StoreUnavailable
+from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import LockRows
 
 Note = Callable[..., None]
-Where = tuple[str, str]
 
 LEASE_MS = 15_000
 RENEW_SECONDS = 5.0
@@ -33,7 +32,7 @@ class Lease:
 
     __slots__ = ("_locks", "_released", "closing", "freed", "reason", "token", "where")
 
-    def __init__(self, locks: Locks, where: Where, token: str, reason: str) -> None:
+    def __init__(self, locks: Locks, where: SessionKey, token: str, reason: str) -> None:
         self._locks = locks
         self._released = False
         self.where = where
@@ -61,7 +60,7 @@ class Locks:
         self.rows = rows
         self._holds = holds
         self._note = note
-        self._leases: dict[Where, Lease] = {}
+        self._leases: dict[SessionKey, Lease] = {}
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -81,7 +80,7 @@ class Locks:
         busy = await self._wait_for_holder(where, grace)
         return busy or await self._take(where, reason)
 
-    async def _wait_for_holder(self, where: Where, grace: float) -> str:
+    async def _wait_for_holder(self, where: SessionKey, grace: float) -> str:
         """Wait for an exchange here that is about to end; return what it is for if it stays."""
         ends_hold = self._ends_hold(where)
         lease = self._leases.get(where)
@@ -91,12 +90,12 @@ class Locks:
             return lease.reason
         return await self._wait_until_free(where, HOLD_PATIENCE if ends_hold else grace)
 
-    def _ends_hold(self, where: Where) -> bool:
+    def _ends_hold(self, where: SessionKey) -> bool:
         before = len(self._holds)
         self._holds.end(*where)
         return len(self._holds) < before
 
-    async def _wait_until_free(self, where: Where, patience: float) -> str:
+    async def _wait_until_free(self, where: SessionKey, patience: float) -> str:
         """Wait a moment for whoever holds the lock here; return what for, if that was too short."""
         with anyio.move_on_after(patience):
             while (lease := self._leases.get(where)) is not None:
@@ -105,7 +104,7 @@ class Locks:
         lease = self._leases.get(where)
         return "" if lease is None else lease.reason
 
-    async def _take(self, where: Where, reason: str) -> Lease | str:
+    async def _take(self, where: SessionKey, reason: str) -> Lease | str:
         lease = Lease(self, where, uuid4().hex, reason)
         # Whoever leaves meanwhile is held until it is known whether there is something to free.
         with anyio.move_on_after(STORE_PATIENCE, shield=True):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from gateway.jobs.model import Job
+from gateway.stores.documents import SessionKey
 from gateway.stores.waiting import Unsubscribe, Watchers
-
-Place = tuple[str, str]
 
 
 class Agenda:
@@ -17,14 +16,14 @@ class Agenda:
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[Place, dict[str, Job]] = {}
-        self._places: dict[str, Place] = {}
+        self._jobs: dict[SessionKey, dict[str, Job]] = {}
+        self._session_keys: dict[str, SessionKey] = {}
         self._watchers = Watchers()
         self.is_loaded = False
         """Whether it has all jobs there are."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._session_keys)
 
     def __repr__(self) -> str:
         return f"<Agenda {len(self)} jobs of {len(self._jobs)} sessions>"
@@ -33,33 +32,33 @@ class Agenda:
         """Take these for all there are."""
         self.is_loaded = True
         jobs = list(jobs)
-        for job_id in self._places.keys() - {job.job_id for job in jobs}:
+        for job_id in self._session_keys.keys() - {job.job_id for job in jobs}:
             self.drop(job_id)
         for job in jobs:
             self.put(job)
 
     def put(self, job: Job) -> None:
         """Note what a job is like now."""
-        place = (job.user_id, job.session_id)
-        if self._places.get(job.job_id, place) != place or job.agent_id:
+        session_key = (job.user_id, job.session_id)
+        if self._session_keys.get(job.job_id, session_key) != session_key or job.agent_id:
             self.drop(job.job_id)
         if job.agent_id:
             return
-        before = self._jobs.setdefault(place, {}).get(job.job_id)
-        self._jobs[place][job.job_id] = job
-        self._places[job.job_id] = place
+        before = self._jobs.setdefault(session_key, {}).get(job.job_id)
+        self._jobs[session_key][job.job_id] = job
+        self._session_keys[job.job_id] = session_key
         if before is None or _next(before) != _next(job):
-            self._watchers.changed(place)
+            self._watchers.changed(session_key)
 
     def drop(self, job_id: str) -> None:
         """Note that a job is gone."""
-        place = self._places.pop(job_id, None)
-        if place is None:
+        session_key = self._session_keys.pop(job_id, None)
+        if session_key is None:
             return
-        del self._jobs[place][job_id]
-        if not self._jobs[place]:
-            del self._jobs[place]
-        self._watchers.changed(place)
+        del self._jobs[session_key][job_id]
+        if not self._jobs[session_key]:
+            del self._jobs[session_key]
+        self._watchers.changed(session_key)
 
     def has_jobs(self, owner: str, session: str) -> bool:
         """Tell whether a relay session has jobs, whether or not they are enabled."""

@@ -16,7 +16,7 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import Parts, item_of
 from gateway.jobs.slots import Slots
 from gateway.outbox.text import heading
-from gateway.stores.documents import StoreUnavailable
+from gateway.stores.documents import SessionKey, StoreUnavailable
 
 log = logging.getLogger("holdgate.jobs")
 Debt = tuple[Job, Run]
@@ -137,7 +137,7 @@ def _is_kept(outcome: Outcome) -> bool:
 
 def _oldest(debts: Iterable[Debt]) -> Iterable[Debt]:
     """Return the oldest debt to each session: the later ones come after it."""
-    first: dict[tuple[str, str], Debt] = {}
+    first: dict[SessionKey, Debt] = {}
     for job, run in debts:
         first.setdefault((job.user_id, job.session_id), (job, run))
     return first.values()

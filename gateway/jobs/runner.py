@@ -18,7 +18,7 @@ from gateway.jobs.run_services import Ended, Parts, Work, failure_item, item_of
 from gateway.jobs.slots import Slots
 from gateway.jobs.view import shown_run
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
-from gateway.stores.documents import StoreUnavailable
+from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import OutboxItem
 
 log = logging.getLogger("holdgate.jobs")
@@ -53,7 +53,7 @@ class Runs:
         self._less = anyio.Event()
         self.live: dict[str, anyio.CancelScope] = {}
         """What cancels each run that is under way."""
-        self._sessions: dict[str, tuple[str, str]] = {}
+        self._sessions: dict[str, SessionKey] = {}
         """Whose each of them is."""
         self._waiting: set[str] = set()
         """The runs that have asked nothing yet."""

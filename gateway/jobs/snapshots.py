@@ -16,11 +16,10 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.requester import requester_of
 from gateway.errors import Headers
 from gateway.exchange.model import Asked, TurnEnd
-from gateway.stores.documents import StoreUnavailable
+from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
 
 Note = Callable[..., None]
-Place = tuple[str, str]
 
 LARGEST = 2 * 1024 * 1024
 ROOM = 32 * 1024 * 1024
@@ -58,8 +57,8 @@ class Snapshots:
         self._is_idle = is_idle
         self.again_after = AGAIN_AFTER
         self._size = 0
-        self._seen: OrderedDict[Place, Onlooker] = OrderedDict()
-        self._unkept: dict[Place, Snapshot] = {}
+        self._seen: OrderedDict[SessionKey, Onlooker] = OrderedDict()
+        self._unkept: dict[SessionKey, Snapshot] = {}
         self._news = anyio.Event()
 
     def __len__(self) -> int:
@@ -87,18 +86,18 @@ class Snapshots:
 
     def hear(self, seen: Onlooker, text: Callable[[], str], size: int) -> None:
         """Remember a request one more turn of which ended, in place of an earlier one."""
-        place, remembered = seen.place, self._seen
-        before = remembered.pop(place, None)
+        session_key, remembered = seen.session_key, self._seen
+        before = remembered.pop(session_key, None)
         if before is not None:
             self._size -= before.size
             if before is not seen:
                 before.let_go()
         seen.add(text, size)
         seen.at_ms = self._clock.now_ms()
-        remembered[place] = seen
+        remembered[session_key] = seen
         self._size += seen.size
-        if self._has_jobs(*place) and (snapshot := seen.snapshot()) is not None:
-            self._unkept[place] = snapshot
+        if self._has_jobs(*session_key) and (snapshot := seen.snapshot()) is not None:
+            self._unkept[session_key] = snapshot
             self._news.set()
         # The last of all may be this one, if it alone is too large.
         while self._size > self._room or len(remembered) > MOST:
@@ -127,11 +126,11 @@ class Snapshots:
 
     async def keep(self, owner: str, session: str) -> None:
         """Keep what is known of a session that has a job now; if that cannot be yet, later."""
-        place = (owner, session)
-        seen = self._seen.get(place)
+        session_key = (owner, session)
+        seen = self._seen.get(session_key)
         if seen is not None and (snapshot := seen.snapshot()) is not None:
-            self._unkept[place] = snapshot
-            if not await self._is_kept(place, snapshot):
+            self._unkept[session_key] = snapshot
+            if not await self._is_kept(session_key, snapshot):
                 self._news.set()
 
     def forget(self, owner: str, session: str) -> None:
@@ -159,19 +158,19 @@ class Snapshots:
                 return False
         return True
 
-    async def _is_kept(self, place: Place, snapshot: Snapshot) -> bool:
+    async def _is_kept(self, session_key: SessionKey, snapshot: Snapshot) -> bool:
         try:
-            await self.rows.keep_snapshot(*place, snapshot)
+            await self.rows.keep_snapshot(*session_key, snapshot)
         except StoreUnavailable as error:
-            self._log("snapshot_not_kept", session=place[1], why=error.message)
+            self._log("snapshot_not_kept", session=session_key[1], why=error.message)
             return False
         # A newer one may have taken its place meanwhile.
-        if self._unkept.get(place) is snapshot:
-            del self._unkept[place]
+        if self._unkept.get(session_key) is snapshot:
+            del self._unkept[session_key]
         return True
 
-    def _forget(self, place: Place) -> None:
-        before = self._seen.pop(place, None)
+    def _forget(self, session_key: SessionKey) -> None:
+        before = self._seen.pop(session_key, None)
         if before is not None:
             self._size -= before.size
             before.let_go()
@@ -194,14 +193,14 @@ class Onlooker:
         "_texts",
         "at_ms",
         "dialect",
-        "place",
+        "session_key",
         "size",
     )
 
     def __init__(
         self,
         snapshots: Snapshots,
-        place: Place,
+        session_key: SessionKey,
         dialect: str,
         asked: Asked,
         headers: Headers,
@@ -214,7 +213,7 @@ class Onlooker:
         self._is_side_call = is_side_call
         self._texts: list[Callable[[], str]] = []
         self._said: tuple[str, ...] = ()
-        self.place = place
+        self.session_key = session_key
         self.at_ms = 0
         self.size = len(asked.body)
 

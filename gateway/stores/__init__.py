@@ -32,6 +32,7 @@ __all__ = [
     "Newer",
     "Rows",
     "SealedDocument",
+    "SessionKey",
     "Shape",
     "StoreUnavailable",
     "Stored",

@@ -9,6 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from gateway.stores import item_table
+from gateway.stores.documents import SessionKey
 from gateway.stores.engine import Engine
 from gateway.stores.rows import OutboxItem, SessionEvent
 
@@ -57,7 +58,7 @@ class SqliteDeliveries:
         """Return what is not delivered, in order."""
         return await self._engine.ask(partial(item_table.pending, owner, session))
 
-    async def waiting(self) -> list[tuple[str, str]]:
+    async def waiting(self) -> list[SessionKey]:
         """Return the sessions that have something undelivered."""
         return await self._engine.ask(item_table.waiting)
 
@@ -103,7 +104,7 @@ class SqliteDeliveries:
         """Remember that somebody wants to hear of this session."""
         await self._engine.change(partial(_do, INTERESTED, (owner, session, at_ms)))
 
-    async def interests(self) -> list[tuple[str, str]]:
+    async def interests(self) -> list[SessionKey]:
         """Return the sessions somebody wants, or wanted lately, to hear of."""
         return await self._engine.ask(_interests)
 
@@ -149,5 +150,5 @@ def _do(statement: str, values: tuple[str | int, ...], connection: sqlite3.Conne
     connection.execute(statement, values)
 
 
-def _interests(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+def _interests(connection: sqlite3.Connection) -> list[SessionKey]:
     return connection.execute(INTERESTS).fetchall()

@@ -60,6 +60,10 @@ class InUse(StoreUnavailable):
     """Another process owns the place where state is kept."""
 
 
+SessionKey = tuple[str, str]
+"""Whose session it is, and its id: (owner, session)."""
+
+
 class DocumentKey(NamedTuple):
     """Whose document it is, and of which kind: `session` or `clock`."""
 

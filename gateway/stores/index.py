@@ -9,9 +9,9 @@ from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from gateway.stores.documents import DocumentKey, Listed, Sighting
+from gateway.stores.documents import DocumentKey, Listed, SessionKey, Sighting
 
-T = TypeVar("T", str, tuple[str, str])
+T = TypeVar("T", str, SessionKey)
 
 LARGEST_CHUNK = 1000
 
@@ -87,7 +87,7 @@ class Index:
     """
 
     def __init__(self) -> None:
-        self._due: defaultdict[str, Ranking[tuple[str, str]]] = defaultdict(Ranking)
+        self._due: defaultdict[str, Ranking[SessionKey]] = defaultdict(Ranking)
         self._newest: defaultdict[tuple[str, str], Ranking[str]] = defaultdict(Ranking)
 
     def __contains__(self, key: DocumentKey) -> bool:

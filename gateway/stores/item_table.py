@@ -7,6 +7,7 @@ import sqlite3
 from msgspec.structs import replace
 
 from gateway.jobs.notices import missed_notice
+from gateway.stores.documents import SessionKey
 from gateway.stores.rows import OutboxItem
 
 COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"
@@ -53,17 +54,17 @@ def pending(owner: str, session: str, connection: sqlite3.Connection) -> list[Ou
     return [OutboxItem(*row) for row in connection.execute(PENDING, (owner, session))]
 
 
-def waiting(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+def waiting(connection: sqlite3.Connection) -> list[SessionKey]:
     """Return the sessions that have something undelivered."""
     return connection.execute(WAITING).fetchall()
 
 
 def deliver(
-    whose: tuple[str, str], ids: tuple[str, ...], at_ms: int, connection: sqlite3.Connection
+    session_key: SessionKey, ids: tuple[str, ...], at_ms: int, connection: sqlite3.Connection
 ) -> tuple[str, ...]:
     """Mark items delivered; return the ids of those that were not yet."""
     return tuple(
         item_id
         for item_id in ids
-        if connection.execute(DELIVER, (at_ms, *whose, item_id)).rowcount > 0
+        if connection.execute(DELIVER, (at_ms, *session_key, item_id)).rowcount > 0
     )

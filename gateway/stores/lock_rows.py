@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from gateway.stores.documents import SessionKey
 from gateway.stores.engine import Engine
 
 FIND = "SELECT token, reason, until_ms FROM locks WHERE owner = ? AND session = ?"
@@ -58,9 +59,7 @@ class SqliteLocks:
         await self._engine.mend(partial(_has_done, VOID, ()))
 
 
-def _take(
-    key: tuple[str, str], wanted: Held, now_ms: int, connection: sqlite3.Connection
-) -> str | None:
+def _take(key: SessionKey, wanted: Held, now_ms: int, connection: sqlite3.Connection) -> str | None:
     row = connection.execute(FIND, key).fetchone()
     refusal = _refusal(Held(*row) if row else None, wanted.token, now_ms)
     if refusal is None:
@@ -79,7 +78,7 @@ class MemoryLocks:
 
     def __init__(self, lease_ms: Callable[[], int]) -> None:
         self._lease_ms = lease_ms
-        self._held: dict[tuple[str, str], Held] = {}
+        self._held: dict[SessionKey, Held] = {}
 
     async def take(
         self, owner: str, session: str, token: str, reason: str, ttl_ms: int

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from gateway.jobs.model import Job, Run
+from gateway.stores.documents import SessionKey
 
 R = TypeVar("R")
 
@@ -256,7 +257,7 @@ class DeliveryRows(Protocol):
     async def pending(self, owner: str, session: str) -> list[OutboxItem]:
         """Return what is not delivered, in order, reserved or not."""
 
-    async def waiting(self) -> list[tuple[str, str]]:
+    async def waiting(self) -> list[SessionKey]:
         """Return (owner, session) of all that have something undelivered."""
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
@@ -286,7 +287,7 @@ class DeliveryRows(Protocol):
     async def interested(self, owner: str, session: str, at_ms: int) -> None:
         """Remember that somebody wants to hear of this session."""
 
-    async def interests(self) -> list[tuple[str, str]]:
+    async def interests(self) -> list[SessionKey]:
         """Return the sessions somebody wants, or wanted lately, to hear of."""
 
     async def position(self, name: str) -> int:
