@@ -24,7 +24,8 @@ HoldgateError
       └── UpstreamAnswered       its own status: an error answer, passed on
 
 Every message is one sentence for the person who reads it. A dialect renders it (gateway/dialects);
-libraries' exceptions are mapped to these where the library is called.
+libraries' exceptions are mapped to these where the library is called. `InvalidInput` stands apart:
+it goes to whoever asked for a reminder or a job, a model or a person, and they ask anew.
 """
 
 from __future__ import annotations
@@ -188,3 +189,7 @@ class UpstreamAnswered(UpstreamError):
         self.body = body
         # A bad request stays bad everywhere; anything else may go better elsewhere.
         self.may_fail_over = status in FAIL_OVER_STATUSES or status >= 500
+
+
+class InvalidInput(Exception):
+    """What was asked for cannot be; one sentence that says what to do instead."""

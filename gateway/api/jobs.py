@@ -14,13 +14,12 @@ from starlette.routing import BaseRoute, Route
 from gateway.api.auth import Keys
 from gateway.api.reminders import BodyLimits
 from gateway.dialects.body import read_as
-from gateway.errors import BadRequest, HoldgateError, MethodNotAllowed, NotFound
+from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
 from gateway.exchange.ports import error_headers
 from gateway.jobs.model import Job
 from gateway.jobs.reader import read_patch
 from gateway.jobs.service import Jobs
 from gateway.jobs.view import counted, shown_job, shown_run
-from gateway.reminders.model import Unfit
 from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
 from gateway.wire.http_server.response import Receive, Send
 
@@ -140,7 +139,7 @@ class CronArea:
             "disable": self.jobs.disable,
         }
         if not isinstance(action, str) or action not in changes:
-            raise Unfit("action must be one of update, enable, disable, remove.")
+            raise InvalidInput("action must be one of update, enable, disable, remove.")
         return {"job": shown_job(await changes[action](None, job_id))}
 
     async def _listing(self, request: WebRequest, owner: str | None) -> Members:
@@ -182,8 +181,8 @@ class _Endpoint:
                 says = f"{request.method[:40]} is not possible on {request.url.path[:200]}."
                 raise MethodNotAllowed(says, self.methods[0])
             answer = _json({"data": await self._act(request)})
-        except Unfit as unfit:
-            answer = _refusal(BadRequest(str(unfit)))
+        except InvalidInput as invalid:
+            answer = _refusal(BadRequest(str(invalid)))
         except HoldgateError as error:
             answer = _refusal(error)
         await answer(scope, receive, send)
@@ -211,7 +210,7 @@ def _routes(path: str, reads: dict[str, Act], writes: dict[str, Act]) -> list[Ro
 def _job_id(request: WebRequest) -> str:
     job_id = request.query_params.get("job_id", "").strip()
     if not job_id:
-        raise Unfit("job_id is missing; name one of the jobs that list shows.")
+        raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
     return job_id
 
 
@@ -220,7 +219,7 @@ def _limit(request: WebRequest) -> int:
     if not text:
         return RUNS
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-        raise Unfit("limit must be a positive number.")
+        raise InvalidInput("limit must be a positive number.")
     return min(int(text[:9]), MOST_RUNS)
 
 

@@ -16,9 +16,9 @@ from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
 from gateway.dialects.body import Fields, misfit, read_as
 from gateway.dialects.identity import check_session_id
-from gateway.errors import BadRequest, NotFound
+from gateway.errors import BadRequest, InvalidInput, NotFound
 from gateway.reminders.clock_calls import got, shown
-from gateway.reminders.model import Unfit, Wanted, read_item
+from gateway.reminders.model import Wanted, read_item
 from gateway.reminders.records import Ended
 from gateway.reminders.service import Reminders
 from gateway.reminders.text import iso
@@ -91,8 +91,8 @@ class RemindersArea:
         wanted = self._wanted(await self._body(request))
         try:
             tasks = await self.reminders.schedule(owner, name, (wanted,))
-        except Unfit as unfit:
-            raise BadRequest(str(unfit)) from None
+        except InvalidInput as invalid:
+            raise BadRequest(str(invalid)) from None
         return _answer({"sessionId": name, "scheduled": [shown(task) for task in tasks]}, 201)
 
     async def cancel(self, request: WebRequest) -> Response:
@@ -141,8 +141,8 @@ class RemindersArea:
             return read_item(
                 item.due_at or "", item.task or "", item.tool or "", text, now_ms, rules
             )
-        except Unfit as unfit:
-            raise BadRequest(str(unfit)) from None
+        except InvalidInput as invalid:
+            raise BadRequest(str(invalid)) from None
 
 
 def _item(fields: Fields) -> _Item:

@@ -9,8 +9,8 @@ import msgspec
 
 from gateway.cli.line import CONTROLS
 from gateway.cli.tables import clipped, fit_table, table
+from gateway.errors import InvalidInput
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, in_words
-from gateway.reminders.model import Unfit
 
 NOTHING = "-"
 LONG_TIME, SHORT_TIME = "%Y-%m-%d %H:%M:%S", "%m-%d %H:%M"
@@ -140,7 +140,7 @@ def _when(shown: ShownSchedule) -> str:
     """Say when a job is due; where this version has no words for it, as it is written."""
     try:
         return in_words(_read(shown))
-    except (Unfit, ValueError):
+    except (InvalidInput, ValueError):
         return " ".join(filter(None, (shown.kind, shown.at, shown.cron, shown.tz)))
 
 

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
 from gateway.jobs.model import Draft, Job, Patch
 from gateway.jobs.reader import default_name
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import At, Every, Schedule, next_due, shown_schedule
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import Unfit
 from gateway.reminders.text import iso
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _PARTS = {
 def new_job(
     draft: Draft, job_id: str, owner: str, session: str, agent: str, now_ms: int, rules: JobRules
 ) -> Job:
-    """Make a job; raise `Unfit` if it would never be due."""
+    """Make a job; raise `InvalidInput` if it would never be due."""
     due_ms = _first_due(draft.schedule, now_ms, rules)
     return Job(
         job_id=job_id,
@@ -71,7 +71,7 @@ def renewed(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
 
 
 def patched(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
-    """Change of a job what a patch names, or raise `Unfit`.
+    """Change of a job what a patch names, or raise `InvalidInput`.
 
     A job whose schedule had come to its end, such as one that has run its only time, starts again
     with a new schedule, unless the patch disables it.
@@ -85,7 +85,7 @@ def patched(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
 
 
 def enabled(job: Job, now_ms: int, rules: JobRules) -> Job:
-    """Let a job run again, its failures forgotten; raise `Unfit` if it would never be due.
+    """Let a job run again, its failures forgotten; raise `InvalidInput` if it would never be due.
 
     A job that is enabled already keeps the times that are due, which nobody may lose.
     """
@@ -129,9 +129,11 @@ def _accounted_ms(job: Job) -> int:
 def _first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
     due_ms = next_due(schedule, after_ms, rules.cron_lookahead_days)
     if due_ms is None and isinstance(schedule, At):
-        raise Unfit(f"schedule.at is past, {iso(schedule.at_ms)}; give a later one by update.")
+        raise InvalidInput(
+            f"schedule.at is past, {iso(schedule.at_ms)}; give a later one by update."
+        )
     if due_ms is None:
-        raise Unfit("schedule has no time ahead; give another one.")
+        raise InvalidInput("schedule has no time ahead; give another one.")
     return due_ms
 
 
@@ -181,7 +183,7 @@ def _stay_in_place(job: Job, patch: Patch) -> None:
         ("agent_id", patch.agent_id, job.agent_id),
     ):
         if wanted not in (None, place):
-            raise Unfit(f"{name} of a job cannot be changed; add a job where it is to be.")
+            raise InvalidInput(f"{name} of a job cannot be changed; add a job where it is to be.")
 
 
 def _with_members(job: Job, patch: Patch, now_ms: int) -> Job:

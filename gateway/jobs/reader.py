@@ -11,10 +11,10 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from typing import TypeVar
 
+from gateway.errors import InvalidInput
 from gateway.jobs.model import Draft, Patch, Place
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import Unfit
 
 Members = Mapping[str, object]
 D = TypeVar("D")
@@ -71,11 +71,11 @@ _breaks = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
-    """Read a job that is to be made, or raise `Unfit`."""
+    """Read a job that is to be made, or raise `InvalidInput`."""
     members = _checked(given)
     message = _message(members)
     if message is None:
-        raise Unfit("message is missing; say what is to be sent when it is time.")
+        raise InvalidInput("message is missing; say what is to be sent when it is time.")
     return Draft(
         schedule=read_schedule(
             _object(members, "schedule"), _text(members, "schedule_text", ""), now_ms, rules
@@ -94,7 +94,7 @@ def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
 
 
 def read_patch(given: Members) -> Patch:
-    """Read what is to change about a job, or raise `Unfit`."""
+    """Read what is to change about a job, or raise `InvalidInput`."""
     members = _checked(given)
     return Patch(
         job_id=_job_id(members),
@@ -113,7 +113,7 @@ def read_patch(given: Members) -> Patch:
 
 
 def read_job_id(given: Members) -> str:
-    """Read which job is meant, whatever else is said, or raise `Unfit`."""
+    """Read which job is meant, whatever else is said, or raise `InvalidInput`."""
     return _job_id(flat(given))
 
 
@@ -140,7 +140,7 @@ def _refuse_others(
 ) -> None:
     odd = next((name for name in members if name not in known), None)
     if odd is not None:
-        raise Unfit(
+        raise InvalidInput(
             f"{what} has no member '{odd[:LONGEST_SHOWN]}'; it may have {', '.join(settable)}."
         )
 
@@ -148,7 +148,7 @@ def _refuse_others(
 def _job_id(members: Members) -> str:
     job_id = _text(members, "job_id", "")
     if not job_id:
-        raise Unfit("job_id is missing; name one of the jobs that list shows.")
+        raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
     return job_id
 
 
@@ -158,7 +158,7 @@ def _message(members: Members) -> str | None:
     within = payload.get("message") is not None
     message = _text(payload if within else members, "message", None, LONGEST_MESSAGE)
     if message == "":
-        raise Unfit("message is empty; say what is to be sent when it is time.")
+        raise InvalidInput("message is empty; say what is to be sent when it is time.")
     return message
 
 
@@ -172,12 +172,12 @@ def _text(members: Members, name: str, default: D, most: int = LONGEST_TEXT) -> 
     if value is None:
         return default
     if not isinstance(value, str):
-        raise Unfit(f"{name} must be a text, not {_kind(value)}.")
+        raise InvalidInput(f"{name} must be a text, not {_kind(value)}.")
     text = value.strip()
     if _broken.search(text):
-        raise Unfit(f"{name}: a character in it is broken; leave that out.")
+        raise InvalidInput(f"{name}: a character in it is broken; leave that out.")
     if len(text) > most:
-        raise Unfit(
+        raise InvalidInput(
             f"{name}: {len(text)} characters are more than the {most} allowed; make it shorter."
         )
     return text
@@ -188,7 +188,7 @@ def _truth(members: Members, name: str, default: D) -> bool | D:
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise Unfit(f"{name} must be true or false, not {_kind(value)}.")
+        raise InvalidInput(f"{name} must be true or false, not {_kind(value)}.")
     return value
 
 
@@ -197,7 +197,7 @@ def _object(members: Members, name: str) -> Members:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise Unfit(f"{name} must be an object, not {_kind(value)}; {_EXAMPLES[name]}.")
+        raise InvalidInput(f"{name} must be an object, not {_kind(value)}; {_EXAMPLES[name]}.")
     return value
 
 
@@ -214,7 +214,7 @@ def _place(members: Members, default: D) -> Place | D:
     if text is None:
         return default
     if text not in PLACES:
-        raise Unfit(
+        raise InvalidInput(
             "session must be 'main', to go on with the conversation, or 'isolated', to start a "
             "fresh one."
         )

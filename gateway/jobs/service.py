@@ -7,7 +7,7 @@ from secrets import token_hex
 
 from gateway.clock.protocol import Clock
 from gateway.dialects.identity import refuse_session_id
-from gateway.errors import ModelNotFound, NotFound, TooMany
+from gateway.errors import InvalidInput, ModelNotFound, NotFound, TooMany
 from gateway.jobs.index import Agenda
 from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
 from gateway.jobs.model import Draft, Job, Run
@@ -16,7 +16,6 @@ from gateway.jobs.rules import JobRules
 from gateway.jobs.run_services import Note, Taken
 from gateway.jobs.snapshots import Snapshots
 from gateway.jobs.timer import Off, Queued, Timer
-from gateway.reminders.model import Unfit
 from gateway.routing import Models
 from gateway.stores.documents import Conflict
 from gateway.stores.rows import JobRows
@@ -58,7 +57,7 @@ class Jobs:
         """Make a job; with a `dedupe_key` that is known, change the job that has it.
 
         Returns the job, and whether it was there already. Without a session it says itself which
-        one it is for. Raises `Unfit`, `Taken` for an id of one's own, `TooMany`.
+        one it is for. Raises `InvalidInput`, `Taken` for an id of one's own, `TooMany`.
         """
         now_ms = self._clock.now_ms()
         draft = read_draft(given, now_ms, self.rules)
@@ -84,7 +83,7 @@ class Jobs:
         return job, deduped
 
     async def update(self, owner: str | None, given: Members) -> Job:
-        """Change of a job what is given; raises `Unfit`, `NotFound`, `Taken`."""
+        """Change of a job what is given; raises `InvalidInput`, `NotFound`, `Taken`."""
         patch, now_ms = read_patch(given), self._clock.now_ms()
         self._check_model(patch.model or "")
 
@@ -99,7 +98,7 @@ class Jobs:
         return self._kept("job_updated", job, patch.job_id)
 
     async def enable(self, owner: str | None, job_id: str) -> Job:
-        """Let a job run again; raises `Unfit` if its only time is past, `NotFound`."""
+        """Let a job run again; raises `InvalidInput` if its only time is past, `NotFound`."""
         now_ms = self._clock.now_ms()
 
         def change(job: Job) -> tuple[Job, Job]:
@@ -168,14 +167,14 @@ class Jobs:
     def _place(self, draft: Draft) -> tuple[str, str]:
         session, agent = draft.session_id or draft.agent_id, draft.agent_id
         if not session:
-            raise Unfit(
+            raise InvalidInput(
                 "session_id is missing; name the session that it is for, or an agent in agent_id."
             )
         if reason := refuse_session_id(session):
-            raise Unfit(f"session_id {reason}; name a session there is.")
+            raise InvalidInput(f"session_id {reason}; name a session there is.")
         if agent and agent not in self._agents:
             known = ", ".join(self._agents) or "none"
-            raise Unfit(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")
+            raise InvalidInput(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")
         return session, agent
 
     def _check_model(self, model: str) -> None:
@@ -183,14 +182,16 @@ class Jobs:
             try:
                 self._models.find(model)
             except ModelNotFound as error:
-                raise Unfit(f"model: {error.message}") from None
+                raise InvalidInput(f"model: {error.message}") from None
 
     async def _refuse_id(self, owner: str, job_id: str) -> None:
         if not job_id:
             return
         if await self.rows.get(job_id, owner) is not None:
             raise Taken("You have a job with this job_id already; change it by update.")
-        raise Unfit("job_id is not yours to choose; leave it out, and the new job is given one.")
+        raise InvalidInput(
+            "job_id is not yours to choose; leave it out, and the new job is given one."
+        )
 
     def _kept(self, event: str, job: Job | None, job_id: str) -> Job:
         if job is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.errors import HoldgateError, NotFound
+from gateway.errors import HoldgateError, InvalidInput, NotFound
 from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
 from gateway.jobs.reader import Members, read_job_id
@@ -25,7 +25,6 @@ from gateway.jobs.tool_calls import (
 )
 from gateway.jobs.view import counted
 from gateway.reminders.clock_calls import Refused
-from gateway.reminders.model import Unfit
 from gateway.stores.documents import StoreUnavailable
 
 
@@ -59,8 +58,8 @@ class ScheduleTask:
             return failed(call.action, f"{error.message} Nothing was changed; try again later.")
         except HoldgateError as error:
             return failed(call.action, error.message)
-        except Unfit as unfit:
-            return failed(call.action, str(unfit))
+        except InvalidInput as invalid:
+            return failed(call.action, str(invalid))
 
     async def _answer(self, call: Call) -> str:
         members = call.members

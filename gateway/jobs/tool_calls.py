@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from gateway.errors import InvalidInput
 from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
 from gateway.jobs.reader import flat
 from gateway.jobs.view import compact
 from gateway.reminders.clock_calls import LONGEST_SHOWN, Refused
-from gateway.reminders.model import Unfit
 
 NAME = "schedule_task"
 SENTENCE = (
@@ -186,8 +186,8 @@ def _decoded(arguments: str) -> dict[str, Any]:
 def _members(action: str, fields: dict[str, Any]) -> dict[str, object]:
     try:
         return _spelt(flat(_spelt(fields)))
-    except Unfit as unfit:
-        raise Refused(action, str(unfit)) from None
+    except InvalidInput as invalid:
+        raise Refused(action, str(invalid)) from None
 
 
 def _spelt(members: Mapping[str, object]) -> dict[str, object]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
+from gateway.errors import InvalidInput
 from gateway.reminders.clock_calls import (
     HOLD_ONLY,
     NEEDS_SESSION,
@@ -26,7 +27,7 @@ from gateway.reminders.clock_calls import (
     scheduled,
     unknown,
 )
-from gateway.reminders.model import Task, Unfit, Wanted, read_item
+from gateway.reminders.model import Task, Wanted, read_item
 from gateway.reminders.service import Reminders
 from gateway.reminders.tool_scope import ToolScope
 from gateway.stores.documents import StoreUnavailable
@@ -84,8 +85,8 @@ class ClockTool:
             return await self._answer(asked)
         except Refused as refused:
             return failed(refused.action, refused.sentence)
-        except Unfit as unfit:
-            return failed(action, str(unfit))
+        except InvalidInput as invalid:
+            return failed(action, str(invalid))
         except StoreUnavailable as error:
             return failed(action, f"{error.message} Nothing was changed; try again later.")
 
@@ -124,5 +125,5 @@ class ClockTool:
     async def _make_room(self, wanted: tuple[Wanted, ...], now_ms: int, most_ms: int) -> None:
         """Refuse what this answer is not kept open for; forget what was left by answers before."""
         if not all(now_ms < one.due_ms <= now_ms + most_ms for one in wanted):
-            raise Unfit(HOLD_ONLY.format(seconds=max(0, most_ms) / 1000))
+            raise InvalidInput(HOLD_ONLY.format(seconds=max(0, most_ms) / 1000))
         await self._reminders.sweep()

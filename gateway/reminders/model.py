@@ -15,6 +15,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
+
 EPOCH = datetime(1970, 1, 1)
 # The years 1 to 9999: what is outside cannot be written as a date.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -23,10 +25,6 @@ MINUTE_MS = 60_000
 YEAR_MS = 366 * 24 * 60 * MINUTE_MS
 TOOL_BYTES = 256
 DEPTH = 128
-
-
-class Unfit(Exception):
-    """What was asked for cannot be; one sentence that says what to do instead."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -95,7 +93,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 def read_item(
     due_at: str, task: str, tool: str, arguments: str, now_ms: int, rules: Rules
 ) -> Wanted:
-    """Read what a model or a person wants to be reminded of, or raise `Unfit`."""
+    """Read what a model or a person wants to be reminded of, or raise `InvalidInput`."""
     return Wanted(
         _read_due(due_at, now_ms, rules),
         _read_text(task, rules),
@@ -113,18 +111,18 @@ _INSTANT = re.compile(
 def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
     match = _INSTANT.fullmatch(due_at.strip())
     if match is None:
-        raise Unfit(
+        raise InvalidInput(
             f"dueAt must be a date, a time and an offset, as RFC 3339 writes them; "
             f"{_example(now_ms)}"
         )
     try:
         due_ms = _instant(match)
     except ValueError:
-        raise Unfit(f"dueAt is not a real date and time; {_example(now_ms)}") from None
+        raise InvalidInput(f"dueAt is not a real date and time; {_example(now_ms)}") from None
     if due_ms > now_ms + YEAR_MS:
-        raise Unfit(f"dueAt is more than a year ahead; {_example(now_ms)}")
+        raise InvalidInput(f"dueAt is more than a year ahead; {_example(now_ms)}")
     if is_expired(due_ms, now_ms, rules):
-        raise Unfit(f"dueAt is too long past; {_example(now_ms)}")
+        raise InvalidInput(f"dueAt is too long past; {_example(now_ms)}")
     return due_ms
 
 
@@ -152,7 +150,7 @@ def _iso(ms: int) -> str:
 def _read_text(task: str, rules: Rules) -> str:
     text = task.strip()
     if not text:
-        raise Unfit("task is empty; say what there is to do when the time has come.")
+        raise InvalidInput("task is empty; say what there is to do when the time has come.")
     return _bounded(text, "task", rules.text_bytes)
 
 
@@ -160,9 +158,11 @@ def _bounded(text: str, name: str, most: int) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise Unfit(f"{name}: a character in it is broken; leave that out.") from None
+        raise InvalidInput(f"{name}: a character in it is broken; leave that out.") from None
     if size > most:
-        raise Unfit(f"{name}: {size} bytes are more than the {most} allowed; make it shorter.")
+        raise InvalidInput(
+            f"{name}: {size} bytes are more than the {most} allowed; make it shorter."
+        )
     return text
 
 
@@ -177,7 +177,9 @@ def _read_arguments(arguments: str, rules: Rules) -> str:
         # They are only a hint, so what is no object serves as well.
         value = text
     if _is_deeper(value, DEPTH):
-        raise Unfit(f"arguments are nested more than {DEPTH} levels deep; make them flatter.")
+        raise InvalidInput(
+            f"arguments are nested more than {DEPTH} levels deep; make them flatter."
+        )
     return _bounded(_compact(value), "arguments", rules.arguments_bytes)
 
 
@@ -209,7 +211,7 @@ def schedule(
     rules: Rules,
     new_id: Callable[[], str],
 ) -> tuple[Tasks, tuple[Task, ...]]:
-    """Add all that is wanted, or raise `Unfit`; what is there already is not added again."""
+    """Add all that is wanted, or raise `InvalidInput`; what is there already is not added again."""
     items = {task.id: task for task in tasks.items}
     pending = {_wish(task): task for task in tasks.items if task.is_pending}
     scheduled: list[Task] = []
@@ -259,7 +261,7 @@ def _fitting(items: tuple[Task, ...], most: int) -> tuple[Task, ...]:
         return items
     done = sorted((t for t in items if t.delivered_ms is not None), key=_due_ms)
     if len(done) < surplus:
-        raise Unfit(
+        raise InvalidInput(
             f"A session may have {most} reminders, and these would be {len(items) - len(done)}; "
             f"cancel some first."
         )

@@ -110,7 +110,7 @@ class Reminders:
         setter: str = "",
         main: str = "",
     ) -> tuple[Task, ...]:
-        """Add all that is wanted, durably; raises `Unfit`, or if the store is down.
+        """Add all that is wanted, durably; raises `InvalidInput`, or if the store is down.
 
         What a sub-agent wants and does not take later passes to the `main` session.
         """

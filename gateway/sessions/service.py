@@ -10,9 +10,10 @@ import anyio
 import msgspec
 
 from gateway.dialects.requester import requester_of
+from gateway.errors import InvalidInput
 from gateway.exchange.model import Asked, Mark, RequestFacts, Route
 from gateway.offload import Offload
-from gateway.reminders.model import Unfit, read_item
+from gateway.reminders.model import read_item
 from gateway.reminders.service import Reminders
 from gateway.sessions.directives.memory import NewestMessage, choose_new
 from gateway.sessions.directives.model import (
@@ -241,8 +242,8 @@ class Sessions:
                 wanted = read_item(directive.time, directive.message, "", "", now_ms, rules)
                 setter = requester_of(request.dialect, request.asked).setter
                 await reminders.schedule(owner, name, (wanted,), request.chain, setter)
-        except Unfit as unfit:
-            return f"clock: {_plain(str(unfit))}"
+        except InvalidInput as invalid:
+            return f"clock: {_plain(str(invalid))}"
         except StoreUnavailable as error:
             return f"clock: not stored: {_plain(error.message)}"
         return DONE

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.clock.protocol import NtpState
+from gateway.errors import InvalidInput
 from gateway.jobs import tool_calls as schedule_task
 from gateway.jobs.lifecycle import new_job
 from gateway.jobs.model import Job
@@ -19,7 +20,7 @@ from gateway.jobs.reader import read_draft
 from gateway.jobs.rules import JobRules
 from gateway.outbox.text import told
 from gateway.reminders import clock_calls as clock
-from gateway.reminders.model import Task, Unfit
+from gateway.reminders.model import Task
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.stores.rows import OutboxItem
 
@@ -147,8 +148,8 @@ class Clockwork:
             return schedule_task.removed(self.jobs.pop(str(call.members["job_id"])).job_id)
         try:
             draft = read_draft(call.members, self.now, RULES)
-        except Unfit as unfit:
-            return schedule_task.failed(call.action, str(unfit))
+        except InvalidInput as invalid:
+            return schedule_task.failed(call.action, str(invalid))
         job_id = f"job_{len(self.calls)}"
         self.jobs[job_id] = new_job(draft, job_id, "local", "s", "", self.now, RULES)
         return schedule_task.told("add", self.jobs[job_id])

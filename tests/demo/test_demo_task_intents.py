@@ -15,9 +15,9 @@ from gateway.demo.task_intents import (
     TaskIntent,
     read_task_intent,
 )
+from gateway.errors import InvalidInput
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import Unfit
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 NOW = 1_770_067_358_229
@@ -139,7 +139,7 @@ def test_the_gateway_understands_when(schedule: str) -> None:
 @pytest.mark.parametrize("text", ["weekly summarise", "every month summarise"])
 def test_what_leaves_the_day_open_is_left_to_the_gateway_to_refuse(text: str) -> None:
     (task,) = tasks(text)
-    with pytest.raises(Unfit, match="say on which day"):
+    with pytest.raises(InvalidInput, match="say on which day"):
         read_schedule({}, task.schedule, NOW, JobRules())
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
 from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
 from gateway.jobs.model import Job
 from gateway.jobs.reader import read_draft, read_patch
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import At, Cron, Every
 from gateway.jobs.view import shown_job
-from gateway.reminders.model import Unfit
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z, a Monday
 MINUTE = 60_000
@@ -46,9 +46,9 @@ def differences(before: Job, after: Job) -> dict[str, object]:
 
 
 def refusal(do: Callable[[], object]) -> str:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidInput) as invalid:
         do()
-    return str(unfit.value)
+    return str(invalid.value)
 
 
 # Made

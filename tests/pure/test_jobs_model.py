@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
 from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
 from gateway.jobs.model import Draft, Job, Patch, Run, Status
 from gateway.jobs.rules import JobRules
 from gateway.jobs.run_rules import BACK_OFF_MS, after, claim_due, claim_manual, finished, give_back
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, shown_schedule
-from gateway.reminders.model import Unfit
 
 START = 1_770_067_358_229
 MINUTE = 60_000
@@ -214,7 +214,7 @@ class EachTimeOnce(RuleBasedStateMachine):
         before = self.kept()
         try:
             self.job = enabled(before, self.now, RULES) if on else disabled(before, self.now)
-        except Unfit:
+        except InvalidInput:
             self.check_refusal(before)
             return
         self.goes_on(before)
@@ -243,7 +243,7 @@ class EachTimeOnce(RuleBasedStateMachine):
         patch = Patch(job_id=before.job_id, schedule=given, enabled=on, name="y")
         try:
             self.job = patched(before, patch, self.now, RULES)
-        except Unfit:
+        except InvalidInput:
             self.check_refusal(before)
             return
         self.goes_on(before)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.errors import InvalidInput
 from gateway.jobs.lifecycle import new_job
 from gateway.jobs.model import Draft, Patch
 from gateway.jobs.reader import (
@@ -27,7 +28,6 @@ from gateway.jobs.reader import (
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import Every
 from gateway.jobs.view import shown_job
-from gateway.reminders.model import Unfit
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = JobRules()
@@ -57,9 +57,9 @@ def patch(**members: Any) -> Patch:
 
 
 def refusal(read: Callable[[], object]) -> str:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidInput) as invalid:
         read()
-    sentence = str(unfit.value)
+    sentence = str(invalid.value)
     assert sentence.endswith(".")
     return sentence
 
@@ -364,5 +364,5 @@ ANY_JOB = st.dictionaries(
 @given(st.one_of(ANY_JOB, st.fixed_dictionaries({"job": ANY_JOB}, optional={"job_id": ANY_JSON})))
 def test_any_json_is_read_or_refused(members: dict[str, Any]) -> None:
     for read in (draft, read_patch, read_job_id):
-        with suppress(Unfit):
+        with suppress(InvalidInput):
             read(members)

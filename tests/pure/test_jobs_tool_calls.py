@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
 from gateway.jobs.lifecycle import new_job
 from gateway.jobs.model import Job
 from gateway.jobs.reader import SETTABLE, read_draft, read_job_id, read_patch
@@ -32,7 +33,6 @@ from gateway.jobs.tool_calls import (
 )
 from gateway.jobs.view import compact, counted
 from gateway.reminders.clock_calls import Refused
-from gateway.reminders.model import Unfit
 
 NOW = 1_770_067_358_229
 RULES = JobRules()
@@ -278,8 +278,8 @@ def never_worse_than_refused(arguments: str) -> None:
     assert call.action in ACTIONS
     try:
         read_job_id(call.members)
-    except Unfit as unfit:
-        failed(call.action, str(unfit)).encode()
+    except InvalidInput as invalid:
+        failed(call.action, str(invalid)).encode()
 
 
 @given(st.one_of(ANY_CALL, ANY_JSON))

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
 from gateway.jobs.lifecycle import disabled, enabled
 from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.notices import failure_notice
@@ -31,7 +32,6 @@ from gateway.jobs.run_rules import (
     reckon_again,
 )
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule
-from gateway.reminders.model import Unfit
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 SECOND = 1000
@@ -433,7 +433,7 @@ def test_a_run_by_hand_between_two_tries(status: Status) -> None:
 def test_who_is_disabled_is_not_tried_again() -> None:
     off = disabled(tried(once(), "error", NOW), NOW + 1)
     assert (off.retry_ms, off.next_run_ms) == (None, None)
-    with pytest.raises(Unfit, match="past"):
+    with pytest.raises(InvalidInput, match="past"):
         enabled(off, NOW + 2, RULES)
 
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gateway.errors import InvalidInput
 from gateway.reminders.model import (
     Origin,
     Rules,
     Task,
     Tasks,
-    Unfit,
     Wanted,
     cancel,
     clear,
@@ -106,7 +106,9 @@ def test_asked_for_again_by_another_exchange_it_keeps_out_of_that_one() -> None:
 def test_too_many() -> None:
     full = added(*(replace(TEA, text=f"{n}") for n in range(99)))
     two = (replace(TEA, text="99"), replace(TEA, text="100"))
-    with pytest.raises(Unfit, match=r"may have 100 reminders, and these would be 101; cancel some"):
+    with pytest.raises(
+        InvalidInput, match=r"may have 100 reminders, and these would be 101; cancel some"
+    ):
         schedule(full, two, HERE, NOW, RULES, iter("ab").__next__)
     assert len(added(two[0], tasks=full).items) == 100
 
@@ -119,7 +121,7 @@ def test_delivered_ones_give_way_the_oldest_first() -> None:
     one_more, _ = schedule(tasks, (TEA,), HERE, NOW, few, new_id)
     assert [task.id for task in one_more.items] == ["id-1", "id-3", "a"]
     wanted = (TEA, replace(TEA, text="x"), replace(TEA, text="y"))
-    with pytest.raises(Unfit, match=r"may have 3 reminders, and these would be 4"):
+    with pytest.raises(InvalidInput, match=r"may have 3 reminders, and these would be 4"):
         schedule(tasks, wanted, HERE, NOW, few, iter("abc").__next__)
 
 

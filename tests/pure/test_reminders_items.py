@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.reminders.model import DEPTH, TOOL_BYTES, YEAR_MS, Rules, Unfit, Wanted, read_item
+from gateway.errors import InvalidInput
+from gateway.reminders.model import DEPTH, TOOL_BYTES, YEAR_MS, Rules, Wanted, read_item
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = Rules()
@@ -26,9 +27,9 @@ def read_arguments(arguments: str, rules: Rules = RULES) -> str:
 
 
 def refusal(read: Callable[[], object]) -> str:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidInput) as invalid:
         read()
-    return str(unfit.value)
+    return str(invalid.value)
 
 
 def test_an_item_is_read() -> None:
@@ -266,7 +267,7 @@ def test_nothing_but_unfit_is_ever_raised(due_at: str, texts: list[str], argumen
     for when in (due_at, "2026-02-02T21:30:00Z"):
         try:
             item = read_item(when, texts[0], texts[1], arguments, NOW, RULES)
-        except Unfit:
+        except InvalidInput:
             continue
         assert NOW - RULES.retention_ms <= item.due_ms <= NOW + YEAR_MS
 

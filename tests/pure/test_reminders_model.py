@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from gateway.errors import InvalidInput
 from gateway.reminders.model import (
     Origin,
     Rules,
     Tasks,
-    Unfit,
     Wanted,
     cancel,
     clear,
@@ -55,7 +55,7 @@ class AgainstAModel(RuleBasedStateMachine):
             self.tasks, scheduled = schedule(
                 before, wanted, Origin("s", chain), self.now, FEW, self.new_id
             )
-        except Unfit:
+        except InvalidInput:
             undelivered = {
                 (r["due"], r["text"]) for r in self.model.values() if r["delivered"] is None
             }

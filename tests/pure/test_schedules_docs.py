@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.cron import LONGEST, NICKNAMES
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, shown_schedule
 from gateway.jobs.schedule.reader import LONGEST_TEXT, read_schedule
-from gateway.reminders.model import Unfit
 
 PAGE = Path(__file__).parents[2].joinpath("docs/schedules.md").read_text()
 NOW = 1_770_067_358_229
@@ -39,7 +39,7 @@ def read(text: str, given: dict[str, object] | None = None) -> Schedule:
 
 
 def refusal(given: dict[str, object], text: str, rules: JobRules) -> str:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidInput) as refused:
         read_schedule(given, text, NOW, rules)
     return str(refused.value)
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.cron import read_dial
 from gateway.jobs.schedule.model import (
@@ -18,7 +19,7 @@ from gateway.jobs.schedule.model import (
     times_between,
 )
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import YEAR_MS, Unfit
+from gateway.reminders.model import YEAR_MS
 from gateway.reminders.text import iso
 
 NOW = 1_770_067_358_229
@@ -33,7 +34,7 @@ def read(given: dict[str, object], rules: JobRules = RULES, now_ms: int = NOW) -
 
 
 def refusal(given: dict[str, object], rules: JobRules = RULES) -> str:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidInput) as refused:
         read(given, rules)
     return str(refused.value)
 

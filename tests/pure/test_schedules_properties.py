@@ -9,6 +9,7 @@ from cronsim import CronSim
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.cron import read_dial
 from gateway.jobs.schedule.model import (
@@ -23,7 +24,7 @@ from gateway.jobs.schedule.model import (
     times_between,
 )
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import YEAR_MS, Unfit
+from gateway.reminders.model import YEAR_MS
 
 DAY = 86_400_000
 START = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1000
@@ -149,7 +150,7 @@ def test_no_two_times_are_closer_than_the_gap(expression: str, after: int, secon
     """On a wall whose clock is never changed; and the gap is one that there is."""
     try:
         dial = read_dial(expression)
-    except Unfit:
+    except InvalidInput:
         return
     gap = dial.gap_below(seconds, after // DAY, 3660)
     times = next_times(Cron(expression, "UTC"), after, 30)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, in_words
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import Unfit
 from gateway.reminders.text import iso
 
 # A Tuesday in Shanghai, a quarter to six in the morning.
@@ -24,7 +24,7 @@ def read(text: str, schedule: dict[str, object] | None = None) -> Schedule:
 
 
 def refusal(text: str, rules: JobRules = RULES) -> str:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidInput) as refused:
         read_schedule({}, text, NOW, rules)
     return str(refused.value)
 
@@ -462,8 +462,8 @@ def answer(text: str) -> str:
     """What is read, said in words, or why it is not."""
     try:
         return f"{in_words(read(text))}."
-    except Unfit as unfit:
-        return str(unfit)
+    except InvalidInput as invalid:
+        return str(invalid)
 
 
 @given(st.lists(PIECES, max_size=20), st.sampled_from(["", " "]))

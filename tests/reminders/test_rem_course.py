@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gateway.errors import InvalidInput
 from gateway.reminders.claims import Reservation
-from gateway.reminders.model import Rules, Tasks, Unfit, Wanted
+from gateway.reminders.model import Rules, Tasks, Wanted
 from gateway.reminders.records import Counts
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, key_of
@@ -38,7 +39,7 @@ async def test_what_is_scheduled_outlives_the_process(durable: Place) -> None:
 async def test_all_or_nothing(desk: Desk) -> None:
     desk.reminders.rules = Rules(most=2)
     await desk.add(TEA)
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidInput):
         await desk.add(LATER, Wanted(NOW, "one too many"))
     assert [task.text for task in await desk.kept()] == ["drink tea"]
     assert desk.reminders.counts.scheduled == 1

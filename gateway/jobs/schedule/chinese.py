@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gateway.errors import InvalidInput
 from gateway.jobs.schedule.members import (
     NO_DAY,
     NO_TIME,
@@ -22,7 +23,6 @@ from gateway.jobs.schedule.members import (
     once,
     recurring,
 )
-from gateway.reminders.model import Unfit
 
 _DIGITS = {digit: i for i, digit in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _WEEK_DIGITS = {digit: i for i, digit in enumerate("日一二三四五六")} | {"天": 0}
@@ -180,9 +180,9 @@ def _days(said: str) -> Days | None:
 
 def _refuse_half(text: str, now: Now) -> None:
     if text in _WITHOUT_DAY:
-        raise Unfit(NO_DAY)
+        raise InvalidInput(NO_DAY)
     if _days(text) is not None:
-        raise Unfit(NO_TIME)
+        raise InvalidInput(NO_TIME)
 
 
 _RULES = (_read_interval, _read_delay, _read_days, _refuse_half)

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from cronsim import CronSim, CronSimError
 
-from gateway.reminders.model import Unfit
+from gateway.errors import InvalidInput
 
 DAY = 86_400
 LONGEST = 256
@@ -150,12 +150,12 @@ def tidy(expression: str) -> str:
 
 @lru_cache(maxsize=512)
 def read_dial(expression: str) -> Dial:
-    """Read an expression of five fields, or of six with leading seconds, or raise `Unfit`."""
+    """Read five fields, or six with leading seconds; raises `InvalidInput`."""
     if len(expression) > LONGEST:
-        raise Unfit(f"schedule.cron has more than {LONGEST} characters; make it shorter.")
+        raise InvalidInput(f"schedule.cron has more than {LONGEST} characters; make it shorter.")
     fields = _to_sunday.sub("-7", expression).split()
     if len(fields) not in (5, 6):
-        raise Unfit(
+        raise InvalidInput(
             f"schedule.cron must have 5 fields (minute, hour, day of month, month, day of week), "
             f'as in "30 9 * * MON-FRI"; it has {len(fields)}.'
         )
@@ -171,8 +171,8 @@ def _simulated(fields: list[str]) -> CronSim:
         name = str(error).removeprefix("Bad ")
     field = fields[list(FIELDS).index(name) - len(FIELDS)]
     if name == "day-of-month" and _is_read([*fields[:-2], "*", fields[-1]]):
-        raise Unfit(f"schedule.cron never comes: no month in it has a day {field}.")
-    raise Unfit(
+        raise InvalidInput(f"schedule.cron never comes: no month in it has a day {field}.")
+    raise InvalidInput(
         f"schedule.cron: {field!r} is no {name}; it takes {FIELDS[name]}, "
         f"with lists (1,3), ranges (1-5), steps (*/5) and *."
     )

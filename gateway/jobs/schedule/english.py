@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from gateway.errors import InvalidInput
 from gateway.jobs.schedule.members import (
     NO_DAY,
     NO_TIME,
@@ -24,7 +25,6 @@ from gateway.jobs.schedule.members import (
     once,
     recurring,
 )
-from gateway.reminders.model import Unfit
 
 _NAMES = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _DAY_NAMES = {form: i for i, name in enumerate(_NAMES) for form in (name, name[:3])} | {
@@ -244,9 +244,9 @@ def _named_days(part: str, known: dict[str, int]) -> frozenset[int] | None:
 
 def _refuse_half(words: str, now: Now) -> None:
     if words in _WITHOUT_DAY:
-        raise Unfit(NO_DAY)
+        raise InvalidInput(NO_DAY)
     if _days(words) is not None:
-        raise Unfit(NO_TIME)
+        raise InvalidInput(NO_TIME)
 
 
 _RULES = (_read_hourly, _read_interval, _read_delay, _read_dated, _read_days, _refuse_half)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from gateway.reminders.model import Unfit
+from gateway.errors import InvalidInput
 from gateway.reminders.text import iso
 
 Members = dict[str, object]
@@ -78,7 +78,9 @@ def recurring(days: Days, times: Sequence[Time]) -> Members:
     """Mean some times on some days."""
     minutes = {time.minute for time in times}
     if len(minutes) > 1:
-        raise Unfit("times with different minutes need a job each, or a schedule of kind cron.")
+        raise InvalidInput(
+            "times with different minutes need a job each, or a schedule of kind cron."
+        )
     hours = ",".join(str(hour) for hour in sorted({time.hour for time in times}))
     return {"kind": "cron", "cron": f"{minutes.pop()} {hours} {days.day} * {days.weekday}"}
 

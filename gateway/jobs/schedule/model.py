@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gateway.errors import InvalidInput
 from gateway.jobs.schedule.cron import DAY, Dial, read_dial
 from gateway.jobs.schedule.phrases import dial_in_words, interval_in_words, moment_in_words
 from gateway.jobs.schedule.zones import Span, spans, zone_named
-from gateway.reminders.model import Unfit
 from gateway.reminders.text import iso
 
 LOOKAHEAD_DAYS = 3660
@@ -134,7 +134,7 @@ def _is_made_up(dial: Dial, span: Span) -> bool:
 def _spans(cron: Cron, start: int, end: int) -> Iterator[tuple[Dial, Span]]:
     try:
         dial, zone = read_dial(cron.expression), zone_named(cron.tz)
-    except Unfit:
+    except InvalidInput:
         return
     for span in spans(start, end, zone, once=not dial.is_hourly):
         yield dial, span

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from gateway.errors import InvalidInput
 from gateway.jobs.schedule.cron import explained
 from gateway.jobs.schedule.zones import zone_named
-from gateway.reminders.model import Unfit
 from gateway.reminders.text import local
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -39,7 +39,7 @@ def moment_in_words(ms: int, tz: str) -> str:
     """Write an instant as the wall clock of a zone shows it; in UTC where the zone is not known."""
     try:
         name, zone = tz or "UTC", zone_named(tz or "UTC")
-    except Unfit:
+    except InvalidInput:
         name, zone = "UTC", zone_named("UTC")
     date, time = local(ms, zone).split(" ")[:2]
     shown = time[:5] if time.endswith(":00.000") else time[:8]
@@ -53,7 +53,7 @@ def dial_in_words(expression: str) -> str:
         return words
     try:
         return explained(expression)
-    except Unfit:
+    except InvalidInput:
         return f"cron {expression}"
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from gateway.errors import InvalidInput
 from gateway.jobs.schedule.chinese import read_chinese
 from gateway.jobs.schedule.cron import DAY, read_dial, tidy
 from gateway.jobs.schedule.english import read_english
 from gateway.jobs.schedule.members import Members, Now, tidied
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, next_due
 from gateway.jobs.schedule.zones import LEAD, instant_of, offset_at, zone_named
-from gateway.reminders.model import YEAR_MS, Unfit
+from gateway.reminders.model import YEAR_MS
 from gateway.reminders.text import iso
 
 MEMBERS = ("kind", "at", "every_ms", "cron", "tz")
@@ -55,34 +56,38 @@ class ScheduleRules(Protocol):
 def read_schedule(
     given: Mapping[str, object], text: str, now_ms: int, rules: ScheduleRules
 ) -> Schedule:
-    """Read `schedule`, or `schedule_text` where that says nothing but `tz`; or raise `Unfit`."""
+    """Read `schedule`, or `schedule_text` where that says only `tz`; or raise `InvalidInput`."""
     members = _members(given)
     words = text.strip()
     if members.keys() <= {"tz"} and words:
         return _read_text(words, members, now_ms, rules)
     if not members:
-        raise Unfit(f"schedule is missing; give one, or a schedule_text such as {EXAMPLES}.")
+        raise InvalidInput(f"schedule is missing; give one, or a schedule_text such as {EXAMPLES}.")
     return _read_members(members, now_ms, rules)
 
 
 def _members(given: Mapping[str, object]) -> Members:
     unknown = next((name for name in given if name not in MEMBERS), None)
     if unknown is not None:
-        raise Unfit(f"schedule has no member {_quoted(unknown)}; it has {', '.join(MEMBERS)}.")
+        raise InvalidInput(
+            f"schedule has no member {_quoted(unknown)}; it has {', '.join(MEMBERS)}."
+        )
     # Whoever must send every member sends those that mean nothing empty.
     return {name: value for name, value in given.items() if value is not None and value != ""}
 
 
 def _read_text(text: str, members: Members, now_ms: int, rules: ScheduleRules) -> Schedule:
     if len(text) > LONGEST_TEXT:
-        raise Unfit(f"schedule_text has more than {LONGEST_TEXT} characters; make it shorter.")
+        raise InvalidInput(
+            f"schedule_text has more than {LONGEST_TEXT} characters; make it shorter."
+        )
     try:
         words, named = tidied(text)
         tz = _read_tz(members or {"tz": named or None}, rules)
         found = _understood(words, Now(now_ms, _wall_clock(now_ms, tz)))
         return _read_members(found | {"tz": tz}, now_ms, rules)
-    except Unfit as unfit:
-        raise Unfit(f"schedule_text {_quoted(text)}: {unfit}") from None
+    except InvalidInput as invalid:
+        raise InvalidInput(f"schedule_text {_quoted(text)}: {invalid}") from None
 
 
 def _understood(words: str, now: Now) -> Members:
@@ -92,7 +97,9 @@ def _understood(words: str, now: Now) -> Members:
     if found is None and _is_cron(words):
         return {"kind": "cron", "cron": words}
     if found is None:
-        raise Unfit(f"it is not understood; write it like {EXAMPLES}, or give schedule instead.")
+        raise InvalidInput(
+            f"it is not understood; write it like {EXAMPLES}, or give schedule instead."
+        )
     return found
 
 
@@ -101,7 +108,7 @@ def _read_members(members: Members, now_ms: int, rules: ScheduleRules) -> Schedu
     allowed, read = _KINDS[kind]
     for name, value in members.items():
         if name not in ("kind", "tz", *allowed) and value != 0:
-            raise Unfit(
+            raise InvalidInput(
                 f"schedule.{name} means nothing when schedule.kind is {kind}; leave it out."
             )
     return read(members, now_ms, rules)
@@ -110,19 +117,19 @@ def _read_members(members: Members, now_ms: int, rules: ScheduleRules) -> Schedu
 def _read_kind(members: Members) -> str:
     kind = members.get("kind")
     if kind is None:
-        raise Unfit("schedule.kind is missing; use at, every or cron.")
+        raise InvalidInput("schedule.kind is missing; use at, every or cron.")
     if not isinstance(kind, str):
-        raise Unfit("schedule.kind must be a text: at, every or cron.")
+        raise InvalidInput("schedule.kind must be a text: at, every or cron.")
     word = kind.strip().lower()
     if word not in _KINDS:
-        raise Unfit(f"schedule.kind cannot be {_quoted(kind)}; use at, every or cron.")
+        raise InvalidInput(f"schedule.kind cannot be {_quoted(kind)}; use at, every or cron.")
     return word
 
 
 def _read_at(members: Members, now_ms: int, rules: ScheduleRules) -> At:
     at_ms, tz = _read_moment(members, now_ms, rules)
     if at_ms <= now_ms:
-        raise Unfit(f"schedule.at is past; {_example(now_ms)}")
+        raise InvalidInput(f"schedule.at is past; {_example(now_ms)}")
     return At(at_ms, tz)
 
 
@@ -136,36 +143,36 @@ def _read_every(members: Members, now_ms: int, rules: ScheduleRules) -> Every:
         or isinstance(every_ms, bool)
         or not rules.min_interval_ms <= every_ms <= YEAR_MS
     ):
-        raise Unfit(
+        raise InvalidInput(
             f"schedule.every_ms must be a whole number of milliseconds, from "
             f"{rules.min_interval_ms} to {YEAR_MS} (366 days)."
         )
     anchor_ms = _read_moment(members | {"tz": tz}, now_ms, rules)[0] if "at" in members else now_ms
     if anchor_ms < 0:
-        raise Unfit("schedule.at is before 1970; start the grid later.")
+        raise InvalidInput("schedule.at is before 1970; start the grid later.")
     return Every(every_ms, anchor_ms)
 
 
 def _read_cron(members: Members, now_ms: int, rules: ScheduleRules) -> Cron:
     given = members.get("cron")
     if not isinstance(given, str):
-        raise Unfit('schedule.cron must be a text of 5 fields, such as "30 9 * * MON-FRI".')
+        raise InvalidInput('schedule.cron must be a text of 5 fields, such as "30 9 * * MON-FRI".')
     cron = Cron(tidy(given), _read_tz(members, rules))
     dial = read_dial(cron.expression)
     if cron.expression.count(" ") == 5 and rules.min_interval_ms >= _MINUTE_MS:
-        raise Unfit(
+        raise InvalidInput(
             f"schedule.cron has 6 fields, but jobs may not run more often than every "
             f"{rules.min_interval_ms} ms; leave the field for seconds out."
         )
     if next_due(cron, now_ms, rules.cron_lookahead_days) is None:
-        raise Unfit(
+        raise InvalidInput(
             f"schedule.cron never comes: it has no time in the next "
             f"{rules.cron_lookahead_days} days."
         )
     seconds = -(-rules.min_interval_ms // 1000)
     gap = dial.gap_below(seconds, now_ms // 1000 // DAY, rules.cron_lookahead_days)
     if gap is not None:
-        raise Unfit(
+        raise InvalidInput(
             f"schedule.cron has times that are {gap} seconds apart, but jobs may not run more "
             f"often than every {rules.min_interval_ms} ms; choose fewer."
         )
@@ -184,7 +191,7 @@ def _read_tz(members: Members, rules: ScheduleRules) -> str:
     if tz is None:
         tz = rules.timezone
     if not isinstance(tz, str):
-        raise Unfit("schedule.tz must be a text, an IANA name such as Asia/Shanghai or UTC.")
+        raise InvalidInput("schedule.tz must be a text, an IANA name such as Asia/Shanghai or UTC.")
     tz = tz.strip()
     zone_named(tz)
     return tz
@@ -200,7 +207,7 @@ def _read_moment(members: Members, now_ms: int, rules: ScheduleRules) -> tuple[i
     if isinstance(given, int | float) and not isinstance(given, bool):
         return _bounded(_epoch_ms(given), now_ms), kept
     if not isinstance(given, str) or not _is_moment(given.strip()):
-        raise Unfit(
+        raise InvalidInput(
             f"schedule.at must be a date and a time with an offset, as RFC 3339 writes them, or "
             f"without one and in schedule.tz, or seconds or milliseconds since 1970; "
             f"{_example(now_ms)}"
@@ -208,7 +215,7 @@ def _read_moment(members: Members, now_ms: int, rules: ScheduleRules) -> tuple[i
     try:
         moment = datetime.fromisoformat(given.strip().upper())
     except ValueError:
-        raise Unfit(f"schedule.at is not a real date and time; {_example(now_ms)}") from None
+        raise InvalidInput(f"schedule.at is not a real date and time; {_example(now_ms)}") from None
     if moment.tzinfo is not None:
         return _bounded((moment - _EPOCH) // _MS, now_ms), kept
     return _bounded(_local_ms(moment, tz, now_ms), now_ms), tz
@@ -216,7 +223,7 @@ def _read_moment(members: Members, now_ms: int, rules: ScheduleRules) -> tuple[i
 
 def _epoch_ms(number: float) -> int:
     if not 0 <= number < _END_MS:
-        raise Unfit("schedule.at, as a number, must be seconds or milliseconds since 1970.")
+        raise InvalidInput("schedule.at, as a number, must be seconds or milliseconds since 1970.")
     return round(number * 1000) if number < _FIRST_IN_MS else round(number)
 
 
@@ -229,7 +236,7 @@ def _local_ms(moment: datetime, tz: str, now_ms: int) -> int:
 
 def _bounded(at_ms: int, now_ms: int) -> int:
     if at_ms > now_ms + YEAR_MS:
-        raise Unfit(f"schedule.at is more than 366 days ahead; {_example(now_ms)}")
+        raise InvalidInput(f"schedule.at is more than 366 days ahead; {_example(now_ms)}")
     return at_ms
 
 

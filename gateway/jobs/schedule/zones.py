@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from gateway.reminders.model import Unfit
+from gateway.errors import InvalidInput
 from gateway.reminders.text import FIRST_SECOND, LAST_SECOND
 
 DAY = 86_400
@@ -43,13 +43,13 @@ class Span(NamedTuple):
 
 @lru_cache(maxsize=64)
 def zone_named(name: str) -> ZoneInfo:
-    """Return the zone of an IANA name, or raise `Unfit`."""
+    """Return the zone of an IANA name, or raise `InvalidInput`."""
     if len(name) <= _LONGEST and not name.startswith(_NOT_ZONES):
         try:
             return ZoneInfo(name)
         except (ValueError, OSError, LookupError):
             pass
-    raise Unfit(
+    raise InvalidInput(
         f"schedule.tz: no time zone is called {name[:_LONGEST]!r}; use an IANA name, such as "
         f"Asia/Shanghai, America/New_York or UTC."
     )
