@@ -10,6 +10,7 @@ import msgspec
 from gateway.dialects.openai_chat.fitting import fit_chat
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.protocol import Dialect
+from gateway.dialects.translate.answer_context import Wanted, wanted
 from gateway.dialects.translate.answers import (
     GatheringPassage,
     StreamPassage,
@@ -19,7 +20,6 @@ from gateway.dialects.translate.answers import (
 )
 from gateway.dialects.translate.requests import translate_request
 from gateway.dialects.translate.responses_answer_writer import LONGEST_REPEATED, repeated
-from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import Headers, UpstreamError
 from gateway.exchange.additions import NO_PARTS, GatewayParts
 from gateway.exchange.model import Asked

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from gateway.dialects.protocol import Dialect, Passage
-from gateway.dialects.translate.wanted import Wanted
+from gateway.dialects.translate.answer_context import Wanted
 from gateway.dialects.translators import SaidAgain, Saying
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.exchange.additions import Addition, GatewayParts, ToolResult

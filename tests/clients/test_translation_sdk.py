@@ -13,7 +13,7 @@ from anthropic import AsyncAnthropic
 from anyio.abc import SocketStream
 from openai import AsyncOpenAI
 
-from gateway.dialects.translate.wanted import Wanted
+from gateway.dialects.translate.answer_context import Wanted
 from tests.dialects.answers_wire import (
     CHAT,
     DONE,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.dialects.translate.answer_context import Wanted
 from gateway.dialects.translate.answers import StreamPassage, WholePassage
-from gateway.dialects.translate.wanted import Wanted
 
 Json = dict[str, Any]
 

@@ -22,9 +22,9 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
+from gateway.dialects.translate.content_parts import ERROR_MARK
 from gateway.dialects.translate.effort import EFFORTS
 from gateway.dialects.translate.history import in_order, merged
-from gateway.dialects.translate.media import ERROR_MARK
 
 # Few words, chosen for what could go wrong with them: generated ones cost more and find no more.
 WORDS = [

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from gateway.dialects import DIALECTS as SPOKEN
+from gateway.dialects.translate.answer_context import Wanted
 from gateway.dialects.translate.answers import StreamPassage
-from gateway.dialects.translate.wanted import Wanted
 from gateway.exchange.model import Asked
 from tests.dialects import messages_wire, responses_wire
 from tests.dialects.answers_wire import CHAT, DIALECTS, DONE, MESSAGES, RESPONSES, data

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS
+from gateway.dialects.translate.answer_context import Wanted
 from gateway.dialects.translate.answers import StreamPassage, WholePassage
-from gateway.dialects.translate.wanted import Wanted
 from gateway.exchange.model import Asked
 
 CHAT = DIALECTS["openai-chat"]

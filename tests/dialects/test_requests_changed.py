@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.dialects import DIALECTS
 from gateway.dialects.identity import identify
 from gateway.dialects.profiles import PROFILES
+from gateway.dialects.translate.answer_context import wanted
 from gateway.dialects.translate.requests import READERS, translate_request
-from gateway.dialects.translate.wanted import wanted
 from gateway.errors import BadRequest
 from gateway.exchange.additions import ToolDeclaration, ToolResult, UserText
 from tests.dialects.samples import SAMPLES, Json

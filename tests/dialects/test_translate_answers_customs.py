@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate.wanted import MOST_CUSTOM, Wanted, custom_tools
+from gateway.dialects.translate.answer_context import MOST_CUSTOM, Wanted, custom_tools
 from gateway.errors import BadRequest
 from tests.dialects.answers_wire import (
     CHAT,

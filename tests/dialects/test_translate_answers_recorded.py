@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS as SPOKEN
+from gateway.dialects.translate.answer_context import Wanted
 from gateway.dialects.translate.answers import StreamPassage
-from gateway.dialects.translate.wanted import Wanted
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Asked
 from tests.dialects.answers_wire import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate.wanted import Wanted
+from gateway.dialects.translate.answer_context import Wanted
 from tests.dialects.answers_wire import (
     CHAT,
     HEARD,

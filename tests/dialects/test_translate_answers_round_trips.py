@@ -24,10 +24,10 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
+from gateway.dialects.translate.answer_context import Room
 from gateway.dialects.translate.answers import READERS, WRITERS
-from gateway.dialects.translate.parts import Answer, put_together
-from gateway.dialects.translate.wanted import Room
-from gateway.dialects.translate.wire import datas
+from gateway.dialects.translate.collected_answer import Answer, put_together
+from gateway.dialects.translate.event_data import datas
 from gateway.exchange.model import Stop
 from tests.dialects.answers_wire import (
     DIALECTS,

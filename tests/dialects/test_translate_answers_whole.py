@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS as SPOKEN
+from gateway.dialects.translate.answer_context import Wanted, wanted
 from gateway.dialects.translate.answers import WholePassage, error_body
-from gateway.dialects.translate.wanted import Wanted, wanted
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Asked
 from tests.dialects.answers_wire import CHAT, MESSAGES, PAIRS, RESPONSES, WANTED, body_translated

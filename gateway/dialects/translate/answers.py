@@ -13,17 +13,17 @@ from typing import Protocol
 
 from gateway.dialects.canonical import Began, Ended, Event, Failed, Said, Tokens
 from gateway.dialects.objects import read_object
+from gateway.dialects.translate.answer_context import Room, Wanted
 from gateway.dialects.translate.chat_answer_reader import ChatReader
 from gateway.dialects.translate.chat_answer_writer import ChatWriter
-from gateway.dialects.translate.customs import CustomCalls
+from gateway.dialects.translate.collected_answer import Answer, put_together
+from gateway.dialects.translate.custom_calls import CustomCalls
 from gateway.dialects.translate.errors import failed, messages_error, openai_error, read_body
+from gateway.dialects.translate.event_data import datas
 from gateway.dialects.translate.messages_answer_reader import MessagesReader
 from gateway.dialects.translate.messages_answer_writer import MessagesWriter
-from gateway.dialects.translate.parts import Answer, put_together
 from gateway.dialects.translate.responses_answer_reader import ResponsesReader
 from gateway.dialects.translate.responses_answer_writer import ResponsesWriter
-from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.dialects.translate.wire import datas
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.wire.sse import Framer
 

@@ -10,10 +10,10 @@ import msgspec
 from gateway.dialects.canonical import Began, Ended, Event, Refused, Said, Thought, Tokens
 from gateway.dialects.objects import as_text
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
-from gateway.dialects.translate.chat_calls import ToldCalls
+from gateway.dialects.translate.answer_context import Room, Wanted
+from gateway.dialects.translate.chat_answer_calls import ToldCalls
 from gateway.dialects.translate.errors import read_failure
-from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.dialects.translate.wire import number_in, objects_in, read, text_in, whole_number
+from gateway.dialects.translate.event_data import number_in, objects_in, read, text_in, whole_number
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 

@@ -25,9 +25,9 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import Json
+from gateway.dialects.translate.answer_context import Room, Wanted
+from gateway.dialects.translate.collected_answer import Answer
 from gateway.dialects.translate.errors import openai_error
-from gateway.dialects.translate.parts import Answer
-from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.exchange.model import Stop
 from gateway.wire.sse import encode
 

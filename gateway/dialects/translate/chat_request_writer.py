@@ -25,10 +25,7 @@ from gateway.dialects.canonical import (
     Tool,
 )
 from gateway.dialects.profiles import Profile, form_for
-from gateway.dialects.translate.effort import nearest
-from gateway.dialects.translate.format import in_words, named
-from gateway.dialects.translate.history import fitted, texts
-from gateway.dialects.translate.media import (
+from gateway.dialects.translate.content_parts import (
     ERROR_MARK,
     UNNAMED,
     file_text,
@@ -36,7 +33,10 @@ from gateway.dialects.translate.media import (
     image_url,
     left_out,
 )
-from gateway.dialects.translate.node import Losses
+from gateway.dialects.translate.effort import nearest
+from gateway.dialects.translate.history import fitted, texts
+from gateway.dialects.translate.json_format import in_words, named
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.tools import as_arguments, as_function, results_first
 from gateway.errors import BadRequest
 

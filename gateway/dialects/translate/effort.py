@@ -15,7 +15,7 @@ A budget between two rows is the word of the smaller one.
 
 from __future__ import annotations
 
-from gateway.dialects.translate.node import Losses, Node
+from gateway.dialects.translate.json_node import Losses, Node
 
 BUDGETS = {
     "minimal": 1024,

@@ -21,9 +21,9 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import NO_ARGUMENTS, as_text
+from gateway.dialects.translate.answer_context import Room, Wanted
 from gateway.dialects.translate.errors import read_body
-from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.dialects.translate.wire import number_in, read, text_in
+from gateway.dialects.translate.event_data import number_in, read, text_in
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 

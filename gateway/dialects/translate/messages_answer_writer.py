@@ -24,11 +24,11 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.objects import Json, read_object
 from gateway.dialects.seals import UNPROVEN
+from gateway.dialects.translate.answer_context import Room, Wanted
+from gateway.dialects.translate.block_serializer import Piece, Row
+from gateway.dialects.translate.collected_answer import Answer, Part
 from gateway.dialects.translate.errors import messages_error
-from gateway.dialects.translate.parts import Answer, Part
 from gateway.dialects.translate.reasoning import as_signature
-from gateway.dialects.translate.rows import Piece, Row
-from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.exchange.model import Stop
 from gateway.wire.sse import encode
 

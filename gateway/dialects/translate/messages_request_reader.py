@@ -19,10 +19,7 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
-from gateway.dialects.translate.effort import effort_of, effort_word
-from gateway.dialects.translate.format import Format, format_of
-from gateway.dialects.translate.history import in_order, spoken, texts
-from gateway.dialects.translate.media import (
+from gateway.dialects.translate.content_parts import (
     Otherwise,
     Table,
     leave_out,
@@ -32,7 +29,10 @@ from gateway.dialects.translate.media import (
     refused,
     returned,
 )
-from gateway.dialects.translate.node import Losses, Node, opened
+from gateway.dialects.translate.effort import effort_of, effort_word
+from gateway.dialects.translate.history import in_order, spoken, texts
+from gateway.dialects.translate.json_format import Format, format_of
+from gateway.dialects.translate.json_node import Losses, Node, opened
 from gateway.dialects.translate.reasoning import thinking
 from gateway.dialects.translate.tools import choose
 

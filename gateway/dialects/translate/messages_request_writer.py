@@ -21,11 +21,11 @@ from gateway.dialects.canonical import (
     Tool,
 )
 from gateway.dialects.profiles import Profile, form_for
+from gateway.dialects.translate.content_parts import PDF, left_out, readable_file
 from gateway.dialects.translate.effort import budget_of, nearest
-from gateway.dialects.translate.format import in_words
 from gateway.dialects.translate.history import fitted, merged, texts
-from gateway.dialects.translate.media import PDF, left_out, readable_file
-from gateway.dialects.translate.node import Losses
+from gateway.dialects.translate.json_format import in_words
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.tools import FORCING, as_function, as_object
 from gateway.errors import BadRequest
 

@@ -15,9 +15,9 @@ from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
 from gateway.dialects.translate.chat_request_writer import write_chat
 from gateway.dialects.translate.history import set_apart
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.messages_request_reader import read_messages
 from gateway.dialects.translate.messages_request_writer import write_messages
-from gateway.dialects.translate.node import Losses
 from gateway.dialects.translate.responses_request_reader import read_responses
 from gateway.dialects.translate.responses_request_writer import write_responses
 from gateway.exchange.additions import NO_PARTS, GatewayParts

@@ -25,9 +25,9 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text
+from gateway.dialects.translate.answer_context import Room, Wanted
 from gateway.dialects.translate.errors import read_body, read_failure
-from gateway.dialects.translate.wanted import Room, Wanted
-from gateway.dialects.translate.wire import number_in, objects_in, read, text_in, whole_number
+from gateway.dialects.translate.event_data import number_in, objects_in, read, text_in, whole_number
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 

@@ -23,9 +23,11 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import Json
+from gateway.dialects.translate.answer_context import Room, Wanted
+from gateway.dialects.translate.block_serializer import Block, Piece, Row
+from gateway.dialects.translate.collected_answer import Answer
 from gateway.dialects.translate.errors import responses_failure
-from gateway.dialects.translate.parts import Answer
-from gateway.dialects.translate.responses_items import (
+from gateway.dialects.translate.responses_answer_items import (
     COMPLETED,
     IN_PROGRESS,
     ITEMS,
@@ -35,8 +37,6 @@ from gateway.dialects.translate.responses_items import (
     prefix_of,
     whole_item,
 )
-from gateway.dialects.translate.rows import Block, Piece, Row
-from gateway.dialects.translate.wanted import Room, Wanted
 from gateway.exchange.model import Stop
 
 INCOMPLETE = "incomplete"

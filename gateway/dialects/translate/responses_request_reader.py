@@ -15,10 +15,7 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
-from gateway.dialects.translate.effort import effort_word
-from gateway.dialects.translate.format import ANY_OBJECT, Format, format_of
-from gateway.dialects.translate.history import in_order, spoken
-from gateway.dialects.translate.media import (
+from gateway.dialects.translate.content_parts import (
     Otherwise,
     Table,
     file_of,
@@ -30,7 +27,10 @@ from gateway.dialects.translate.media import (
     refused,
     result_of,
 )
-from gateway.dialects.translate.node import Losses, Node, opened
+from gateway.dialects.translate.effort import effort_word
+from gateway.dialects.translate.history import in_order, spoken
+from gateway.dialects.translate.json_format import ANY_OBJECT, Format, format_of
+from gateway.dialects.translate.json_node import Losses, Node, opened
 from gateway.dialects.translate.reasoning import reasoning_item
 from gateway.dialects.translate.tools import choose, grammar_of
 from gateway.errors import BadRequest

@@ -21,11 +21,17 @@ from gateway.dialects.canonical import (
     Tool,
 )
 from gateway.dialects.profiles import Profile, form_for
+from gateway.dialects.translate.content_parts import (
+    ERROR_MARK,
+    UNNAMED,
+    file_text,
+    file_url,
+    image_url,
+)
 from gateway.dialects.translate.effort import nearest
-from gateway.dialects.translate.format import in_words, named
 from gateway.dialects.translate.history import fitted
-from gateway.dialects.translate.media import ERROR_MARK, UNNAMED, file_text, file_url, image_url
-from gateway.dialects.translate.node import Losses
+from gateway.dialects.translate.json_format import in_words, named
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.tools import as_function, custom_calls
 
 Members = dict[str, Any]

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.dialects.body import too_deep
 from gateway.dialects.canonical import Call, Choice, Conversation, Result, Tool
-from gateway.dialects.translate.node import Node
+from gateway.dialects.translate.json_node import Node
 from gateway.errors import BadRequest
 
 INPUT = "input"

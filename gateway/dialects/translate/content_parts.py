@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gateway.dialects.canonical import File, Image, Part, Result, Text
-from gateway.dialects.translate.node import Losses, Node
+from gateway.dialects.translate.json_node import Losses, Node
 from gateway.errors import BadRequest
 
 Table = Mapping[str, Callable[[Node, Losses], Part | None]]

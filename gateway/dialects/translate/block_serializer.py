@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Refused, Said, Thought
-from gateway.dialects.translate.wanted import Room
+from gateway.dialects.translate.answer_context import Room
 
 PIECE_BYTES = 100
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Event
+from gateway.dialects.translate.answer_context import Room
 from gateway.dialects.translate.tools import INPUT
-from gateway.dialects.translate.wanted import Room
 
 _texts = msgspec.json.Decoder(dict[str, str])
 _OPENING, _CLOSING = f'{{"{INPUT}":"', '"}'

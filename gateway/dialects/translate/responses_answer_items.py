@@ -19,10 +19,10 @@ from gateway.dialects.canonical import (
     Thought,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.parts import Part
+from gateway.dialects.translate.answer_context import Room
+from gateway.dialects.translate.block_serializer import Block, Piece
+from gateway.dialects.translate.collected_answer import Part
 from gateway.dialects.translate.reasoning import as_encrypted
-from gateway.dialects.translate.rows import Block, Piece
-from gateway.dialects.translate.wanted import Room
 from gateway.wire.sse import encode
 
 COMPLETED = "completed"

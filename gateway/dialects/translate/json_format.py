@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.translate.node import Node
+from gateway.dialects.translate.json_node import Node
 
 Format = Mapping[str, Any]
 
