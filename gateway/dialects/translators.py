@@ -10,12 +10,12 @@ import msgspec
 from gateway.dialects.openai_chat.fitting import fit_chat
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.protocol import Dialect
-from gateway.dialects.translate.answer_context import Wanted, wanted
+from gateway.dialects.translate.answer_context import AnswerContext, read_context
 from gateway.dialects.translate.answers import (
-    GatheringPassage,
-    StreamPassage,
-    UnrollingPassage,
-    WholePassage,
+    BodyToStreamTranslator,
+    BodyTranslator,
+    StreamToBodyTranslator,
+    StreamTranslator,
     error_body,
 )
 from gateway.dialects.translate.requests import translate_request
@@ -47,7 +47,7 @@ class SaidAgain(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     lost: tuple[str, ...]
     stream: bool
-    told: Wanted
+    told: AnswerContext
 
 
 class Saying(msgspec.Struct, frozen=True):
@@ -64,20 +64,20 @@ def say_again(saying: Saying, body: bytes) -> SaidAgain:
     """Say it; of the request itself the answer's writer is left only what it repeats."""
     speech, client = saying.speech, saying.dialect.name
     asked = saying.dialect.read(body, ANY_DEPTH)
-    told = _wanted_of_large(asked, client, saying.turn, saying.at)
+    told = _read_context_of_large(asked, client, saying.turn, saying.at)
     said = translate_request(body, client, speech.dialect, speech.profile, saying.parts)
     return SaidAgain(said.body, said.lost, asked.stream, told)
 
 
-def read_wanted(dialect: Dialect, body: bytes, turn: str, at: int) -> Wanted:
+def read_context_of(dialect: Dialect, body: bytes, turn: str, at: int) -> AnswerContext:
     """Read what an answer takes from its request, as one piece of work."""
     asked = dialect.read(body, ANY_DEPTH)
-    read = wanted if len(body) <= LONGEST_REPEATED else _wanted_of_large
+    read = read_context if len(body) <= LONGEST_REPEATED else _read_context_of_large
     return read(asked, dialect.name, turn, at)
 
 
-def _wanted_of_large(asked: Asked, dialect: str, turn: str, at: int) -> Wanted:
-    told = wanted(asked, dialect, turn, at)
+def _read_context_of_large(asked: Asked, dialect: str, turn: str, at: int) -> AnswerContext:
+    told = read_context(asked, dialect, turn, at)
     return msgspec.structs.replace(told, request=repeated(asked.body))
 
 
@@ -107,7 +107,7 @@ class Ways:
         if speech is None or speech.dialect == dialect.name:
             return None
         asked = dialect.read(body, ANY_DEPTH)
-        told = wanted(asked, dialect.name, turn, int(self._wall()))
+        told = read_context(asked, dialect.name, turn, int(self._wall()))
         return Way(
             dialect.name, speech, self._answer(speech.dialect, dialect.name, asked.stream, told)
         )
@@ -127,28 +127,28 @@ class Ways:
         answer = self._answer(speech.dialect, dialect.name, said.stream, said.told)
         return Way(dialect.name, speech, answer, said.lost)
 
-    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], AnswerContext]:
         """Return how to read what the way back needs to know, as one piece of work."""
-        return partial(read_wanted, dialect, body, turn, int(self._wall()))
+        return partial(read_context_of, dialect, body, turn, int(self._wall()))
 
-    def convert(self, upstream: str, dialect: Dialect, told: Wanted, stream: bool) -> Way:
+    def convert(self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool) -> Way:
         """Return the way back for an answer that came as a stream where none was asked for.
 
         Or the other way round: `stream` tells what was asked for, whatever the dialects are.
         """
         speech = self._speeches.get(upstream) or Speech(dialect.name)
         told = msgspec.structs.replace(told, keeps_id=speech.dialect == dialect.name)
-        kind = UnrollingPassage if stream else GatheringPassage
+        kind = BodyToStreamTranslator if stream else StreamToBodyTranslator
         return Way(
             dialect.name, speech, kind(speech.dialect, dialect.name, told, self._answer_bytes)
         )
 
     def _answer(
-        self, spoken: str, dialect: str, stream: bool, told: Wanted
-    ) -> StreamPassage | WholePassage:
+        self, spoken: str, dialect: str, stream: bool, told: AnswerContext
+    ) -> StreamTranslator | BodyTranslator:
         if stream:
-            return StreamPassage(spoken, dialect, told, self._event_bytes)
-        return WholePassage(spoken, dialect, told, self._answer_bytes)
+            return StreamTranslator(spoken, dialect, told, self._event_bytes)
+        return BodyTranslator(spoken, dialect, told, self._answer_bytes)
 
     def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
         """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
@@ -195,7 +195,7 @@ class Way:
         self,
         client: str,
         speech: Speech,
-        answer: StreamPassage | WholePassage,
+        answer: StreamTranslator | BodyTranslator,
         lost: tuple[str, ...] = (),
     ) -> None:
         self._client = client

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from gateway.dialects.protocol import Dialect, Passage
-from gateway.dialects.translate.answer_context import Wanted
+from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translators import SaidAgain, Saying
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.exchange.additions import Addition, GatewayParts, ToolResult
@@ -189,11 +189,11 @@ class Ways(Protocol):
     ) -> Saying | None:
         """Return how a large request is translated; None when its upstream speaks the same."""
 
-    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], AnswerContext]:
         """Return how to read what the way back needs to know, as one piece of work."""
 
     def convert(
-        self, upstream: str, dialect: Dialect, told: Wanted, stream: bool
+        self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool
     ) -> Passage | None:
         """Return the way back for an answer in another form than was asked for, if there is one."""
 
@@ -214,12 +214,12 @@ class SameDialect:
         """Return no way: none is needed."""
         return None
 
-    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], Wanted]:
+    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], AnswerContext]:
         """Return how to read nothing: there is no way back."""
-        return partial(Wanted, "", turn)
+        return partial(AnswerContext, "", turn)
 
     def convert(
-        self, upstream: str, dialect: Dialect, told: Wanted, stream: bool
+        self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool
     ) -> Passage | None:
         """Return none."""
         return None

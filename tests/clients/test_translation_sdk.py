@@ -13,7 +13,7 @@ from anthropic import AsyncAnthropic
 from anyio.abc import SocketStream
 from openai import AsyncOpenAI
 
-from gateway.dialects.translate.answer_context import Wanted
+from gateway.dialects.translate.answer_context import AnswerContext
 from tests.dialects.answers_wire import (
     CHAT,
     DONE,
@@ -141,7 +141,7 @@ async def test_a_custom_tool_reaches_a_responses_client() -> None:
     arguments = json.dumps({"input": "*** Begin"})
     called = {"id": "c", "index": 0, "function": {"name": "patch", "arguments": arguments}}
     stream = chunk({"tool_calls": [called]}) + chunk({}, "tool_calls") + DONE
-    wanted = Wanted("m", "s", custom=frozenset({"patch"}))
+    wanted = AnswerContext("m", "s", custom=frozenset({"patch"}))
     async with serving(translated(stream, CHAT, RESPONSES, wanted)) as url:
         async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
             async with client.responses.stream(model="m", input="Hi") as answer:

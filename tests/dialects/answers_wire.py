@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.dialects.translate.answer_context import Wanted
-from gateway.dialects.translate.answers import StreamPassage, WholePassage
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answers import BodyTranslator, StreamTranslator
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ DIALECTS = (CHAT, MESSAGES, RESPONSES)
 SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 PAIRS = [(one, other) for one in DIALECTS for other in DIALECTS if one != other]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "answers"
-WANTED = Wanted("my-model", "request-1", 1700000000, usage=True)
+WANTED = AnswerContext("my-model", "request-1", 1700000000, usage=True)
 
 
 def fixture(dialect: str, name: str) -> bytes:
@@ -24,21 +24,27 @@ def fixture(dialect: str, name: str) -> bytes:
 
 
 def translated(
-    stream: bytes, source: str, target: str, wanted: Wanted = WANTED, limit: int = 10**6
+    stream: bytes, source: str, target: str, wanted: AnswerContext = WANTED, limit: int = 10**6
 ) -> bytes:
     return in_pieces([stream], source, target, wanted, limit)
 
 
 def in_pieces(
-    pieces: Iterable[bytes], source: str, target: str, wanted: Wanted = WANTED, limit: int = 10**6
+    pieces: Iterable[bytes],
+    source: str,
+    target: str,
+    wanted: AnswerContext = WANTED,
+    limit: int = 10**6,
 ) -> bytes:
-    passage = StreamPassage(source, target, wanted, limit)
+    passage = StreamTranslator(source, target, wanted, limit)
     shown = b"".join(passage.feed(piece) for piece in pieces)
     return shown if passage.ended else shown + passage.close()
 
 
-def body_translated(body: Json | bytes, source: str, target: str, wanted: Wanted = WANTED) -> Json:
-    passage = WholePassage(source, target, wanted, 10**6)
+def body_translated(
+    body: Json | bytes, source: str, target: str, wanted: AnswerContext = WANTED
+) -> Json:
+    passage = BodyTranslator(source, target, wanted, 10**6)
     assert passage.feed(body if isinstance(body, bytes) else json.dumps(body).encode()) == b""
     read = json.loads(passage.close())
     assert isinstance(read, dict)
@@ -311,5 +317,5 @@ HEARD: dict[str, Callable[[bytes], Heard]] = {
 }
 
 
-def hear(stream: bytes, source: str, target: str, wanted: Wanted = WANTED) -> Heard:
+def hear(stream: bytes, source: str, target: str, wanted: AnswerContext = WANTED) -> Heard:
     return HEARD[target](translated(stream, source, target, wanted))

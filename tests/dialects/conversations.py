@@ -24,7 +24,7 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.translate.content_parts import ERROR_MARK
 from gateway.dialects.translate.effort import EFFORTS
-from gateway.dialects.translate.history import in_order, merged
+from gateway.dialects.translate.history import merge_turns, order_history
 
 # Few words, chosen for what could go wrong with them: generated ones cost more and find no more.
 WORDS = [
@@ -160,7 +160,7 @@ def histories(draw: st.DrawFn, carries: Carries) -> tuple[Message, ...]:
         told.append(Message("user", tuple(results)))
     # What a model cannot go on from is not carried: its own thinking.
     told.append(Message("user", tuple(draw(carries.said))))
-    return in_order(told, "messages")[1]
+    return order_history(told, "messages")[1]
 
 
 def _calls(carries: Carries, call_id: str) -> st.SearchStrategy[Call]:
@@ -237,7 +237,7 @@ def _messages(said: Conversation) -> Conversation:
     return msgspec.structs.replace(
         said,
         # The user and the model take turns there.
-        messages=merged(said.messages),
+        messages=merge_turns(said.messages),
         max_tokens=said.max_tokens or 8192,
         top_p=None,
         effort="",

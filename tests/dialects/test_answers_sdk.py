@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.dialects.translate.answer_context import Wanted
-from gateway.dialects.translate.answers import StreamPassage
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answers import StreamTranslator
 from gateway.exchange.model import Asked
 from tests.dialects import messages_wire, responses_wire
 from tests.dialects.answers_wire import CHAT, DIALECTS, DONE, MESSAGES, RESPONSES, data
@@ -201,7 +201,7 @@ def answered(source: str, target: str, turns: list[Turn], cuts: list[int], crlf:
     splice, shown = SPOKEN[target].splice(asked, CLOCK, 10**6), b""
     for number, turn in enumerate(turns):
         stream = TELL[source](turn, number).replace(b"\n", b"\r\n" if crlf else b"\n")
-        way = StreamPassage(source, target, Wanted("m", str(number), usage=True), 10**6)
+        way = StreamTranslator(source, target, AnswerContext("m", str(number), usage=True), 10**6)
         tap = splice.tap()
         points = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
         for piece in (stream[a:b] for a, b in pairwise(points)):

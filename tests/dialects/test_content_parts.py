@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.translate.answer_context import Wanted
-from gateway.dialects.translate.answers import StreamPassage, WholePassage
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answers import BodyTranslator, StreamTranslator
 from gateway.exchange.model import Asked
 
 CHAT = DIALECTS["openai-chat"]
@@ -77,15 +77,15 @@ def test_texts_of_two_turns_are_set_apart(stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_thinking_beside_text_becomes_a_thinking_block(stream: bool) -> None:
-    wanted = Wanted("m", "seed")
+    wanted = AnswerContext("m", "seed")
     if stream:
-        passage = StreamPassage("openai-chat", "anthropic-messages", wanted, 10**6)
+        passage = StreamTranslator("openai-chat", "anthropic-messages", wanted, 10**6)
         told = passage.feed(STREAM) + passage.close()
         assert b'"thinking_delta","thinking":"Hm."' in told
         assert told.index(b"thinking_delta") < told.index(b'"text_delta","text":"One"')
         assert told.endswith(b'{"type":"message_stop"}\n\n')
     else:
-        whole = WholePassage("openai-chat", "anthropic-messages", wanted, 10**6)
+        whole = BodyTranslator("openai-chat", "anthropic-messages", wanted, 10**6)
         whole.feed(BODY)
         content = json.loads(whole.close())["content"]
         assert [(b["type"], b.get("thinking") or b["text"]) for b in content] == [
@@ -98,7 +98,9 @@ def test_a_message_that_begins_with_content_is_translated() -> None:
     blocks = [{"type": "text", "text": "So far."}, {"type": "tool_use", "id": "t", "name": "f"}]
     message = {"id": "m", "content": blocks}
     start = json.dumps({"type": "message_start", "message": message}).encode()
-    passage = StreamPassage("anthropic-messages", "openai-chat", Wanted("m", "seed"), 10**6)
+    passage = StreamTranslator(
+        "anthropic-messages", "openai-chat", AnswerContext("m", "seed"), 10**6
+    )
     told = passage.feed(b"data: " + start + b"\n\n") + passage.feed(b"data: " + start + b"\n\n")
     assert told.count(b'"So far."') == 1
     assert told.count(b'"name":"f"') == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.dialects import DIALECTS
 from gateway.dialects.identity import identify
 from gateway.dialects.profiles import PROFILES
-from gateway.dialects.translate.answer_context import wanted
+from gateway.dialects.translate.answer_context import read_context
 from gateway.dialects.translate.requests import READERS, translate_request
 from gateway.errors import BadRequest
 from gateway.exchange.additions import ToolDeclaration, ToolResult, UserText
@@ -101,7 +101,7 @@ def test_a_changed_request_is_refused_or_stays_as_it_is(name: str, data: st.Data
     except BadRequest:
         return
     assert asked.body == body
-    wanted(asked, name, "s", 0)
+    read_context(asked, name, "s", 0)
     dialect.declares(asked.tools, "clock")
     dialect.called(body)
     dialect.newest_user(body)

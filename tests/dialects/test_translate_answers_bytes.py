@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.dialects.translate.answers import StreamPassage
+from gateway.dialects.translate.answers import StreamTranslator
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from tests.dialects.answers_wire import (
     CHAT,
@@ -66,7 +66,7 @@ def test_data_may_stand_on_several_lines(source: str, target: str) -> None:
 
 
 def test_an_event_that_is_too_long_is_broken() -> None:
-    passage = StreamPassage(CHAT, MESSAGES, WANTED, 100)
+    passage = StreamTranslator(CHAT, MESSAGES, WANTED, 100)
     with pytest.raises(UpstreamBroke):
         passage.feed(b"data: " + b"x" * 200)
 

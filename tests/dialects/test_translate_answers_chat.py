@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.dialects.translate.answers import StreamPassage
+from gateway.dialects.translate.answers import StreamTranslator
 from gateway.errors import UpstreamBroke
 from tests.dialects.answers_wire import (
     CHAT,
@@ -68,7 +68,7 @@ def test_a_stop_after_calls_is_a_stop_for_calls() -> None:
 
 
 def test_one_call_after_the_other_is_shown_as_it_comes() -> None:
-    passage = StreamPassage(CHAT, MESSAGES, WANTED, 10**6)
+    passage = StreamTranslator(CHAT, MESSAGES, WANTED, 10**6)
     passage.feed(chunk(call(0, '{"a":1}', name="f", id="c")))
     shown = passage.feed(chunk(call(1, '{"b"', name="g", id="d")))
     kinds = [name for name, _ in frames(shown)]
@@ -76,7 +76,7 @@ def test_one_call_after_the_other_is_shown_as_it_comes() -> None:
 
 
 def test_mixed_calls_wait_for_the_first_to_end_and_text_keeps_its_place() -> None:
-    passage = StreamPassage(CHAT, MESSAGES, WANTED, 10**6)
+    passage = StreamTranslator(CHAT, MESSAGES, WANTED, 10**6)
     passage.feed(chunk(call(0, '{"a"', name="f", id="c")))
     assert passage.feed(chunk(call(1, '{"b"', name="g", id="d"))) == b""
     assert passage.feed(chunk({"content": "by"})) == b""
@@ -89,7 +89,7 @@ def test_mixed_calls_wait_for_the_first_to_end_and_text_keeps_its_place() -> Non
 
 
 def test_text_after_a_whole_call_is_shown_at_once() -> None:
-    passage = StreamPassage(CHAT, RESPONSES, WANTED, 10**6)
+    passage = StreamTranslator(CHAT, RESPONSES, WANTED, 10**6)
     passage.feed(chunk(call(0, "{}", name="f", id="c")))
     assert b'"delta":"So"' in passage.feed(chunk({"content": "So"}))
 
@@ -134,7 +134,7 @@ def test_an_end_that_only_the_upstream_has_a_word_for_is_told_in_it(target: str)
 
 
 def test_an_end_without_the_mark_counts_and_data_after_the_end_does_not() -> None:
-    passage = StreamPassage(CHAT, MESSAGES, WANTED, 10**6)
+    passage = StreamTranslator(CHAT, MESSAGES, WANTED, 10**6)
     passage.feed(chunk({"content": "Hi"}, "stop"))
     assert not passage.ended
     assert b"message_stop" in passage.close()
@@ -145,7 +145,7 @@ def test_an_end_without_the_mark_counts_and_data_after_the_end_does_not() -> Non
 
 def test_a_last_frame_without_its_empty_line_counts() -> None:
     stream = chunk({"content": "Hi"}, "stop") + DONE.rstrip()
-    passage = StreamPassage(CHAT, MESSAGES, WANTED, 10**6)
+    passage = StreamTranslator(CHAT, MESSAGES, WANTED, 10**6)
     assert b"message_stop" in passage.feed(stream) + passage.close()
 
 

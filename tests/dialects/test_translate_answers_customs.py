@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate.answer_context import MOST_CUSTOM, Wanted, custom_tools
+from gateway.dialects.translate.answer_context import (
+    MOST_CUSTOM_TOOLS,
+    AnswerContext,
+    read_custom_tools,
+)
 from gateway.errors import BadRequest
 from tests.dialects.answers_wire import (
     CHAT,
@@ -29,7 +33,7 @@ from tests.dialects.answers_wire import (
     translated,
 )
 
-PATCH = Wanted("m", "s", usage=True, custom=frozenset({"patch"}))
+PATCH = AnswerContext("m", "s", usage=True, custom=frozenset({"patch"}))
 APPLIED = '*** Begin\n"x" \\ 上海\n'
 
 
@@ -100,11 +104,11 @@ def test_custom_calls_without_input_stay_empty() -> None:
     ],
 )
 def test_which_tools_take_plain_text(tools: Any, names: set[str]) -> None:
-    assert custom_tools(json.dumps(tools).encode()) == names
+    assert read_custom_tools(json.dumps(tools).encode()) == names
 
 
 def test_more_custom_tools_than_can_be_remembered_are_refused() -> None:
-    tools = [{"type": "custom", "name": f"n{number}"} for number in range(MOST_CUSTOM + 1)]
-    assert len(custom_tools(json.dumps(tools[1:]).encode())) == MOST_CUSTOM
+    tools = [{"type": "custom", "name": f"n{number}"} for number in range(MOST_CUSTOM_TOOLS + 1)]
+    assert len(read_custom_tools(json.dumps(tools[1:]).encode())) == MOST_CUSTOM_TOOLS
     with pytest.raises(BadRequest, match="more than 10000 custom tools"):
-        custom_tools(json.dumps(tools).encode())
+        read_custom_tools(json.dumps(tools).encode())

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.dialects.translate.answer_context import Wanted
-from gateway.dialects.translate.answers import StreamPassage
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answers import StreamTranslator
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Asked
 from tests.dialects.answers_wire import (
@@ -198,8 +198,8 @@ def test_usage_of_reasoning(source: str, target: str, path: tuple[str, str]) -> 
 
 @pytest.mark.parametrize("source", (MESSAGES, RESPONSES))
 def test_usage_is_shown_to_a_chat_client_only_if_it_asked(source: str) -> None:
-    silent = Wanted("m", "s")
-    passage = StreamPassage(source, CHAT, silent, 10**6)
+    silent = AnswerContext("m", "s")
+    passage = StreamTranslator(source, CHAT, silent, 10**6)
     shown = passage.feed(fixture(source, "cache"))
     assert b'"usage"' not in shown
     assert shown.endswith(b"data: [DONE]\n\n")
@@ -253,7 +253,7 @@ def test_an_answer_that_was_cut_short_is_never_a_whole_one(
 ) -> None:
     stream = fixture(source, name)
     for at in range(0, stream.find(FINISHES[source]), 211):
-        passage = StreamPassage(source, target, WANTED, 10**6)
+        passage = StreamTranslator(source, target, WANTED, 10**6)
         passage.feed(stream[:at])
         assert not passage.ended
         with pytest.raises(UpstreamBroke):
@@ -262,7 +262,7 @@ def test_an_answer_that_was_cut_short_is_never_a_whole_one(
 
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_text_is_shown_as_it_comes(source: str, target: str) -> None:
-    passage = StreamPassage(source, target, WANTED, 10**6)
+    passage = StreamTranslator(source, target, WANTED, 10**6)
     for frame in fixture(source, "text").split(b"\n\n"):
         shown = passage.feed(frame + b"\n\n")
         for word in (b"aus", "上海".encode(), "🌊".encode()):
@@ -274,7 +274,7 @@ def test_text_is_shown_as_it_comes(source: str, target: str) -> None:
 def test_ids_are_the_same_each_time_and_of_no_other_request(source: str, target: str) -> None:
     one, again = hear("tool", source, target), hear("tool", source, target)
     other = HEARD[target](
-        translated(fixture(source, "tool"), source, target, Wanted("m", "request-2"))
+        translated(fixture(source, "tool"), source, target, AnswerContext("m", "request-2"))
     )
     assert one == again
     assert one.id != other.id

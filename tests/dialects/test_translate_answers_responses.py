@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.translate.answer_context import Wanted
+from gateway.dialects.translate.answer_context import AnswerContext
 from tests.dialects.answers_wire import (
     CHAT,
     HEARD,
@@ -33,7 +33,9 @@ def test_an_upstream_that_tells_all_only_at_the_end() -> None:
         {"type": "custom_tool_call", "call_id": "d", "name": "g", "input": ""},
         {"type": "function_call", "call_id": "e"},
     ]
-    heard = hear(completed(output=output), RESPONSES, CHAT, Wanted("m", "s", custom=frozenset("g")))
+    heard = hear(
+        completed(output=output), RESPONSES, CHAT, AnswerContext("m", "s", custom=frozenset("g"))
+    )
     assert (heard.thought, heard.text, heard.refusal) == ("One.\n\nTwo.", "Hi", "No.")
     assert heard.calls == [("c", "f", "{}"), ("d", "g", "")]
     assert heard.stop == "tool_calls"
@@ -182,7 +184,7 @@ def test_a_response_that_is_too_long_to_end_fails() -> None:
 
 def test_a_response_repeats_small_members_of_its_request() -> None:
     request = {"model": "m", "input": "x", "metadata": {"a": "b"}, "temperature": 0.5}
-    wanted = Wanted("m", "s", request=json.dumps(request).encode())
+    wanted = AnswerContext("m", "s", request=json.dumps(request).encode())
     shown = translated(fixture(CHAT, "text"), CHAT, RESPONSES, wanted)
     response = json.loads(frames(shown)[-1][1])["response"]
     assert (response["metadata"], response["temperature"]) == ({"a": "b"}, 0.5)

@@ -24,10 +24,10 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
-from gateway.dialects.translate.answer_context import Room
+from gateway.dialects.translate.answer_context import ByteBudget
 from gateway.dialects.translate.answers import READERS, WRITERS
-from gateway.dialects.translate.collected_answer import Answer, put_together
-from gateway.dialects.translate.event_data import datas
+from gateway.dialects.translate.collected_answer import CollectedAnswer, collect_answer
+from gateway.dialects.translate.event_data import extract_data
 from gateway.exchange.model import Stop
 from tests.dialects.answers_wire import (
     DIALECTS,
@@ -108,17 +108,17 @@ def ends(draw: st.DrawFn, events: Sequence[Event]) -> Ended:
 
 
 def streamed(dialect: str, events: Sequence[Event]) -> bytes:
-    writer = WRITERS[dialect](WANTED, Room(LIMIT))
+    writer = WRITERS[dialect](WANTED, ByteBudget(LIMIT))
     return b"".join([writer.write(event) for event in events])
 
 
 def heard(dialect: str, stream: bytes) -> list[Event]:
-    reader = READERS[dialect](WANTED, Room(LIMIT))
-    events = [event for data in datas(stream) for event in reader.read(data)]
+    reader = READERS[dialect](WANTED, ByteBudget(LIMIT))
+    events = [event for data in extract_data(stream) for event in reader.read(data)]
     return [*events, *reader.close()]
 
 
-def gist(answer: Answer) -> Any:
+def gist(answer: CollectedAnswer) -> Any:
     """All that every dialect can say of an answer."""
     texts = [part.text for part in answer.parts if isinstance(part, Text | Refusal)]
     thought = [part.text for part in answer.parts if isinstance(part, Reasoning)]
@@ -130,16 +130,16 @@ def gist(answer: Answer) -> Any:
 
 @given(st.sampled_from(DIALECTS), answers())
 def test_a_stream_that_is_written_and_read_says_the_same(dialect: str, events: list[Event]) -> None:
-    assert gist(put_together(heard(dialect, streamed(dialect, events)))) == gist(
-        put_together(events)
+    assert gist(collect_answer(heard(dialect, streamed(dialect, events)))) == gist(
+        collect_answer(events)
     )
 
 
 @given(st.sampled_from(DIALECTS), answers())
 def test_a_body_that_is_written_and_read_says_the_same(dialect: str, events: list[Event]) -> None:
-    answer = put_together(events)
-    body = WRITERS[dialect](WANTED, Room(LIMIT)).whole(answer)
-    again = put_together(READERS[dialect](WANTED, Room(LIMIT)).whole(body))
+    answer = collect_answer(events)
+    body = WRITERS[dialect](WANTED, ByteBudget(LIMIT)).whole(answer)
+    again = collect_answer(READERS[dialect](WANTED, ByteBudget(LIMIT)).whole(body))
     assert gist(again) == gist(answer)
 
 
@@ -149,7 +149,7 @@ def test_a_stream_passed_on_to_a_strict_client_says_the_same(
 ) -> None:
     source, target = pair
     shown = HEARD[target](translated(streamed(source, events), source, target))
-    (text, thought), called, _ = gist(put_together(events))
+    (text, thought), called, _ = gist(collect_answer(events))
     assert (shown.text + shown.refusal).replace("\n\n", "") == text
     assert shown.thought.replace("\n\n", "") == thought
     assert shown.calls == called
@@ -170,8 +170,8 @@ def test_a_stream_may_be_cut_anywhere(
 @given(st.sampled_from(PAIRS), answers())
 def test_a_body_says_what_a_stream_does(pair: tuple[str, str], events: list[Event]) -> None:
     source, target = pair
-    body = WRITERS[source](WANTED, Room(LIMIT)).whole(put_together(events))
+    body = WRITERS[source](WANTED, ByteBudget(LIMIT)).whole(collect_answer(events))
     whole = json.dumps(body_translated(body, source, target)).encode()
-    told = READERS[target](WANTED, Room(LIMIT)).whole(whole)
+    told = READERS[target](WANTED, ByteBudget(LIMIT)).whole(whole)
     stream = translated(streamed(source, events), source, target)
-    assert gist(put_together(told)) == gist(put_together(heard(target, stream)))
+    assert gist(collect_answer(told)) == gist(collect_answer(heard(target, stream)))

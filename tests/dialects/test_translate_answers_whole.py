@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.dialects.translate.answer_context import Wanted, wanted
-from gateway.dialects.translate.answers import WholePassage, error_body
+from gateway.dialects.translate.answer_context import AnswerContext, read_context
+from gateway.dialects.translate.answers import BodyTranslator, error_body
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Asked
 from tests.dialects.answers_wire import CHAT, MESSAGES, PAIRS, RESPONSES, WANTED, body_translated
@@ -164,7 +164,7 @@ def test_the_clients_tap_reads_it(source: str, target: str) -> None:
 
 
 def test_what_was_used_is_known() -> None:
-    passage = WholePassage(MESSAGES, CHAT, WANTED, 10**6)
+    passage = BodyTranslator(MESSAGES, CHAT, WANTED, 10**6)
     passage.feed(json.dumps(BODIES[MESSAGES]).encode())
     passage.close()
     assert passage.tokens is not None
@@ -251,16 +251,16 @@ def test_calls_of_tools_that_take_plain_text() -> None:
         chat({"tool_calls": [called]}, "tool_calls"),
         CHAT,
         RESPONSES,
-        wanted(asked, RESPONSES, "s", 0),
+        read_context(asked, RESPONSES, "s", 0),
     )
     (item,) = body["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", "*")
     assert item["id"].startswith("ctc_")
     block = {"type": "tool_use", "id": "c", "name": "patch", "input": {"input": "*"}}
-    body = body_translated({"content": [block]}, MESSAGES, CHAT, wanted(asked, CHAT, "s", 0))
+    body = body_translated({"content": [block]}, MESSAGES, CHAT, read_context(asked, CHAT, "s", 0))
     (call,) = body["choices"][0]["message"]["tool_calls"]
     assert call == {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "*"}}
-    assert wanted(Asked(model="m", body=b"{}"), CHAT, "s", 3) == Wanted("m", "s", 3)
+    assert read_context(Asked(model="m", body=b"{}"), CHAT, "s", 3) == AnswerContext("m", "s", 3)
 
 
 def test_what_messages_call_custom_is_a_function() -> None:
@@ -268,7 +268,7 @@ def test_what_messages_call_custom_is_a_function() -> None:
     asked = Asked(model="m", body=b"{}", tools=json.dumps([tool]).encode())
     called = {"id": "c", "function": {"name": "say", "arguments": '{"input":"*"}'}}
     answer = chat({"tool_calls": [called]}, "tool_calls")
-    body = body_translated(answer, CHAT, MESSAGES, wanted(asked, MESSAGES, "s", 0))
+    body = body_translated(answer, CHAT, MESSAGES, read_context(asked, MESSAGES, "s", 0))
     (block,) = body["content"]
     assert block["input"] == {"input": "*"}
 
@@ -279,7 +279,7 @@ NO_ANSWERS = (b"[]", b"{}", b'{"choices":[]}', b'{"content":5}', b'{"output":5}'
 @pytest.mark.parametrize("body", NO_ANSWERS)
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_what_is_no_answer_is_broken(source: str, target: str, body: bytes) -> None:
-    passage = WholePassage(source, target, WANTED, 10**6)
+    passage = BodyTranslator(source, target, WANTED, 10**6)
     passage.feed(body)
     with pytest.raises(UpstreamBroke):
         passage.close()
@@ -287,7 +287,7 @@ def test_what_is_no_answer_is_broken(source: str, target: str, body: bytes) -> N
 
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_an_error_instead_of_an_answer(source: str, target: str) -> None:
-    passage = WholePassage(source, target, WANTED, 10**6)
+    passage = BodyTranslator(source, target, WANTED, 10**6)
     error = {"type": "rate_limit_error", "message": "Slow down.", "code": None}
     passage.feed(json.dumps({"type": "error", "error": error}).encode())
     with pytest.raises(UpstreamAnswered) as caught:
@@ -297,14 +297,14 @@ def test_an_error_instead_of_an_answer(source: str, target: str) -> None:
 
 
 def test_a_response_that_did_not_complete_is_an_error() -> None:
-    passage = WholePassage(RESPONSES, CHAT, WANTED, 10**6)
+    passage = BodyTranslator(RESPONSES, CHAT, WANTED, 10**6)
     passage.feed(b'{"status":"cancelled","output":[]}')
     with pytest.raises(UpstreamAnswered):
         passage.close()
 
 
 def test_a_body_that_is_too_long_is_broken() -> None:
-    passage = WholePassage(CHAT, MESSAGES, WANTED, 10)
+    passage = BodyTranslator(CHAT, MESSAGES, WANTED, 10)
     with pytest.raises(UpstreamBroke):
         passage.feed(b"x" * 11)
 

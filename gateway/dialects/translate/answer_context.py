@@ -11,25 +11,25 @@ from gateway.exchange.model import Asked
 
 ID_DIGITS = 24
 # They are remembered for the answer, which takes the event loop time for each.
-MOST_CUSTOM = 10_000
+MOST_CUSTOM_TOOLS = 10_000
 # Who calls functions "custom", and has no tools that take plain text.
 FUNCTIONS_ONLY = frozenset({"anthropic-messages"})
 
 
-class _Custom(msgspec.Struct):
+class _CustomDeclaration(msgspec.Struct):
     name: str = ""
 
 
-class _Tool(msgspec.Struct):
+class _OfferedTool(msgspec.Struct):
     type: str = ""
     name: str = ""
-    custom: _Custom | None = None
+    custom: _CustomDeclaration | None = None
 
 
-_tools = msgspec.json.Decoder(list[_Tool])
+_tools = msgspec.json.Decoder(list[_OfferedTool])
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class AnswerContext(msgspec.Struct, frozen=True):
     """What the client asked for, as far as the answer tells."""
 
     model: str
@@ -54,14 +54,14 @@ class Wanted(msgspec.Struct, frozen=True):
         return f"{prefix}{sha256(parts.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 
-def wanted(asked: Asked, dialect: str, seed: str, created: int) -> Wanted:
+def read_context(asked: Asked, dialect: str, seed: str, created: int) -> AnswerContext:
     """Take from a request of this dialect what its answer needs of it."""
     has_custom = b'"custom"' in asked.tools and dialect not in FUNCTIONS_ONLY
-    custom = custom_tools(asked.tools) if has_custom else frozenset()
-    return Wanted(asked.model, seed, created, asked.body, asked.wants_usage, custom)
+    custom = read_custom_tools(asked.tools) if has_custom else frozenset()
+    return AnswerContext(asked.model, seed, created, asked.body, asked.wants_usage, custom)
 
 
-def custom_tools(tools: bytes) -> frozenset[str]:
+def read_custom_tools(tools: bytes) -> frozenset[str]:
     """Return the names of the tools that take plain text."""
     try:
         offered = _tools.decode(tools)
@@ -70,16 +70,16 @@ def custom_tools(tools: bytes) -> frozenset[str]:
         return frozenset()
     names = (tool.custom.name if tool.custom else tool.name for tool in offered if _is_custom(tool))
     found = frozenset(name for name in names if name)
-    if len(found) > MOST_CUSTOM:
-        raise BadRequest(f"`tools` has more than {MOST_CUSTOM} custom tools.", param="tools")
+    if len(found) > MOST_CUSTOM_TOOLS:
+        raise BadRequest(f"`tools` has more than {MOST_CUSTOM_TOOLS} custom tools.", param="tools")
     return found
 
 
-def _is_custom(tool: _Tool) -> bool:
+def _is_custom(tool: _OfferedTool) -> bool:
     return tool.type == "custom"
 
 
-class Room:
+class ByteBudget:
     """How much of one answer may be kept in memory, by all who have to keep some of it."""
 
     __slots__ = ("_left", "_size")
@@ -87,7 +87,7 @@ class Room:
     def __init__(self, size: int) -> None:
         self._size = self._left = size
 
-    def take(self, size: int) -> None:
+    def spend(self, size: int) -> None:
         """Take room for something that is kept."""
         self._left -= size
         if self._left < 0:

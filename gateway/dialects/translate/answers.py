@@ -13,22 +13,27 @@ from typing import Protocol
 
 from gateway.dialects.canonical import Began, Ended, Event, Failed, Said, Tokens
 from gateway.dialects.objects import read_object
-from gateway.dialects.translate.answer_context import Room, Wanted
-from gateway.dialects.translate.chat_answer_reader import ChatReader
-from gateway.dialects.translate.chat_answer_writer import ChatWriter
-from gateway.dialects.translate.collected_answer import Answer, put_together
-from gateway.dialects.translate.custom_calls import CustomCalls
-from gateway.dialects.translate.errors import failed, messages_error, openai_error, read_body
-from gateway.dialects.translate.event_data import datas
-from gateway.dialects.translate.messages_answer_reader import MessagesReader
-from gateway.dialects.translate.messages_answer_writer import MessagesWriter
-from gateway.dialects.translate.responses_answer_reader import ResponsesReader
-from gateway.dialects.translate.responses_answer_writer import ResponsesWriter
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.chat_answer_reader import ChatAnswerReader
+from gateway.dialects.translate.chat_answer_writer import ChatAnswerWriter
+from gateway.dialects.translate.collected_answer import CollectedAnswer, collect_answer
+from gateway.dialects.translate.custom_calls import CustomCallConverter
+from gateway.dialects.translate.errors import (
+    describe_error,
+    messages_error,
+    openai_error,
+    read_body,
+)
+from gateway.dialects.translate.event_data import extract_data
+from gateway.dialects.translate.messages_answer_reader import MessagesAnswerReader
+from gateway.dialects.translate.messages_answer_writer import MessagesAnswerWriter
+from gateway.dialects.translate.responses_answer_reader import ResponsesAnswerReader
+from gateway.dialects.translate.responses_answer_writer import ResponsesAnswerWriter
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.wire.sse import Framer
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """Reads one answer of an upstream."""
 
     def read(self, data: bytes) -> Sequence[Event]:
@@ -41,7 +46,7 @@ class Reader(Protocol):
         """Read an answer that came as one body."""
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """Writes one answer for a client."""
 
     def say(self, text: str) -> bytes:
@@ -50,19 +55,19 @@ class Writer(Protocol):
     def write(self, event: Event) -> bytes:
         """Write an event as frames."""
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
 
 
-READERS: dict[str, Callable[[Wanted, Room], Reader]] = {
-    "openai-chat": ChatReader,
-    "openai-responses": ResponsesReader,
-    "anthropic-messages": MessagesReader,
+READERS: dict[str, Callable[[AnswerContext, ByteBudget], AnswerReader]] = {
+    "openai-chat": ChatAnswerReader,
+    "openai-responses": ResponsesAnswerReader,
+    "anthropic-messages": MessagesAnswerReader,
 }
-WRITERS: dict[str, Callable[[Wanted, Room], Writer]] = {
-    "openai-chat": ChatWriter,
-    "openai-responses": ResponsesWriter,
-    "anthropic-messages": MessagesWriter,
+WRITERS: dict[str, Callable[[AnswerContext, ByteBudget], AnswerWriter]] = {
+    "openai-chat": ChatAnswerWriter,
+    "openai-responses": ResponsesAnswerWriter,
+    "anthropic-messages": MessagesAnswerWriter,
 }
 ERRORS: dict[str, Callable[[Failed], bytes]] = {
     "openai-chat": openai_error,
@@ -71,12 +76,12 @@ ERRORS: dict[str, Callable[[Failed], bytes]] = {
 }
 
 
-class StreamPassage:
+class StreamTranslator:
     """Translates one streamed answer, frame by frame."""
 
     __slots__ = (
         "_begun",
-        "_customs",
+        "_custom_calls",
         "_framer",
         "_read",
         "_reader",
@@ -88,12 +93,14 @@ class StreamPassage:
         "tokens",
     )
 
-    def __init__(self, from_dialect: str, to_dialect: str, wanted: Wanted, limit: int) -> None:
-        room = Room(limit)
+    def __init__(
+        self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
+    ) -> None:
+        budget = ByteBudget(limit)
         self._framer = Framer(limit)
-        self._reader = READERS[from_dialect](wanted, room)
-        self._writer = WRITERS[to_dialect](wanted, room)
-        self._customs = CustomCalls(wanted.custom, room)
+        self._reader = READERS[from_dialect](context, budget)
+        self._writer = WRITERS[to_dialect](context, budget)
+        self._custom_calls = CustomCallConverter(context.custom, budget)
         self._read = self._reader.read
         self._say = self._writer.say
         self._to = to_dialect
@@ -117,7 +124,7 @@ class StreamPassage:
             if not self._begun:
                 raise
             # What came before it in the same read is still to be shown.
-            frames.append(self._written(failed(error)))
+            frames.append(self._write(describe_error(error)))
         return b"".join(frames)
 
     def close(self) -> bytes:
@@ -125,19 +132,19 @@ class StreamPassage:
         frames: list[bytes] = []
         self._translate(b"" if self.ended else self._framer.flush(), frames)
         if not self.ended:
-            frames += [self._written(event) for event in self._reader.close()]
+            frames += [self._write(event) for event in self._reader.close()]
         return b"".join(frames)
 
     def _translate(self, batch: bytes, frames: list[bytes]) -> None:
         """Add what the frames of a batch become; this is the hot path."""
-        for data in datas(batch):
+        for data in extract_data(batch):
             for event in self._read(data):
-                said = self._say(event.text) if type(event) is Said else self._written(event)
+                said = self._say(event.text) if type(event) is Said else self._write(event)
                 frames.append(said)
 
-    def _written(self, event: Event) -> bytes:
+    def _write(self, event: Event) -> bytes:
         self._note(event)
-        return b"".join([self._writer.write(shown) for shown in self._customs.take(event)])
+        return b"".join([self._writer.write(shown) for shown in self._custom_calls.convert(event)])
 
     def _note(self, event: Event) -> None:
         if isinstance(event, Began):
@@ -151,18 +158,29 @@ class StreamPassage:
                 raise self.failure
 
 
-class WholePassage:
+class BodyTranslator:
     """Translates one answer that is one body."""
 
     failure = None
 
-    __slots__ = ("_customs", "_limit", "_pieces", "_reader", "_size", "_to", "_writer", "tokens")
+    __slots__ = (
+        "_custom_calls",
+        "_limit",
+        "_pieces",
+        "_reader",
+        "_size",
+        "_to",
+        "_writer",
+        "tokens",
+    )
 
-    def __init__(self, from_dialect: str, to_dialect: str, wanted: Wanted, limit: int) -> None:
-        room = Room(limit)
-        self._reader = READERS[from_dialect](wanted, room)
-        self._writer = WRITERS[to_dialect](wanted, room)
-        self._customs = CustomCalls(wanted.custom, room)
+    def __init__(
+        self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
+    ) -> None:
+        budget = ByteBudget(limit)
+        self._reader = READERS[from_dialect](context, budget)
+        self._writer = WRITERS[to_dialect](context, budget)
+        self._custom_calls = CustomCallConverter(context.custom, budget)
         self._to = to_dialect
         self._limit = limit
         self._size = 0
@@ -180,29 +198,29 @@ class WholePassage:
 
     def close(self) -> bytes:
         """Take the end of the body; return it in the client's dialect. Raises `UpstreamError`."""
-        shown = self._checked(self._reader.whole(b"".join(self._pieces)))
-        answer = put_together(shown)
+        shown = self._convert_events(self._reader.whole(b"".join(self._pieces)))
+        answer = collect_answer(shown)
         self.tokens = answer.ended.tokens
         return self._writer.whole(answer)
 
-    def _checked(self, events: Sequence[Event]) -> list[Event]:
+    def _convert_events(self, events: Sequence[Event]) -> list[Event]:
         """Return what the client is told of it, or raise the error that it is."""
         for event in events:
             if isinstance(event, Failed):
                 raise UpstreamAnswered(event.status, (), ERRORS[self._to](event))
-        return [shown for event in events for shown in self._customs.take(event)]
+        return [shown for event in events for shown in self._custom_calls.convert(event)]
 
 
-class UnrollingPassage(WholePassage):
+class BodyToStreamTranslator(BodyTranslator):
     """Makes a stream of an answer that came as one body, though a stream was asked for."""
 
     def close(self) -> bytes:
         """Take the end of the body; return it as frames. Raises `UpstreamError`."""
-        shown = self._checked(self._reader.whole(b"".join(self._pieces)))
+        shown = self._convert_events(self._reader.whole(b"".join(self._pieces)))
         return b"".join([self._writer.write(event) for event in shown])
 
 
-class GatheringPassage(WholePassage):
+class StreamToBodyTranslator(BodyTranslator):
     """Makes one body of an answer that came as a stream, though none was asked for."""
 
     def close(self) -> bytes:
@@ -210,9 +228,9 @@ class GatheringPassage(WholePassage):
         framer, reader = Framer(self._size + 1), self._reader
         events: list[Event] = []
         for batch in (framer.batch(b"".join(self._pieces)), framer.flush()):
-            for data in datas(batch):
+            for data in extract_data(batch):
                 events += reader.read(data)
-        answer = put_together(self._checked([*events, *reader.close()]))
+        answer = collect_answer(self._convert_events([*events, *reader.close()]))
         self.tokens = answer.ended.tokens
         return self._writer.whole(answer)
 

@@ -13,15 +13,15 @@ from typing import Protocol
 import msgspec
 
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Refused, Said, Thought
-from gateway.dialects.translate.answer_context import Room
+from gateway.dialects.translate.answer_context import ByteBudget
 
 PIECE_BYTES = 100
 
 Piece = Said | Thought | Refused | CallBegan | CallWent
-Key = type[Piece] | int | str | None
+BlockKey = type[Piece] | int | str | None
 
 
-class Block(Protocol):
+class AnswerBlock(Protocol):
     """One block of an answer, in the words of a dialect."""
 
     def begin(self) -> bytes:
@@ -34,51 +34,51 @@ class Block(Protocol):
         """Write its end."""
 
 
-class Row:
+class BlockSerializer:
     """Writes pieces as blocks, one after the other."""
 
-    __slots__ = ("_block", "_make", "_room", "_waiting", "_waiting_calls", "key")
+    __slots__ = ("_block", "_budget", "_make", "_waiting", "_waiting_calls", "key")
 
-    def __init__(self, make: Callable[[Piece], Block], room: Room) -> None:
+    def __init__(self, make: Callable[[Piece], AnswerBlock], budget: ByteBudget) -> None:
         self._make = make
-        self._room = room
-        self._block: Block | None = None
-        self._waiting: deque[tuple[Key, list[Piece | CallEnded]]] = deque()
-        self._waiting_calls: dict[Key, list[Piece | CallEnded]] = {}
-        self.key: Key = None
+        self._budget = budget
+        self._block: AnswerBlock | None = None
+        self._waiting: deque[tuple[BlockKey, list[Piece | CallEnded]]] = deque()
+        self._waiting_calls: dict[BlockKey, list[Piece | CallEnded]] = {}
+        self.key: BlockKey = None
         """What is open: a kind of text, or the number of a call."""
 
     def take(self, piece: Piece | CallEnded) -> bytes:
         """Write a piece, or keep it while another call is open."""
-        key = key_of(piece)
+        key = block_key(piece)
         if key != self.key and (self._waiting or isinstance(self.key, int)):
-            self._keep(piece, key)
+            self._keep_piece(piece, key)
             return b""
-        return self._put(piece, key) + self._go_on()
+        return self._write_piece(piece, key) + self._write_waiting()
 
-    def settle(self) -> bytes:
+    def end_block(self) -> bytes:
         """End what is open: the answer has ended, and all its calls have, so nothing waits."""
-        return self._end()
+        return self._end_block()
 
-    def _put(self, piece: Piece | CallEnded, key: Key) -> bytes:
+    def _write_piece(self, piece: Piece | CallEnded, key: BlockKey) -> bytes:
         if isinstance(piece, CallEnded):
-            return self._end()
-        written = b"" if key == self.key else self._end() + self._begin(piece, key)
+            return self._end_block()
+        written = b"" if key == self.key else self._end_block() + self._begin_block(piece, key)
         assert self._block is not None
         written += self._block.add(piece)
-        return written + self._end() if _is_last(piece) else written
+        return written + self._end_block() if _is_last(piece) else written
 
-    def _begin(self, piece: Piece, key: Key) -> bytes:
+    def _begin_block(self, piece: Piece, key: BlockKey) -> bytes:
         self._block, self.key = self._make(piece), key
         return self._block.begin()
 
-    def _end(self) -> bytes:
+    def _end_block(self) -> bytes:
         block, self._block, self.key = self._block, None, None
         return block.end() if block is not None else b""
 
-    def _keep(self, piece: Piece | CallEnded, key: Key) -> None:
+    def _keep_piece(self, piece: Piece | CallEnded, key: BlockKey) -> None:
         """Keep a piece behind those of its own block; texts keep their place between calls."""
-        self._room.take(_size_of(piece))
+        self._budget.spend(_size_of(piece))
         pieces = self._waiting_calls.get(key)
         if pieces is None and self._waiting and self._waiting[-1][0] == key:
             pieces = self._waiting[-1][1]
@@ -89,17 +89,17 @@ class Row:
                 self._waiting_calls[key] = pieces
         pieces.append(piece)
 
-    def _go_on(self) -> bytes:
+    def _write_waiting(self) -> bytes:
         """Write what waits, up to a call that has not ended."""
         written = []
         while self._waiting and not isinstance(self.key, int):
             key, pieces = self._waiting.popleft()
             self._waiting_calls.pop(key, None)
-            written += [self._put(piece, key) for piece in pieces]
+            written += [self._write_piece(piece, key) for piece in pieces]
         return b"".join(written)
 
 
-def key_of(piece: Piece | CallEnded) -> Key:
+def block_key(piece: Piece | CallEnded) -> BlockKey:
     """Return what tells a piece's block from others; what is redacted is a block of its own."""
     if isinstance(piece, CallBegan | CallWent | CallEnded):
         return piece.number

@@ -14,13 +14,13 @@ from gateway.dialects.call_ids import MOST_CALLS, NewId
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Event
 from gateway.dialects.objects import NO_ARGUMENTS, Json, read_object
 from gateway.dialects.openai_chat.calls import Call, Calls, function_of
-from gateway.dialects.translate.answer_context import Room
+from gateway.dialects.translate.answer_context import ByteBudget
 from gateway.errors import UpstreamBroke
 
 
 @dataclass(slots=True)
-class _Told:
-    """How much of a call was told."""
+class _CallProgress:
+    """How much of a call was passed on."""
 
     number: int
     custom: bool
@@ -29,22 +29,22 @@ class _Told:
     ended: bool = False
 
 
-class ToldCalls:
+class ChatCallReader:
     """Tells of calls as their fragments come; one begins with its arguments: its name is whole."""
 
-    __slots__ = ("_calls", "_room", "_told", "under_way")
+    __slots__ = ("_budget", "_calls", "_progress", "under_way")
 
-    def __init__(self, new_id: NewId, room: Room) -> None:
+    def __init__(self, new_id: NewId, budget: ByteBudget) -> None:
         self._calls = Calls(frozenset(), new_id)
-        self._room = room
-        self._told: dict[Call, _Told] = {}
+        self._budget = budget
+        self._progress: dict[Call, _CallProgress] = {}
         self.under_way = 0
         """How many calls have begun and not ended."""
 
     @property
     def any(self) -> bool:
         """Whether there are calls at all."""
-        return any(told.began for told in self._told.values())
+        return any(progress.began for progress in self._progress.values())
 
     def take(self, fragments: Any) -> list[Event]:
         """Take fragments of calls."""
@@ -56,62 +56,68 @@ class ToldCalls:
 
     def pause(self) -> list[Event]:
         """Take the beginning of something else: calls that are whole have ended."""
-        under_way = [told for told in self._told.values() if told.began and not told.ended]
-        return [event for told in under_way if _is_whole(told) for event in self._end(told)]
+        under_way = [
+            progress
+            for progress in self._progress.values()
+            if progress.began and not progress.ended
+        ]
+        return [
+            event for progress in under_way if _is_whole(progress) for event in self._end(progress)
+        ]
 
     def end(self) -> list[Event]:
         """Take the end of the answer: all calls have ended; those that nobody named are none."""
         events: list[Event] = []
-        for call, told in self._told.items():
-            if call.name and not told.ended:
-                events += () if told.began else self._begin(call, told)
-                events += self._end(told)
+        for call, progress in self._progress.items():
+            if call.name and not progress.ended:
+                events += () if progress.began else self._begin(call, progress)
+                events += self._end(progress)
         return events
 
     def _take(self, fragment: Json, custom: bool) -> Iterator[Event]:
         call = self._calls.take(fragment)
-        told = self._told.get(call)
-        if told is None:
-            told = self._told[call] = _Told(len(self._told), custom)
-            if told.number >= MOST_CALLS:
+        progress = self._progress.get(call)
+        if progress is None:
+            progress = self._progress[call] = _CallProgress(len(self._progress), custom)
+            if progress.number >= MOST_CALLS:
                 raise UpstreamBroke(
                     f"The upstream called more than {MOST_CALLS} tools in one turn."
                 )
         arguments = function_of(fragment).get("arguments") or ""
         if not arguments:
             return
-        if told.ended:
+        if progress.ended:
             _check_blank(arguments)
             return
-        self._room.take(len(arguments))
-        told.pieces.append(arguments)
-        if told.began:
-            yield CallWent(told.number, arguments)
+        self._budget.spend(len(arguments))
+        progress.pieces.append(arguments)
+        if progress.began:
+            yield CallWent(progress.number, arguments)
         elif call.name:
             yield from self.pause()
-            yield from self._begin_up_to(told)
+            yield from self._begin_up_to(progress)
 
-    def _begin_up_to(self, last: _Told) -> Iterator[Event]:
+    def _begin_up_to(self, last: _CallProgress) -> Iterator[Event]:
         """Begin a call, and before it those that were named before it."""
-        for call, told in self._told.items():
-            if call.name and not told.began and told.number <= last.number:
-                yield from self._begin(call, told)
+        for call, progress in self._progress.items():
+            if call.name and not progress.began and progress.number <= last.number:
+                yield from self._begin(call, progress)
 
-    def _begin(self, call: Call, told: _Told) -> list[Event]:
-        told.began = True
+    def _begin(self, call: Call, progress: _CallProgress) -> list[Event]:
+        progress.began = True
         self.under_way += 1
-        events: list[Event] = [CallBegan(told.number, call.id, call.name, told.custom)]
-        if told.pieces:
-            events.append(CallWent(told.number, "".join(told.pieces)))
+        events: list[Event] = [CallBegan(progress.number, call.id, call.name, progress.custom)]
+        if progress.pieces:
+            events.append(CallWent(progress.number, "".join(progress.pieces)))
         return events
 
-    def _end(self, told: _Told) -> list[Event]:
-        told.ended = True
+    def _end(self, progress: _CallProgress) -> list[Event]:
+        progress.ended = True
         self.under_way -= 1
-        if not told.pieces and not told.custom:
-            return [CallWent(told.number, NO_ARGUMENTS), CallEnded(told.number)]
-        told.pieces.clear()
-        return [CallEnded(told.number)]
+        if not progress.pieces and not progress.custom:
+            return [CallWent(progress.number, NO_ARGUMENTS), CallEnded(progress.number)]
+        progress.pieces.clear()
+        return [CallEnded(progress.number)]
 
 
 def _as_function(fragment: Json) -> Json:
@@ -122,8 +128,8 @@ def _as_function(fragment: Json) -> Json:
     return {**fragment, "function": {"name": custom.get("name"), "arguments": custom.get("input")}}
 
 
-def _is_whole(told: _Told) -> bool:
-    return not told.custom and read_object("".join(told.pieces).encode()) is not None
+def _is_whole(progress: _CallProgress) -> bool:
+    return not progress.custom and read_object("".join(progress.pieces).encode()) is not None
 
 
 def _check_blank(arguments: str) -> None:

@@ -10,17 +10,23 @@ import msgspec
 from gateway.dialects.canonical import Began, Ended, Event, Refused, Said, Thought, Tokens
 from gateway.dialects.objects import as_text
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
-from gateway.dialects.translate.answer_context import Room, Wanted
-from gateway.dialects.translate.chat_answer_calls import ToldCalls
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.chat_answer_calls import ChatCallReader
 from gateway.dialects.translate.errors import read_failure
-from gateway.dialects.translate.event_data import number_in, objects_in, read, text_in, whole_number
+from gateway.dialects.translate.event_data import (
+    decode_event,
+    number_in,
+    objects_in,
+    text_in,
+    whole_number,
+)
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
 DONE = b"[DONE]"
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _ChatDelta(msgspec.Struct, gc=False):
     """What a chunk adds, or a whole message; any of it may be of a type we do not expect."""
 
     content: Any = None
@@ -30,22 +36,22 @@ class _Delta(msgspec.Struct, gc=False):
     tool_calls: Any = None
 
 
-class _Choice(msgspec.Struct, gc=False):
+class _ChatChoice(msgspec.Struct, gc=False):
     index: Any = 0
-    delta: _Delta | None = None
-    message: _Delta | None = None
+    delta: _ChatDelta | None = None
+    message: _ChatDelta | None = None
     finish_reason: Any = None
     stop_reason: Any = None
     """Some tell here which stop sequence it was."""
 
 
-class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
+class _ChatChunk(msgspec.Struct, gc=False):
+    choices: list[_ChatChoice] | None = None
     usage: Any = None
     error: Any = None
 
 
-class _First(_Chunk, gc=False):
+class _FirstChunk(_ChatChunk, gc=False):
     """A chunk that is also read for who answers; later ones tell nothing new of that."""
 
     id: Any = None
@@ -53,20 +59,20 @@ class _First(_Chunk, gc=False):
     created: Any = None
 
 
-_chunk = msgspec.json.Decoder(_Chunk)
-_first = msgspec.json.Decoder(_First)
+_chunk = msgspec.json.Decoder(_ChatChunk)
+_first = msgspec.json.Decoder(_FirstChunk)
 
 
-class ChatReader:
+class ChatAnswerReader:
     """Reads one answer, chunk by chunk or as one body."""
 
-    __slots__ = ("_calls", "_end", "_id", "_refused", "_usage", "_wanted", "began", "ended")
+    __slots__ = ("_calls", "_context", "_end", "_id", "_refused", "_usage", "began", "ended")
 
-    def __init__(self, wanted: Wanted, room: Room) -> None:
-        self._wanted = wanted
-        self._calls = ToldCalls(self._call_id, room)
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._calls = ChatCallReader(self._call_id, budget)
         self._refused = False
-        self._end: _Choice | None = None
+        self._end: _ChatChoice | None = None
         self._usage: Any = None
         self._id = ""
         self.began = False
@@ -78,7 +84,7 @@ class ChatReader:
             return ()
         if data.strip() == DONE:
             return self._finish()
-        chunk = read(_chunk, data) if self.began else read(_first, data)
+        chunk = decode_event(_chunk, data) if self.began else decode_event(_first, data)
         return self._read(chunk) if chunk is not None else ()
 
     def close(self) -> Sequence[Event]:
@@ -98,46 +104,46 @@ class ChatReader:
             raise UpstreamBroke("The upstream's answer is not what was asked for.")
         return [*events, *self._finish()]
 
-    def _read(self, chunk: _Chunk) -> Sequence[Event]:
+    def _read(self, chunk: _ChatChunk) -> Sequence[Event]:
         if chunk.usage is not None:
             self._usage = chunk.usage
         choice = chunk.choices[0] if chunk.choices else None
         if choice is None or choice.index or chunk.error:
-            return self._read_other(chunk)
+            return self._read_error(chunk)
         if self.began and choice.finish_reason is None and choice.delta is not None:
-            return self._say(choice.delta)
+            return self._read_delta(choice.delta)
         return self._read_edge(chunk, choice)
 
-    def _read_other(self, chunk: _Chunk) -> Sequence[Event]:
+    def _read_error(self, chunk: _ChatChunk) -> Sequence[Event]:
         """Read what is no part of the answer: only an error means anything."""
         if not chunk.error:
             return ()
         self.ended = True
         return (read_failure({"error": chunk.error}),)
 
-    def _read_edge(self, chunk: _Chunk, choice: _Choice) -> Sequence[Event]:
+    def _read_edge(self, chunk: _ChatChunk, choice: _ChatChoice) -> Sequence[Event]:
         """Read a chunk that begins or ends the answer, or does both."""
         events: list[Event] = []
-        if isinstance(chunk, _First):
+        if isinstance(chunk, _FirstChunk):
             events.append(self._begin(chunk))
         if choice.delta is not None:
-            events += self._say(choice.delta)
+            events += self._read_delta(choice.delta)
         if choice.message is not None:
-            events += self._say(_numbered(choice.message))
+            events += self._read_delta(_number_calls(choice.message))
         if choice.finish_reason not in UNFINISHED and self._end is None:
             self._end = choice
             events += self._calls.end()
         return events
 
-    def _begin(self, chunk: _First) -> Event:
+    def _begin(self, chunk: _FirstChunk) -> Event:
         self.began = True
         self._id = as_text(chunk.id) or ""
         return Began(self._id, as_text(chunk.model) or "", whole_number(chunk.created))
 
     def _call_id(self, ordinal: int) -> str:
-        return self._wanted.ident("call_", self._id, ordinal)
+        return self._context.ident("call_", self._id, ordinal)
 
-    def _say(self, delta: _Delta) -> Sequence[Event]:
+    def _read_delta(self, delta: _ChatDelta) -> Sequence[Event]:
         content = delta.content
         if type(content) is str and content and self._is_plain(delta):
             return (Said(content),)
@@ -155,7 +161,7 @@ class ChatReader:
             events = [*self._calls.pause(), *events]
         return events + self._calls.take(delta.tool_calls)
 
-    def _is_plain(self, delta: _Delta) -> bool:
+    def _is_plain(self, delta: _ChatDelta) -> bool:
         """Whether a delta is a piece of text and nothing else, as most are."""
         return (
             delta.tool_calls is None
@@ -177,7 +183,7 @@ class ChatReader:
         sequence = self._end.stop_reason if self._end else None
         ended = Ended(
             stop,
-            tokens_of(self._usage),
+            read_usage(self._usage),
             sequence if stop is Stop.STOP and isinstance(sequence, str) else "",
             word if stop is Stop.UNKNOWN else "",
         )
@@ -201,7 +207,7 @@ def _parts(content: list[Any]) -> list[Event]:
     return events
 
 
-def _numbered(message: _Delta) -> _Delta:
+def _number_calls(message: _ChatDelta) -> _ChatDelta:
     """Give the calls of a whole message their places."""
     if isinstance(message.tool_calls, list):
         calls = (call for call in message.tool_calls if isinstance(call, dict))
@@ -209,7 +215,7 @@ def _numbered(message: _Delta) -> _Delta:
     return message
 
 
-def tokens_of(usage: Any) -> Tokens | None:
+def read_usage(usage: Any) -> Tokens | None:
     """Translate a usage object."""
     if not isinstance(usage, dict):
         return None

@@ -25,8 +25,8 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.answer_context import Room, Wanted
-from gateway.dialects.translate.collected_answer import Answer
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.collected_answer import CollectedAnswer
 from gateway.dialects.translate.errors import openai_error
 from gateway.exchange.model import Stop
 from gateway.wire.sse import encode
@@ -43,13 +43,13 @@ APART = "\n\n"
 _encode = msgspec.json.encode
 
 
-class ChatWriter:
+class ChatAnswerWriter:
     """Writes one answer, chunk by chunk or as one body."""
 
-    __slots__ = ("_apart", "_calls", "_envelope", "_prefix", "_refused", "_said", "_wanted")
+    __slots__ = ("_apart", "_calls", "_context", "_envelope", "_prefix", "_refused", "_said")
 
-    def __init__(self, wanted: Wanted, room: Room) -> None:
-        self._wanted = wanted
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        self._context = context
         self._envelope: Json = {}
         self._prefix = b""
         self._calls: dict[int, tuple[int, bool]] = {}
@@ -69,7 +69,7 @@ class ChatWriter:
         """Write an event."""
         return WRITES[type(event)](self, event)
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
         refused = any(isinstance(part, Refusal) for part in answer.parts)
         choice = {
@@ -85,10 +85,10 @@ class ChatWriter:
 
     def _named(self, began: Began, kind: str) -> Json:
         return {
-            "id": self._wanted.ident("chatcmpl-", began.id),
+            "id": self._context.ident("chatcmpl-", began.id),
             "object": kind,
-            "created": began.created or self._wanted.created,
-            "model": began.model or self._wanted.model,
+            "created": began.created or self._context.created,
+            "model": began.model or self._context.model,
         }
 
     def _begin(self, began: Began) -> bytes:
@@ -127,7 +127,7 @@ class ChatWriter:
     def _end(self, ended: Ended) -> bytes:
         finish = _encode(_reason(ended, self._refused))
         end = b'%b{},"finish_reason":%b}]}\n\n' % (self._prefix, finish)
-        if self._wanted.usage and ended.tokens is not None:
+        if self._context.usage and ended.tokens is not None:
             usage = usage_of(ended.tokens)
             end += encode(_encode({**self._envelope, "choices": [], "usage": usage}))
         return end + DONE
@@ -143,16 +143,16 @@ class ChatWriter:
         return b'%b%b,"finish_reason":null}]}\n\n' % (self._prefix, _encode(delta))
 
 
-WRITES: dict[type[Event], Callable[[ChatWriter, Any], bytes]] = {
-    Began: ChatWriter._begin,
-    Said: ChatWriter._text,
-    Thought: ChatWriter._think,
-    Refused: ChatWriter._refuse,
-    CallBegan: ChatWriter._begin_call,
-    CallWent: ChatWriter._go_on,
-    CallEnded: ChatWriter._end_call,
-    Ended: ChatWriter._end,
-    Failed: ChatWriter._fail,
+WRITES: dict[type[Event], Callable[[ChatAnswerWriter, Any], bytes]] = {
+    Began: ChatAnswerWriter._begin,
+    Said: ChatAnswerWriter._text,
+    Thought: ChatAnswerWriter._think,
+    Refused: ChatAnswerWriter._refuse,
+    CallBegan: ChatAnswerWriter._begin_call,
+    CallWent: ChatAnswerWriter._go_on,
+    CallEnded: ChatAnswerWriter._end_call,
+    Ended: ChatAnswerWriter._end,
+    Failed: ChatAnswerWriter._fail,
 }
 
 
@@ -185,7 +185,7 @@ def _call(call: Call) -> Json:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _message(answer: Answer) -> Json:
+def _message(answer: CollectedAnswer) -> Json:
     parts = answer.parts
     texts = [part.text for part in parts if isinstance(part, Text)]
     message: Json = {

@@ -31,11 +31,11 @@ from gateway.dialects.translate.content_parts import (
     file_text,
     file_url,
     image_url,
-    left_out,
+    note_left_out,
 )
 from gateway.dialects.translate.effort import nearest
-from gateway.dialects.translate.history import fitted, texts
-from gateway.dialects.translate.json_format import in_words, named
+from gateway.dialects.translate.history import fit_id, texts
+from gateway.dialects.translate.json_format import describe_format, name_format
 from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.tools import as_arguments, as_function, results_first
 from gateway.errors import BadRequest
@@ -49,20 +49,20 @@ LONGEST_USER = 64
 
 def write_chat(conversation: Conversation, profile: Profile, losses: Losses) -> bytes:
     """Write a request; what cannot be told is named, or refused by `BadRequest`."""
-    return msgspec.json.encode(_Writer(conversation, profile, losses).request())
+    return msgspec.json.encode(_ChatRequestWriter(conversation, profile, losses).request())
 
 
-class _Writer:
+class _ChatRequestWriter:
     """Writes one request."""
 
     def __init__(self, conversation: Conversation, profile: Profile, losses: Losses) -> None:
-        self._said = conversation
+        self._conversation = conversation
         self._profile = profile
         self._losses = losses
 
     def request(self) -> Members:
         """Return the whole of it."""
-        said = self._said
+        said = self._conversation
         asked, system = self._format()
         members: Members = {
             "model": said.model,
@@ -76,7 +76,7 @@ class _Writer:
             "stop": list(said.stop) or None,
             **self._effort(),
             "response_format": asked,
-            "user": fitted(said.user, LONGEST_USER) or None,
+            "user": fit_id(said.user, LONGEST_USER) or None,
             "metadata": said.metadata or None,
         }
         return {name: value for name, value in members.items() if self._keeps(name, value)}
@@ -90,23 +90,23 @@ class _Writer:
         return True
 
     def _stream_options(self) -> Members | None:
-        asks = self._said.stream and self._said.wants_usage
+        asks = self._conversation.stream and self._conversation.wants_usage
         return {"include_usage": True} if asks and not self._profile.always_reports else None
 
     def _format(self) -> tuple[Members | None, tuple[str, ...]]:
         """Return the format that is asked for, and the instructions that stand in for the rest."""
-        asked, system = self._said.format, self._said.system
+        asked, system = self._conversation.format, self._conversation.system
         if asked is None:
             return None, system
         if not asked:
             return {"type": "json_object"}, system
         if self._profile.schemas:
-            return {"type": "json_schema", "json_schema": named(asked)}, system
+            return {"type": "json_schema", "json_schema": name_format(asked)}, system
         self._losses.add("format")
-        return {"type": "json_object"}, (*system, in_words(asked))
+        return {"type": "json_object"}, (*system, describe_format(asked))
 
     def _effort(self) -> Members:
-        said, profile = self._said, self._profile
+        said, profile = self._conversation, self._profile
         form = form_for(profile.effort, said.model)
         effort = nearest(said.effort, profile.efforts) if said.effort and form else ""
         if not effort:
@@ -116,7 +116,7 @@ class _Writer:
         return {form: EFFORT_MEMBERS[form](effort)}
 
     def _tools(self) -> Members:
-        said, profile = self._said, self._profile
+        said, profile = self._conversation, self._profile
         choice = said.choice
         if not said.tools:
             return {}
@@ -134,7 +134,7 @@ class _Writer:
         }
 
     def _choice(self) -> Any:
-        choice = self._said.choice
+        choice = self._conversation.choice
         if choice is None or choice.kind != "tool":
             return choice.kind if choice else None
         return {"type": "function", "function": {"name": choice.name}}
@@ -151,7 +151,7 @@ class _Writer:
         return {"type": "function", "function": function}
 
     def _messages(self) -> Iterator[Members]:
-        for message in self._said.messages:
+        for message in self._conversation.messages:
             yield from WRITERS[message.role](self, message)
 
     def _system(self, message: Message) -> Iterator[Members]:
@@ -169,7 +169,7 @@ class _Writer:
     def _returned(self, result: Result) -> Members:
         told = "\n".join(map(self._in_words, result.parts))
         content = ERROR_MARK + told if result.is_error else told
-        call_id = fitted(result.call_id, LONGEST_ID)
+        call_id = fit_id(result.call_id, LONGEST_ID)
         return {"role": "tool", "tool_call_id": call_id, "content": content}
 
     def _in_words(self, part: Text | Media) -> str:
@@ -180,7 +180,7 @@ class _Writer:
             return f"[{kind}: see below]"
         if isinstance(part, File) and (text := file_text(part)):
             return text
-        return left_out(kind, self._losses).text
+        return note_left_out(kind, self._losses).text
 
     def _shown(self, result: Result) -> list[Part]:
         """Return what a tool returned that only a user can show."""
@@ -227,7 +227,11 @@ class _Writer:
         return {name: text} if name and text else {}
 
 
-WRITERS = {"system": _Writer._system, "user": _Writer._user, "assistant": _Writer._assistant}
+WRITERS = {
+    "system": _ChatRequestWriter._system,
+    "user": _ChatRequestWriter._user,
+    "assistant": _ChatRequestWriter._assistant,
+}
 
 EFFORT_MEMBERS: dict[str, Any] = {
     "reasoning_effort": lambda effort: effort,
@@ -268,7 +272,7 @@ def _file(file: File) -> Members:
 
 def _call(call: Call) -> Members:
     return {
-        "id": fitted(call.id, LONGEST_ID),
+        "id": fit_id(call.id, LONGEST_ID),
         "type": "function",
         "function": {"name": call.name, "arguments": as_arguments(call)},
     }

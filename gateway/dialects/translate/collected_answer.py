@@ -23,7 +23,7 @@ from gateway.dialects.canonical import (
 )
 from gateway.exchange.model import Stop
 
-Part = Text | Reasoning | Refusal | Call
+AnswerPart = Text | Reasoning | Refusal | Call
 
 
 NOTHING = Began("", "")
@@ -31,15 +31,15 @@ UNENDED = Ended(Stop.UNKNOWN)
 
 
 @dataclass(slots=True)
-class Answer:
+class CollectedAnswer:
     """A whole answer: texts beside each other are one."""
 
     began: Began = NOTHING
-    parts: list[Part] = field(default_factory=list)
+    parts: list[AnswerPart] = field(default_factory=list)
     ended: Ended = UNENDED
     _calls: dict[int, int] = field(default_factory=dict)
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Add what an event tells."""
         match event:
             case Began():
@@ -84,9 +84,9 @@ class Answer:
         self.parts[at] = replace(call, arguments=call.arguments + went.arguments)
 
 
-def put_together(events: Iterable[Event]) -> Answer:
+def collect_answer(events: Iterable[Event]) -> CollectedAnswer:
     """Put the pieces of an answer together."""
-    answer = Answer()
+    answer = CollectedAnswer()
     for event in events:
-        answer.take(event)
+        answer.add_event(event)
     return answer

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gateway.dialects.canonical import File, Image, Part, Result, Text
-from gateway.dialects.translate.json_node import Losses, Node
+from gateway.dialects.translate.json_node import JsonNode, Losses
 from gateway.errors import BadRequest
 
-Table = Mapping[str, Callable[[Node, Losses], Part | None]]
-Otherwise = Callable[[Node, Losses], tuple[Part, ...]]
+PartReaders = Mapping[str, Callable[[JsonNode, Losses], Part | None]]
+UnknownPart = Callable[[JsonNode, Losses], tuple[Part, ...]]
 
 ERROR_MARK = "[tool error] "
 PDF = "application/pdf"
@@ -21,7 +21,7 @@ UNNAMED = "document"
 
 
 def read_parts(
-    node: Node, name: str, table: Table, otherwise: Otherwise, losses: Losses
+    node: JsonNode, name: str, table: PartReaders, otherwise: UnknownPart, losses: Losses
 ) -> tuple[Part, ...]:
     """Read content that is a text or a list of parts.
 
@@ -38,7 +38,7 @@ def read_parts(
     return tuple(parts)
 
 
-def read_returned(node: Node, name: str, table: Table, losses: Losses) -> tuple[Part, ...]:
+def read_result(node: JsonNode, name: str, table: PartReaders, losses: Losses) -> tuple[Part, ...]:
     """Read what a tool returned; what is neither text nor parts is data, told as JSON."""
     content = node.members.get(name)
     if content is None or isinstance(content, str) or _are_parts(content):
@@ -52,23 +52,23 @@ def _are_parts(content: object) -> bool:
     )
 
 
-def refuse(part: Node, losses: Losses) -> tuple[Part, ...]:
+def refuse(part: JsonNode, losses: Losses) -> tuple[Part, ...]:
     """Refuse what a user gave: an answer that does not know of it would be wrong."""
-    raise refused(f"A part of type `{part.text('type')}`", part.path)
+    raise untranslatable(f"A part of type `{part.text('type')}`", part.path)
 
 
-def leave_out(part: Node, losses: Losses) -> tuple[Part, ...]:
+def leave_out(part: JsonNode, losses: Losses) -> tuple[Part, ...]:
     """Leave out what a model made: another one has no use for it."""
     losses.add(part.text("type"))
     return ()
 
 
-def note(part: Node, losses: Losses) -> tuple[Part, ...]:
+def note(part: JsonNode, losses: Losses) -> tuple[Part, ...]:
     """Say where it stood that something a tool returned is missing."""
-    return (left_out(part.text("type"), losses),)
+    return (note_left_out(part.text("type"), losses),)
 
 
-def left_out(kind: str, losses: Losses) -> Text:
+def note_left_out(kind: str, losses: Losses) -> Text:
     """Return the words that stand for something a tool returned."""
     losses.add(f"tool result {kind}")
     return Text(f"[{kind}: left out]")
@@ -76,7 +76,7 @@ def left_out(kind: str, losses: Losses) -> Text:
 
 def image_at(url: str, detail: str = "") -> Image:
     """Return the picture at an address, which may be the picture itself."""
-    media_type, data = _inside(url)
+    media_type, data = _split_data_url(url)
     # Where nothing else is said the detail is left to the model.
     detail = "" if detail == "auto" else detail
     return Image("" if data else url, media_type, data, detail)
@@ -89,7 +89,7 @@ def image_url(image: Image) -> str:
 
 def file_of(name: str, data: str) -> File:
     """Return the document that a data URL, or bare base64, is."""
-    media_type, inside = _inside(data)
+    media_type, inside = _split_data_url(data)
     return File(name=name, media_type=media_type, data=inside or data)
 
 
@@ -100,36 +100,36 @@ def file_url(file: File) -> str:
 
 def file_text(file: File) -> str:
     """Return what a document of plain text says, headed by its name; empty if it is none."""
-    text = file.text or _decoded(file)
+    text = file.text or _decode_text(file)
     return f"{file.name}\n\n{text}" if file.name and text else text
 
 
 def readable_file(file: File) -> File:
     """Return a document of plain text as text, any other as it is."""
-    text = _decoded(file)
+    text = _decode_text(file)
     return File(name=file.name, text=text) if text else file
 
 
-def returned(parts: tuple[Part, ...]) -> tuple[Text | Image | File, ...]:
+def keep_result_parts(parts: tuple[Part, ...]) -> tuple[Text | Image | File, ...]:
     """Return the parts that a tool can return."""
     return tuple(part for part in parts if isinstance(part, Text | Image | File))
 
 
 def result_of(call_id: str, parts: tuple[Part, ...]) -> Result:
     """Return what a tool returned; an error is known by its mark."""
-    found = returned(parts)
+    found = keep_result_parts(parts)
     match found:
         case (Text(text), *rest) if text.startswith(ERROR_MARK):
             return Result(call_id, (Text(text.removeprefix(ERROR_MARK)), *rest), is_error=True)
     return Result(call_id, found)
 
 
-def refused(what: str, place: str) -> BadRequest:
+def untranslatable(what: str, place: str) -> BadRequest:
     """Say that something a user gave cannot be carried to the upstream."""
     return BadRequest(f"{what} at `{place}` cannot be told to this model's upstream.", param=place)
 
 
-def _inside(url: str) -> tuple[str, str]:
+def _split_data_url(url: str) -> tuple[str, str]:
     """Return the type and the base64 of a data URL; nothing of any other address."""
     head, mark, data = url.partition(";base64,")
     if not mark or not head.startswith("data:"):
@@ -141,7 +141,7 @@ def _data_url(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
 
 
-def _decoded(file: File) -> str:
+def _decode_text(file: File) -> str:
     if not file.media_type.startswith("text/"):
         return ""
     try:

@@ -11,25 +11,25 @@ from collections.abc import Sequence
 import msgspec
 
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Event
-from gateway.dialects.translate.answer_context import Room
+from gateway.dialects.translate.answer_context import ByteBudget
 from gateway.dialects.translate.tools import INPUT
 
 _texts = msgspec.json.Decoder(dict[str, str])
 _OPENING, _CLOSING = f'{{"{INPUT}":"', '"}'
 
 
-class CustomCalls:
+class CustomCallConverter:
     """Turns functions' arguments into plain text, and plain text into arguments."""
 
-    __slots__ = ("_names", "_room", "_unwrapped", "_wrapped")
+    __slots__ = ("_budget", "_names", "_unwrapped", "_wrapped")
 
-    def __init__(self, names: frozenset[str], room: Room) -> None:
+    def __init__(self, names: frozenset[str], budget: ByteBudget) -> None:
         self._names = names
-        self._room = room
+        self._budget = budget
         self._unwrapped: dict[int, list[str]] = {}
         self._wrapped: set[int] = set()
 
-    def take(self, event: Event) -> Sequence[Event]:
+    def convert(self, event: Event) -> Sequence[Event]:
         """Return the event as the client is to see it; arguments wait until they are whole."""
         match event:
             case CallBegan():
@@ -53,23 +53,23 @@ class CustomCalls:
 
     def _go_on(self, went: CallWent) -> Sequence[Event]:
         if went.number in self._unwrapped:
-            self._room.take(len(went.arguments))
+            self._budget.spend(len(went.arguments))
             self._unwrapped[went.number].append(went.arguments)
             return ()
         if went.number in self._wrapped:
-            return (CallWent(went.number, escaped(went.arguments)),)
+            return (CallWent(went.number, escape_json(went.arguments)),)
         return (went,)
 
     def _end(self, ended: CallEnded) -> Sequence[Event]:
         if ended.number in self._unwrapped:
             arguments = "".join(self._unwrapped.pop(ended.number))
-            return (CallWent(ended.number, plain_input(arguments)), ended)
+            return (CallWent(ended.number, unwrap_input(arguments)), ended)
         if ended.number in self._wrapped:
             return (CallWent(ended.number, _CLOSING), ended)
         return (ended,)
 
 
-def plain_input(arguments: str) -> str:
+def unwrap_input(arguments: str) -> str:
     """Return the text that a function was called with instead; broken arguments are the text."""
     try:
         texts = _texts.decode(arguments)
@@ -78,6 +78,6 @@ def plain_input(arguments: str) -> str:
     return texts[INPUT] if texts.keys() == {INPUT} else arguments
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """Write a piece of a JSON string."""
     return msgspec.json.encode(text)[1:-1].decode()

@@ -15,7 +15,7 @@ A budget between two rows is the word of the smaller one.
 
 from __future__ import annotations
 
-from gateway.dialects.translate.json_node import Losses, Node
+from gateway.dialects.translate.json_node import JsonNode, Losses
 
 BUDGETS = {
     "minimal": 1024,
@@ -29,7 +29,7 @@ EFFORTS = ("none", *BUDGETS)
 SMALLEST_BUDGET = BUDGETS["minimal"]
 
 
-def effort_word(node: Node, name: str, losses: Losses) -> str:
+def effort_word(node: JsonNode, name: str, losses: Losses) -> str:
     """Read how much to think; a word nobody knows is left out."""
     effort = node.text(name)
     if effort in EFFORTS:

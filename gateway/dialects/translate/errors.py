@@ -43,11 +43,11 @@ def read_failure(answer: Any, status: int = 0) -> Failed:
     kind, code = error.get("type"), error.get("code")
     kind = kind if isinstance(kind, str) and kind != "error" else ""
     status = status or status_of(kind, code)
-    message = message if isinstance(message, str) and message else _unsaid(status)
+    message = message if isinstance(message, str) and message else _default_message(status)
     return Failed(message, kind, code if isinstance(code, str) else "", status)
 
 
-def failed(error: UpstreamError) -> Failed:
+def describe_error(error: UpstreamError) -> Failed:
     """Say what the gateway itself found wrong with an answer that had begun."""
     return Failed(error.message, error.kind, error.code, error.status)
 
@@ -88,10 +88,10 @@ def _error_in(answer: Any) -> dict[str, Any]:
     if not isinstance(answer, dict):
         return {}
     response = answer.get("response")
-    told = (response if isinstance(response, dict) else answer).get("error")
-    if not told:
+    error = (response if isinstance(response, dict) else answer).get("error")
+    if not error:
         return {} if response else answer
-    return told if isinstance(told, dict) else {"message": told}
+    return error if isinstance(error, dict) else {"message": error}
 
 
 def _type_of(failure: Failed) -> str:
@@ -100,7 +100,7 @@ def _type_of(failure: Failed) -> str:
     return TYPES.get(failure.status, usual)
 
 
-def _unsaid(status: int) -> str:
+def _default_message(status: int) -> str:
     return (
         "The upstream reported an error."
         if status == UNSAID

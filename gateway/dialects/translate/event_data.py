@@ -13,7 +13,7 @@ from gateway.wire.sse import data_of, split
 T = TypeVar("T")
 
 
-def datas(batch: bytes) -> list[bytes]:
+def extract_data(batch: bytes) -> list[bytes]:
     """Return the data of the frames in a batch; one frame at a time is the usual case."""
     if b"\r" in batch:
         return [data for frame in split(batch) if (data := data_of(frame))]
@@ -32,7 +32,7 @@ def _only_line(frame: bytes) -> bytes | None:
     return data[6:]
 
 
-def read(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+def decode_event(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     """Read an event by its type; None for one of a shape that its dialect does not have."""
     try:
         return decoder.decode(data)

@@ -22,7 +22,7 @@ UNANSWERED = (Text("No result came back from this call."),)
 System = tuple[str, ...]
 
 
-class _Ids:
+class _UniqueCallIds:
     """Gives every call an id of its own, and its result the same.
 
     Some upstreams use one id for several calls, of a turn or of a conversation; others refuse that.
@@ -32,7 +32,7 @@ class _Ids:
         self._times: dict[str, int] = {}
         self._waiting: defaultdict[str, list[str]] = defaultdict(list)
 
-    def own(self, message: Message) -> Message:
+    def rename_calls(self, message: Message) -> Message:
         """Return a message whose calls are named by no call before them."""
         made: list[tuple[str, str]] = []
         parts: list[Part] = []
@@ -58,7 +58,7 @@ class _Ids:
         return own
 
 
-class _Turn:
+class _CallTurn:
     """A message without the results in it, and the results of the calls it makes."""
 
     def __init__(self, message: Message) -> None:
@@ -67,7 +67,7 @@ class _Turn:
         calls = (part.id for part in message.parts if isinstance(part, Call))
         self.results: dict[str, Result | None] = dict.fromkeys(calls)
 
-    def told(self) -> list[Message]:
+    def to_messages(self) -> list[Message]:
         """Return the message, and what its calls came to."""
         results = (
             result or Result(call, UNANSWERED, is_error=True)
@@ -76,26 +76,26 @@ class _Turn:
         return [Message(self.role, self.parts), Message("user", tuple(results))]
 
 
-def in_order(messages: Iterable[Message], param: str) -> tuple[System, tuple[Message, ...]]:
+def order_history(messages: Iterable[Message], param: str) -> tuple[System, tuple[Message, ...]]:
     """Return the instructions a history begins with, and the rest of it put in order.
 
     A result without a call raises `BadRequest`; a call without a result gets one.
     """
-    turns: list[_Turn] = []
-    waiting: dict[str, _Turn] = {}
-    for message in map(_Ids().own, _joined(messages)):
+    turns: list[_CallTurn] = []
+    waiting: dict[str, _CallTurn] = {}
+    for message in map(_UniqueCallIds().rename_calls, _join_turns(messages)):
         for part in message.parts:
             if isinstance(part, Result):
-                _caller(part, waiting, param).results[part.call_id] = part
-        turns.append(turn := _Turn(message))
+                _take_caller(part, waiting, param).results[part.call_id] = part
+        turns.append(turn := _CallTurn(message))
         waiting |= dict.fromkeys(turn.results, turn)
-    told = _joined(message for turn in turns for message in turn.told())
+    told = _join_turns(message for turn in turns for message in turn.to_messages())
     if told and told[0].role == "system":
         return texts(told[0].parts), told[1:]
     return (), told
 
 
-def _caller(result: Result, waiting: dict[str, _Turn], param: str) -> _Turn:
+def _take_caller(result: Result, waiting: dict[str, _CallTurn], param: str) -> _CallTurn:
     """Return the turn that waits for a result, and no longer does."""
     turn = waiting.pop(result.call_id, None)
     if turn is None:
@@ -105,7 +105,7 @@ def _caller(result: Result, waiting: dict[str, _Turn], param: str) -> _Turn:
     return turn
 
 
-def _joined(messages: Iterable[Message]) -> tuple[Message, ...]:
+def _join_turns(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Make one turn of what the model says in a row, and of results and what the user says next."""
     told: list[tuple[str, list[Part]]] = []
     for message in messages:
@@ -122,7 +122,7 @@ def _goes_on(role: str, parts: list[Part], message: Message) -> bool:
     return role != "user" or (isinstance(parts[0], Result) and isinstance(parts[-1], Result))
 
 
-def set_apart(messages: tuple[Message, ...], own: Collection[str]) -> tuple[Message, ...]:
+def separate_texts(messages: tuple[Message, ...], own: Collection[str]) -> tuple[Message, ...]:
     """Make messages of their own of these texts, which a dialect may have as parts of one."""
     told: list[Message] = []
     for message in messages:
@@ -141,7 +141,7 @@ def _is_one_of(part: Part, own: Collection[str]) -> bool:
     return isinstance(part, Text) and part.text in own
 
 
-def merged(messages: Iterable[Message]) -> tuple[Message, ...]:
+def merge_turns(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Make one turn of all that one side says in a row; what says nothing is left out."""
     spoken = (message for message in messages if message.parts)
     return tuple(
@@ -150,7 +150,7 @@ def merged(messages: Iterable[Message]) -> tuple[Message, ...]:
     )
 
 
-def spoken(parts: Iterable[Part]) -> tuple[Part, ...]:
+def drop_empty(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Return all but texts that are empty."""
     return tuple(part for part in parts if not isinstance(part, Text | Refusal) or part.text)
 
@@ -160,7 +160,7 @@ def texts(parts: Iterable[Part]) -> tuple[str, ...]:
     return tuple(part.text for part in parts if isinstance(part, Text))
 
 
-def fitted(name: str, longest: int, allowed: str = "") -> str:
+def fit_id(name: str, longest: int, allowed: str = "") -> str:
     """Return an id as it is if it fits, else a shorter one that is always the same for it.
 
     `allowed` are the characters beside letters and digits; empty for any.

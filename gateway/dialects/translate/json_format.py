@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.translate.json_node import Node
+from gateway.dialects.translate.json_node import JsonNode
 
 Format = Mapping[str, Any]
 
@@ -16,20 +16,20 @@ ANY_OBJECT: Format = {}
 MEMBERS = ("name", "description", "schema", "strict")
 
 
-def format_of(node: Node) -> Format:
+def read_format(node: JsonNode) -> Format:
     """Read a JSON schema and what is said about it."""
     found = {name: node.members[name] for name in MEMBERS if node.members.get(name) is not None}
     if not isinstance(found.get("schema"), dict):
-        raise node.misfit("schema", "an object")
+        raise node.invalid_member("schema", "an object")
     return found
 
 
-def named(asked: Format) -> Format:
+def name_format(asked: Format) -> Format:
     """Return a format with the name that two of the dialects ask for."""
     return {"name": NAME, **asked}
 
 
-def in_words(asked: Format) -> str:
+def describe_format(asked: Format) -> str:
     """Ask for a format."""
     if not asked:
         return "Answer with one JSON object and nothing else."

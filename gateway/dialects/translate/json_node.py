@@ -15,7 +15,7 @@ LONGEST_LOSS = 100
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class JsonNode(msgspec.Struct, frozen=True, gc=False):
     """A JSON object of a request, and where it stands."""
 
     members: dict[str, Any]
@@ -29,7 +29,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         """Return a text; empty when it is absent or null."""
         return self._read(name, str, "a string") or ""
 
-    def need(self, name: str) -> str:
+    def require(self, name: str) -> str:
         """Return a text that must not be absent or empty."""
         text = self.text(name)
         if not text:
@@ -46,63 +46,63 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         """Return a number; None when it is absent or null."""
         number: float | None = self._read(name, (int, float), "a number")
         if isinstance(number, bool):
-            raise self.misfit(name, "a number")
+            raise self.invalid_member(name, "a number")
         return number
 
     def whole(self, name: str) -> int | None:
         """Return a whole number; None when it is absent or null."""
         value = self.number(name)
         if value is not None and value != int(value):
-            raise self.misfit(name, "a whole number")
+            raise self.invalid_member(name, "a whole number")
         return None if value is None else int(value)
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> JsonNode | None:
         """Return an object; None when it is absent or null."""
         members = self._read(name, dict, "an object")
-        return None if members is None else Node(members, self.place(name))
+        return None if members is None else JsonNode(members, self.place(name))
 
-    def inner(self, name: str) -> Node:
+    def inner(self, name: str) -> JsonNode:
         """Return an object, an empty one when it is absent or null."""
-        return self.node(name) or Node({}, self.place(name))
+        return self.node(name) or JsonNode({}, self.place(name))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts; none when it is absent or null."""
         found = self._read(name, list, "a list of strings") or []
         if not all(isinstance(item, str) for item in found):
-            raise self.misfit(name, "a list of strings")
+            raise self.invalid_member(name, "a list of strings")
         return tuple(found)
 
-    def nodes(self, name: str) -> list[Node]:
+    def nodes(self, name: str) -> list[JsonNode]:
         """Return the objects of a list; none when it is absent or null."""
         items = self._read(name, list, "a list") or []
         return [self._item(name, at, item) for at, item in enumerate(items)]
 
-    def content(self, name: str) -> str | list[Node]:
+    def content(self, name: str) -> str | list[JsonNode]:
         """Return a text, or the objects of a list."""
         value = self.members.get(name)
         return value if isinstance(value, str) else self.nodes(name)
 
-    def misfit(self, name: str, expected: str) -> BadRequest:
+    def invalid_member(self, name: str, expected: str) -> BadRequest:
         """Say what a member should have been."""
         place = self.place(name)
         return BadRequest(f"`{place}` must be {expected}.", param=place)
 
-    def _item(self, name: str, at: int, item: object) -> Node:
+    def _item(self, name: str, at: int, item: object) -> JsonNode:
         if not isinstance(item, dict):
-            raise self.misfit(f"{name}[{at}]", "an object")
-        return Node(item, f"{self.place(name)}[{at}]")
+            raise self.invalid_member(f"{name}[{at}]", "an object")
+        return JsonNode(item, f"{self.place(name)}[{at}]")
 
     def _read(self, name: str, kind: Any, expected: str) -> Any:
         value = self.members.get(name)
         if value is not None and not isinstance(value, kind):
-            raise self.misfit(name, expected)
+            raise self.invalid_member(name, expected)
         return value
 
 
-def opened(body: bytes) -> Node:
+def parse_body(body: bytes) -> JsonNode:
     """Read a body, or raise `BadRequest`."""
     try:
-        return Node(_object.decode(body))
+        return JsonNode(_object.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"The body is not a JSON object we can read: {error}.") from None
     except RecursionError:
@@ -129,7 +129,7 @@ class Losses:
         if len(self._names) < MOST_LOSSES:
             self._names[name[:LONGEST_LOSS]] = None
 
-    def beside(self, node: Node, known: frozenset[str], kind: str = "") -> None:
+    def note_unknown(self, node: JsonNode, known: frozenset[str], kind: str = "") -> None:
         """Name the members that are not known; those that ask for nothing are no loss."""
         for name, value in node.members.items():
             says_nothing = value is None or value is False or value in ([], {})

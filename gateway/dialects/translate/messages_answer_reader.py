@@ -21,9 +21,9 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import NO_ARGUMENTS, as_text
-from gateway.dialects.translate.answer_context import Room, Wanted
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.errors import read_body
-from gateway.dialects.translate.event_data import number_in, read, text_in
+from gateway.dialects.translate.event_data import decode_event, number_in, text_in
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
@@ -38,7 +38,7 @@ STOPS = {
 NOTHING = (b"null", b"{}", b'""')
 
 
-class _Block(msgspec.Struct, gc=False):
+class _ContentBlock(msgspec.Struct, gc=False):
     type: Any = None
     text: Any = None
     thinking: Any = None
@@ -49,7 +49,7 @@ class _Block(msgspec.Struct, gc=False):
     input: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _BlockDelta(msgspec.Struct, gc=False):
     type: Any = None
     text: Any = None
     thinking: Any = None
@@ -59,35 +59,35 @@ class _Delta(msgspec.Struct, gc=False):
     stop_sequence: Any = None
 
 
-class _Message(msgspec.Struct, gc=False):
+class _MessagesBody(msgspec.Struct, gc=False):
     """A message, or what is known of it when it begins."""
 
     type: Any = None
     id: Any = None
     model: Any = None
-    content: list[_Block] | None = None
+    content: list[_ContentBlock] | None = None
     stop_reason: Any = None
     stop_sequence: Any = None
     usage: Any = None
     error: Any = None
 
 
-class _Event(msgspec.Struct, gc=False):
+class _MessagesEvent(msgspec.Struct, gc=False):
     type: str = ""
     index: int = 0
-    delta: _Delta | None = None
-    content_block: _Block | None = None
-    message: _Message | None = None
+    delta: _BlockDelta | None = None
+    content_block: _ContentBlock | None = None
+    message: _MessagesBody | None = None
     usage: Any = None
     error: Any = None
 
 
-_event = msgspec.json.Decoder(_Event)
-_message = msgspec.json.Decoder(_Message)
+_event = msgspec.json.Decoder(_MessagesEvent)
+_message = msgspec.json.Decoder(_MessagesBody)
 
 
 @dataclass(slots=True)
-class _Call:
+class _OpenCall:
     """A call that has not ended."""
 
     number: int
@@ -96,28 +96,28 @@ class _Call:
     argued: bool = False
 
 
-class MessagesReader:
+class MessagesAnswerReader:
     """Reads one answer, event by event or as one body."""
 
     __slots__ = (
+        "_budget",
         "_called",
         "_calls",
+        "_context",
         "_id",
-        "_room",
         "_sequence",
         "_signatures",
         "_stop",
         "_usage",
-        "_wanted",
         "began",
         "ended",
     )
 
-    def __init__(self, wanted: Wanted, room: Room) -> None:
-        self._wanted = wanted
-        self._room = room
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._budget = budget
         self._id = ""
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _OpenCall] = {}
         self._called = 0
         self._signatures: dict[int, str] = {}
         self._stop = ""
@@ -128,7 +128,7 @@ class MessagesReader:
 
     def read(self, data: bytes) -> Sequence[Event]:
         """Read one event's data."""
-        event = read(_event, data)
+        event = decode_event(_event, data)
         if event is None or self.ended:
             return ()
         delta = event.delta
@@ -151,44 +151,44 @@ class MessagesReader:
 
     def whole(self, body: bytes) -> Sequence[Event]:
         """Read an answer that came as one body."""
-        message = read(_message, body)
+        message = decode_event(_message, body)
         if message is not None and (message.type == "error" or message.error):
             self.ended = True
             return (read_body(body),)
         if message is None or message.content is None:
             raise UpstreamBroke("The upstream's answer is not what was asked for.")
-        events = [*self._begin(message), *self._tell(message.content)]
+        events = [*self._begin(message), *self._read_blocks(message.content)]
         self._note_end(message.stop_reason, message.stop_sequence)
         return [*events, *self._finish()]
 
-    def _began(self, event: _Event) -> Sequence[Event]:
+    def _on_message_start(self, event: _MessagesEvent) -> Sequence[Event]:
         if self.began:
             return ()
-        message = event.message or _Message()
-        return [*self._begin(message), *self._tell(message.content or [])]
+        message = event.message or _MessagesBody()
+        return [*self._begin(message), *self._read_blocks(message.content or [])]
 
-    def _tell(self, blocks: Sequence[_Block]) -> Sequence[Event]:
+    def _read_blocks(self, blocks: Sequence[_ContentBlock]) -> Sequence[Event]:
         """Read blocks that are whole; a message may begin with some."""
         told: list[Event] = []
         for at, block in enumerate(blocks):
             told += (*self._begin_block(at, block), *self._end_block(at))
         return told
 
-    def _begin(self, message: _Message) -> Sequence[Event]:
+    def _begin(self, message: _MessagesBody) -> Sequence[Event]:
         if self.began:
             return ()
         self.began = True
         self._count(message.usage)
         self._id = as_text(message.id) or ""
-        tokens = tokens_of(self._usage) if self._usage else None
+        tokens = read_usage(self._usage) if self._usage else None
         return (Began(self._id, as_text(message.model) or "", tokens=tokens),)
 
-    def _block_began(self, event: _Event) -> Sequence[Event]:
+    def _on_block_start(self, event: _MessagesEvent) -> Sequence[Event]:
         # A block that was not ended itself is ended by the next one of its number.
-        before = [*self._begin(_Message()), *self._end_block(event.index)]
-        return [*before, *self._begin_block(event.index, event.content_block or _Block())]
+        before = [*self._begin(_MessagesBody()), *self._end_block(event.index)]
+        return [*before, *self._begin_block(event.index, event.content_block or _ContentBlock())]
 
-    def _begin_block(self, at: int, block: _Block) -> Sequence[Event]:
+    def _begin_block(self, at: int, block: _ContentBlock) -> Sequence[Event]:
         match block.type:
             case "text":
                 return (Said(text),) if (text := text_in(block.text)) else ()
@@ -202,26 +202,26 @@ class MessagesReader:
         # What else there is comes of tools that only Messages has.
         return ()
 
-    def _begin_call(self, at: int, block: _Block) -> Event:
+    def _begin_call(self, at: int, block: _ContentBlock) -> Event:
         number = self._called
         self._called += 1
         if self._called > MOST_CALLS:
             raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
-        self._calls[at] = _Call(number, _given(block.input))
-        ident = as_text(block.id) or self._wanted.ident("call_", self._id, number)
+        self._calls[at] = _OpenCall(number, _read_input(block.input))
+        ident = as_text(block.id) or self._context.ident("call_", self._id, number)
         return CallBegan(number, ident, as_text(block.name) or "")
 
-    def _went_on(self, event: _Event) -> Sequence[Event]:
-        delta, begun = event.delta or _Delta(), self._begin(_Message())
-        return [*begun, *self._went(event.index, delta)]
+    def _on_block_delta(self, event: _MessagesEvent) -> Sequence[Event]:
+        delta, begun = event.delta or _BlockDelta(), self._begin(_MessagesBody())
+        return [*begun, *self._read_delta(event.index, delta)]
 
-    def _went(self, at: int, delta: _Delta) -> Sequence[Event]:
+    def _read_delta(self, at: int, delta: _BlockDelta) -> Sequence[Event]:
         if text := text_in(delta.text):
             return (Said(text),)
         if thought := text_in(delta.thinking):
             return (Thought(thought),)
         if signature := text_in(delta.signature):
-            self._room.take(len(signature))
+            self._budget.spend(len(signature))
             self._signatures[at] = self._signatures.get(at, "") + signature
         call, arguments = self._calls.get(at), text_in(delta.partial_json)
         if call is None or not arguments:
@@ -229,7 +229,7 @@ class MessagesReader:
         call.argued = True
         return (CallWent(call.number, arguments),)
 
-    def _block_ended(self, event: _Event) -> Sequence[Event]:
+    def _on_block_stop(self, event: _MessagesEvent) -> Sequence[Event]:
         return self._end_block(event.index)
 
     def _end_block(self, at: int) -> Sequence[Event]:
@@ -241,9 +241,9 @@ class MessagesReader:
         ended = CallEnded(call.number)
         return (ended,) if call.argued else (CallWent(call.number, call.given), ended)
 
-    def _counted(self, event: _Event) -> Sequence[Event]:
+    def _on_message_delta(self, event: _MessagesEvent) -> Sequence[Event]:
         """Take what ends the message; before there is a reason, it only counts tokens."""
-        begun, delta = self._begin(_Message()), event.delta or _Delta()
+        begun, delta = self._begin(_MessagesBody()), event.delta or _BlockDelta()
         self._count(event.usage)
         self._note_end(delta.stop_reason, delta.stop_sequence)
         return begun
@@ -257,7 +257,7 @@ class MessagesReader:
         self._stop = as_text(reason) or self._stop
         self._sequence = as_text(sequence) or self._sequence
 
-    def _stopped(self, event: _Event) -> Sequence[Event]:
+    def _on_message_stop(self, event: _MessagesEvent) -> Sequence[Event]:
         if not self.began:
             raise UpstreamBroke("The upstream's answer ended before it began.")
         return self._finish()
@@ -270,24 +270,24 @@ class MessagesReader:
             stop = Stop.TOOL_CALLS if self._called else Stop.STOP
         ended = Ended(
             stop,
-            tokens_of(self._usage) if self._usage else None,
+            read_usage(self._usage) if self._usage else None,
             self._sequence if self._stop == "stop_sequence" else "",
             self._stop if stop is Stop.UNKNOWN else "",
         )
         return [*left, ended]
 
 
-HANDLERS: dict[str, Callable[[MessagesReader, _Event], Sequence[Event]]] = {
-    "message_start": MessagesReader._began,
-    "content_block_start": MessagesReader._block_began,
-    "content_block_delta": MessagesReader._went_on,
-    "content_block_stop": MessagesReader._block_ended,
-    "message_delta": MessagesReader._counted,
-    "message_stop": MessagesReader._stopped,
+HANDLERS: dict[str, Callable[[MessagesAnswerReader, _MessagesEvent], Sequence[Event]]] = {
+    "message_start": MessagesAnswerReader._on_message_start,
+    "content_block_start": MessagesAnswerReader._on_block_start,
+    "content_block_delta": MessagesAnswerReader._on_block_delta,
+    "content_block_stop": MessagesAnswerReader._on_block_stop,
+    "message_delta": MessagesAnswerReader._on_message_delta,
+    "message_stop": MessagesAnswerReader._on_message_stop,
 }
 
 
-def _given(value: msgspec.Raw) -> str:
+def _read_input(value: msgspec.Raw) -> str:
     """Return arguments as they were written; a text stands for itself."""
     written = bytes(value)
     if written in NOTHING:
@@ -296,7 +296,7 @@ def _given(value: msgspec.Raw) -> str:
     return text if isinstance(text, str) else written.decode(errors="replace")
 
 
-def tokens_of(usage: dict[str, Any]) -> Tokens:
+def read_usage(usage: dict[str, Any]) -> Tokens:
     """Translate a usage object: here what a cache has to do with is counted apart."""
     cached = number_in(usage, "cache_read_input_tokens")
     written = number_in(usage, "cache_creation_input_tokens")

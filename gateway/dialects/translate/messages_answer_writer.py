@@ -24,9 +24,9 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.objects import Json, read_object
 from gateway.dialects.seals import UNPROVEN
-from gateway.dialects.translate.answer_context import Room, Wanted
-from gateway.dialects.translate.block_serializer import Piece, Row
-from gateway.dialects.translate.collected_answer import Answer, Part
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.block_serializer import BlockSerializer, Piece
+from gateway.dialects.translate.collected_answer import AnswerPart, CollectedAnswer
 from gateway.dialects.translate.errors import messages_error
 from gateway.dialects.translate.reasoning import as_signature
 from gateway.exchange.model import Stop
@@ -46,28 +46,28 @@ NO_TOKENS = {"input_tokens": 0, "output_tokens": 0}
 _encode = msgspec.json.encode
 
 
-class MessagesWriter:
+class MessagesAnswerWriter:
     """Writes one answer, event by event or as one body."""
 
-    __slots__ = ("_next", "_row", "_text", "_wanted")
+    __slots__ = ("_blocks", "_context", "_next", "_text")
 
-    def __init__(self, wanted: Wanted, room: Room) -> None:
-        self._wanted = wanted
-        self._row = Row(self._make, room)
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._blocks = BlockSerializer(self._make, budget)
         self._next = 0
         self._text = b""
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
-        if self._row.key is Said:
+        if self._blocks.key is Said:
             return b"%b%b}}\n\n" % (self._text, _encode(text))
-        return self._row.take(Said(text))
+        return self._blocks.take(Said(text))
 
     def write(self, event: Event) -> bytes:
         """Write an event."""
         return WRITES[type(event)](self, event)
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
         message = self._message(answer.began)
         message["content"] = [_block(part) for part in answer.parts]
@@ -77,10 +77,10 @@ class MessagesWriter:
 
     def _message(self, began: Began) -> Json:
         return {
-            "id": self._wanted.ident("msg_", began.id),
+            "id": self._context.ident("msg_", began.id),
             "type": "message",
             "role": "assistant",
-            "model": began.model or self._wanted.model,
+            "model": began.model or self._context.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -91,37 +91,37 @@ class MessagesWriter:
         return _written({"type": "message_start", "message": self._message(began)})
 
     def _take(self, piece: Piece | CallEnded) -> bytes:
-        return self._row.take(piece)
+        return self._blocks.take(piece)
 
-    def _make(self, piece: Piece) -> _Block:
+    def _make(self, piece: Piece) -> _WrittenBlock:
         index = self._next
         self._next += 1
         self._text = TEXT % index
-        return _Block(index, piece)
+        return _WrittenBlock(index, piece)
 
     def _end(self, ended: Ended) -> bytes:
         usage = {"output_tokens": 0, **usage_of(ended.tokens)}
         end = {"type": "message_delta", "delta": _end_of(ended), "usage": usage}
-        return self._row.settle() + _written(end) + STOP
+        return self._blocks.end_block() + _written(end) + STOP
 
     def _fail(self, failure: Failed) -> bytes:
         return encode(messages_error(failure), "error")
 
 
-WRITES: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
-    Began: MessagesWriter._begin,
-    Said: MessagesWriter._take,
-    Thought: MessagesWriter._take,
-    Refused: MessagesWriter._take,
-    CallBegan: MessagesWriter._take,
-    CallWent: MessagesWriter._take,
-    CallEnded: MessagesWriter._take,
-    Ended: MessagesWriter._end,
-    Failed: MessagesWriter._fail,
+WRITES: dict[type[Event], Callable[[MessagesAnswerWriter, Any], bytes]] = {
+    Began: MessagesAnswerWriter._begin,
+    Said: MessagesAnswerWriter._take,
+    Thought: MessagesAnswerWriter._take,
+    Refused: MessagesAnswerWriter._take,
+    CallBegan: MessagesAnswerWriter._take,
+    CallWent: MessagesAnswerWriter._take,
+    CallEnded: MessagesAnswerWriter._take,
+    Ended: MessagesAnswerWriter._end,
+    Failed: MessagesAnswerWriter._fail,
 }
 
 
-class _Block:
+class _WrittenBlock:
     """One block of the message."""
 
     __slots__ = ("_first", "_index", "_proven")
@@ -207,7 +207,7 @@ DELTAS: dict[type[Piece], Callable[[Any], list[Json]]] = {
 }
 
 
-def _block(part: Part) -> Json:
+def _block(part: AnswerPart) -> Json:
     """Write a whole block; a refusal is a text like any other."""
     if isinstance(part, Call):
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)}

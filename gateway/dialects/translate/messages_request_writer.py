@@ -21,10 +21,10 @@ from gateway.dialects.canonical import (
     Tool,
 )
 from gateway.dialects.profiles import Profile, form_for
-from gateway.dialects.translate.content_parts import PDF, left_out, readable_file
+from gateway.dialects.translate.content_parts import PDF, note_left_out, readable_file
 from gateway.dialects.translate.effort import budget_of, nearest
-from gateway.dialects.translate.history import fitted, merged, texts
-from gateway.dialects.translate.json_format import in_words
+from gateway.dialects.translate.history import fit_id, merge_turns, texts
+from gateway.dialects.translate.json_format import describe_format
 from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.tools import FORCING, as_function, as_object
 from gateway.errors import BadRequest
@@ -45,20 +45,20 @@ PICTURES = {"image/jpg": "image/jpeg"}
 
 def write_messages(conversation: Conversation, profile: Profile, losses: Losses) -> bytes:
     """Write a request; what cannot be told is named, or refused by `BadRequest`."""
-    return msgspec.json.encode(_Writer(conversation, profile, losses).request())
+    return msgspec.json.encode(_MessagesRequestWriter(conversation, profile, losses).request())
 
 
-class _Writer:
+class _MessagesRequestWriter:
     """Writes one request."""
 
     def __init__(self, conversation: Conversation, profile: Profile, losses: Losses) -> None:
-        self._said = conversation
+        self._conversation = conversation
         self._profile = profile
         self._losses = losses
 
     def request(self) -> Members:
         """Return the whole of it."""
-        said = self._said
+        said = self._conversation
         asked, system = self._format()
         thinking = self._thinking()
         if said.metadata:
@@ -72,7 +72,7 @@ class _Writer:
             **self._tools(),
             **self._sampling("thinking" in thinking),
             "stop_sequences": list(said.stop) or None,
-            "metadata": {"user_id": fitted(said.user, LONGEST_USER)} if said.user else None,
+            "metadata": {"user_id": fit_id(said.user, LONGEST_USER)} if said.user else None,
             **thinking,
         }
         if asked:
@@ -81,9 +81,9 @@ class _Writer:
 
     def _sampling(self, thinks: bool) -> Members:
         """Say one thing about sampling, and none where there is thinking: more is refused."""
-        asked = {"temperature": self._said.temperature, "top_p": self._said.top_p}
+        asked = {"temperature": self._conversation.temperature, "top_p": self._conversation.top_p}
         present = [name for name, value in asked.items() if value is not None]
-        takes = form_for(self._profile.sampling, self._said.model) and not thinks
+        takes = form_for(self._profile.sampling, self._conversation.model) and not thinks
         told = present[:1] if takes else []
         for name in present[len(told) :]:
             self._losses.add(name)
@@ -92,17 +92,17 @@ class _Writer:
 
     def _format(self) -> tuple[Members | None, tuple[str, ...]]:
         """Return the format that is asked for, and the instructions that stand in for it."""
-        asked, system = self._said.format, self._said.system
+        asked, system = self._conversation.format, self._conversation.system
         if asked is None:
             return None, system
         if asked.get("strict") and self._profile.schemas:
             return {"type": "json_schema", "schema": asked["schema"]}, system
         self._losses.add("format")
-        return None, (*system, in_words(asked))
+        return None, (*system, describe_format(asked))
 
     def _thinking(self) -> Members:
         """Say how much to think, unless the upstream would refuse the request for it."""
-        said = self._said
+        said = self._conversation
         if said.effort in ("", "none"):
             return {}
         form = form_for(self._profile.thinking, said.model)
@@ -113,11 +113,11 @@ class _Writer:
         return written
 
     def _adaptive(self) -> Members:
-        effort = nearest(self._said.effort, EFFORTS)
+        effort = nearest(self._conversation.effort, EFFORTS)
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
 
     def _budgeted(self) -> Members:
-        said = self._said
+        said = self._conversation
         budget = budget_of(said.effort, said.max_tokens)
         if not budget or self._goes_on_without_thinking():
             return {}
@@ -136,7 +136,7 @@ class _Writer:
         return {}
 
     def _tools(self) -> Members:
-        said = self._said
+        said = self._conversation
         if not said.tools:
             return {}
         written: Members = {"tools": [_tool(as_function(tool)) for tool in said.tools]}
@@ -151,13 +151,13 @@ class _Writer:
 
     def _turns(self) -> tuple[Message, ...]:
         """Return the conversation as it can be told: begun by the user, and nothing empty."""
-        told = [Message(_speaker(m), tuple(self._parts(m))) for m in self._said.messages]
-        if not (told or self._said.system):
+        told = [Message(_speaker(m), tuple(self._parts(m))) for m in self._conversation.messages]
+        if not (told or self._conversation.system):
             return ()
-        turns = merged(told)
+        turns = merge_turns(told)
         if not turns or turns[0].role != "user":
             turns = (Message("user", (DOT,)), *turns)
-        return merged((*turns[:-1], self._last(turns[-1])))
+        return merge_turns((*turns[:-1], self._last(turns[-1])))
 
     def _last(self, turn: Message) -> Message:
         """Return a last turn; the model cannot go on from thinking, nor from white space."""
@@ -222,14 +222,14 @@ class _Writer:
         given = as_object(part)
         if given is None:
             self._losses.add("arguments")
-        call_id = fitted(part.id, LONGEST_ID, ID_CHARACTERS)
+        call_id = fit_id(part.id, LONGEST_ID, ID_CHARACTERS)
         return {"type": "tool_use", "id": call_id, "name": part.name, "input": given or {}}
 
     def _returned(self, part: Part) -> Part:
-        return left_out("file", self._losses) if isinstance(part, File) and part.id else part
+        return note_left_out("file", self._losses) if isinstance(part, File) and part.id else part
 
     def _result(self, part: Result) -> Members:
-        call_id = fitted(part.call_id, LONGEST_ID, ID_CHARACTERS)
+        call_id = fit_id(part.call_id, LONGEST_ID, ID_CHARACTERS)
         block: Members = {"type": "tool_result", "tool_use_id": call_id}
         parts = [self._returned(inner) for inner in part.parts]
         match parts:
@@ -240,18 +240,18 @@ class _Writer:
         return block | {"is_error": True} if part.is_error else block
 
 
-FORMS: dict[str, Callable[[_Writer], Members]] = {
-    "": _Writer._unthinking,
-    "adaptive": _Writer._adaptive,
-    "budget": _Writer._budgeted,
+FORMS: dict[str, Callable[[_MessagesRequestWriter], Members]] = {
+    "": _MessagesRequestWriter._unthinking,
+    "adaptive": _MessagesRequestWriter._adaptive,
+    "budget": _MessagesRequestWriter._budgeted,
 }
-BLOCKS: dict[type[Part], Callable[[_Writer, Any], Members]] = {
-    Text: _Writer._text,
-    Reasoning: _Writer._reasoning,
-    Image: _Writer._image,
-    File: _Writer._file,
-    Call: _Writer._call,
-    Result: _Writer._result,
+BLOCKS: dict[type[Part], Callable[[_MessagesRequestWriter, Any], Members]] = {
+    Text: _MessagesRequestWriter._text,
+    Reasoning: _MessagesRequestWriter._reasoning,
+    Image: _MessagesRequestWriter._image,
+    File: _MessagesRequestWriter._file,
+    Call: _MessagesRequestWriter._call,
+    Result: _MessagesRequestWriter._result,
 }
 
 

@@ -14,7 +14,7 @@ from gateway.dialects.canonical import Conversation, Tool
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
 from gateway.dialects.translate.chat_request_writer import write_chat
-from gateway.dialects.translate.history import set_apart
+from gateway.dialects.translate.history import separate_texts
 from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.messages_request_reader import read_messages
 from gateway.dialects.translate.messages_request_writer import write_messages
@@ -22,15 +22,15 @@ from gateway.dialects.translate.responses_request_reader import read_responses
 from gateway.dialects.translate.responses_request_writer import write_responses
 from gateway.exchange.additions import NO_PARTS, GatewayParts
 
-Reader = Callable[[bytes], Conversation]
-Writer = Callable[[Conversation, Profile, Losses], bytes]
+RequestReader = Callable[[bytes], Conversation]
+RequestWriter = Callable[[Conversation, Profile, Losses], bytes]
 
-READERS: dict[str, Reader] = {
+READERS: dict[str, RequestReader] = {
     "openai-chat": read_chat,
     "openai-responses": read_responses,
     "anthropic-messages": read_messages,
 }
-WRITERS: dict[str, Writer] = {
+WRITERS: dict[str, RequestWriter] = {
     "openai-chat": write_chat,
     "openai-responses": write_responses,
     "anthropic-messages": write_messages,
@@ -63,17 +63,17 @@ def translate_request(
     conversation = READERS[from_dialect](body)
     if parts is not NO_PARTS:
         lenient = to_dialect in LENIENT or "strict" in profile.leaves_out
-        conversation = _with_own(conversation, parts, lenient)
+        conversation = _fit_additions(conversation, parts, lenient)
     losses = Losses(conversation.lost)
     written = WRITERS[to_dialect](conversation, profile, losses)
     return Translated(written, losses.names)
 
 
-def _with_own(conversation: Conversation, parts: GatewayParts, lenient: bool) -> Conversation:
+def _fit_additions(conversation: Conversation, parts: GatewayParts, lenient: bool) -> Conversation:
     """Write what the gateway added in the way that suits the upstream."""
 
     def suit(tool: Tool) -> Tool:
         return replace(tool, strict=None) if lenient and tool.name in parts.tools else tool
 
-    messages = set_apart(conversation.messages, parts.texts)
+    messages = separate_texts(conversation.messages, parts.texts)
     return replace(conversation, messages=messages, tools=tuple(map(suit, conversation.tools)))

@@ -19,9 +19,9 @@ from gateway.dialects.canonical import (
     Thought,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.answer_context import Room
-from gateway.dialects.translate.block_serializer import Block, Piece
-from gateway.dialects.translate.collected_answer import Part
+from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.collected_answer import AnswerPart
 from gateway.dialects.translate.reasoning import as_encrypted
 from gateway.wire.sse import encode
 
@@ -56,20 +56,20 @@ _encode = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ItemPlace:
     """Which item it is, and where it stands."""
 
     id: str
     index: int
 
 
-class Output:
+class ResponseOutput:
     """The output of one response: numbers its events and keeps its items."""
 
-    __slots__ = ("items", "number", "room", "status")
+    __slots__ = ("budget", "items", "number", "status")
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, budget: ByteBudget) -> None:
+        self.budget = budget
         self.number = 0
         self.items: list[Json] = []
         self.status = COMPLETED
@@ -81,22 +81,22 @@ class Output:
         self.number += 1
         return encode(_encode(event), kind)
 
-    def added(self, place: Place, item: Json) -> bytes:
+    def added(self, place: ItemPlace, item: Json) -> bytes:
         """Write that an item has begun."""
         return self.frame("response.output_item.added", {"output_index": place.index, "item": item})
 
-    def done(self, place: Place, item: Json) -> bytes:
+    def done(self, place: ItemPlace, item: Json) -> bytes:
         """Write that an item is whole, and keep it for the end of the response."""
         self.items.append(item)
         return self.frame("response.output_item.done", {"output_index": place.index, "item": item})
 
 
-class Growth:
+class GrowingText:
     """A text that grows by deltas; of an event all but the delta and the number is written once."""
 
     __slots__ = ("_event", "_output", "_pieces", "_prefix", "_suffix", "_where")
 
-    def __init__(self, output: Output, event: str, where: Json, beside: Json) -> None:
+    def __init__(self, output: ResponseOutput, event: str, where: Json, beside: Json) -> None:
         self._output = output
         self._event = event
         self._where = {**where, **beside}
@@ -108,7 +108,7 @@ class Growth:
     def add(self, text: str) -> bytes:
         """Write a piece of it."""
         output = self._output
-        output.room.take(len(text))
+        output.budget.spend(len(text))
         number = output.number
         output.number = number + 1
         self._pieces.append(text)
@@ -126,14 +126,14 @@ class Growth:
 class MessageItem:
     """A message with one part: a text, or a refusal."""
 
-    __slots__ = ("_output", "_place", "_where", "_words", "growth")
+    __slots__ = ("_output", "_place", "_where", "_words", "text")
 
-    def __init__(self, output: Output, place: Place, piece: Said | Refused) -> None:
+    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Said | Refused) -> None:
         self._output = output
         self._place = place
         self._words = REFUSAL if isinstance(piece, Refused) else OUTPUT_TEXT
         self._where = {"item_id": place.id, "output_index": place.index, "content_index": 0}
-        self.growth = Growth(output, self._words.event, self._where, self._words.beside)
+        self.text = GrowingText(output, self._words.event, self._where, self._words.beside)
 
     def begin(self) -> bytes:
         """Write its beginning."""
@@ -142,13 +142,13 @@ class MessageItem:
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of it."""
-        return self.growth.add(piece.text)
+        return self.text.add(piece.text)
 
     def end(self) -> bytes:
         """Write its end."""
-        text, status = self.growth.whole(), self._output.status
+        text, status = self.text.whole(), self._output.status
         item = _message_item(self._place.id, status, [_text_part(self._words, text)])
-        done = self.growth.done(self._words.name) + self._part("done", text)
+        done = self.text.done(self._words.name) + self._part("done", text)
         return done + self._output.done(self._place, item)
 
     def _part(self, verb: str, text: str) -> bytes:
@@ -159,13 +159,13 @@ class MessageItem:
 class ReasoningItem:
     """A thought; what can be read of it is its summary."""
 
-    __slots__ = ("_growth", "_output", "_place", "_thought", "_where")
+    __slots__ = ("_output", "_place", "_text", "_thought", "_where")
 
-    def __init__(self, output: Output, place: Place, piece: Thought) -> None:
+    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Thought) -> None:
         self._output = output
         self._place = place
         self._where = {"item_id": place.id, "output_index": place.index, "summary_index": 0}
-        self._growth = Growth(output, "response.reasoning_summary_text", self._where, {})
+        self._text = GrowingText(output, "response.reasoning_summary_text", self._where, {})
         self._thought = Reasoning("")
 
     def begin(self) -> bytes:
@@ -174,17 +174,17 @@ class ReasoningItem:
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of it; its summary begins with the first text."""
-        begun = self._part("added", "") if piece.text and not self._growth.whole() else b""
-        written = begun + self._growth.add(piece.text) if piece.text else b""
+        begun = self._part("added", "") if piece.text and not self._text.whole() else b""
+        written = begun + self._text.add(piece.text) if piece.text else b""
         self._thought = Reasoning("", piece.signature, piece.encrypted, piece.id, piece.redacted)
         return written
 
     def end(self) -> bytes:
         """Write its end."""
-        text = self._growth.whole()
+        text = self._text.whole()
         item = _reasoning_item(self._place.id, text)
         item["encrypted_content"] = as_encrypted(self._thought)
-        done = self._growth.done("text") + self._part("done", text) if text else b""
+        done = self._text.done("text") + self._part("done", text) if text else b""
         return done + self._output.done(self._place, item)
 
     def _part(self, verb: str, text: str) -> bytes:
@@ -195,15 +195,15 @@ class ReasoningItem:
 class CallItem:
     """A call of a function, or of a tool that takes plain text."""
 
-    __slots__ = ("_call", "_growth", "_output", "_place", "_words")
+    __slots__ = ("_call", "_output", "_place", "_text", "_words")
 
-    def __init__(self, output: Output, place: Place, piece: CallBegan) -> None:
+    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: CallBegan) -> None:
         self._output = output
         self._place = place
         self._call = Call(piece.id, piece.name, "", piece.custom)
         self._words = CUSTOM if piece.custom else FUNCTION
         where = {"item_id": place.id, "output_index": place.index}
-        self._growth = Growth(output, self._words.event, where, {})
+        self._text = GrowingText(output, self._words.event, where, {})
 
     def begin(self) -> bytes:
         """Write its beginning."""
@@ -211,16 +211,16 @@ class CallItem:
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of its arguments."""
-        return self._growth.add(piece.arguments) if isinstance(piece, CallWent) else b""
+        return self._text.add(piece.arguments) if isinstance(piece, CallWent) else b""
 
     def end(self) -> bytes:
         """Write its end."""
-        call = msgspec.structs.replace(self._call, arguments=self._growth.whole())
+        call = msgspec.structs.replace(self._call, arguments=self._text.whole())
         item = _call_item(self._place.id, self._output.status, call)
-        return self._growth.done(self._words.name) + self._output.done(self._place, item)
+        return self._text.done(self._words.name) + self._output.done(self._place, item)
 
 
-ITEMS: Mapping[type[Piece], Callable[[Output, Place, Any], Block]] = {
+ITEMS: Mapping[type[Piece], Callable[[ResponseOutput, ItemPlace, Any], AnswerBlock]] = {
     Said: MessageItem,
     Refused: MessageItem,
     Thought: ReasoningItem,
@@ -228,7 +228,7 @@ ITEMS: Mapping[type[Piece], Callable[[Output, Place, Any], Block]] = {
 }
 
 
-def prefix_of(piece: Piece | Part) -> str:
+def prefix_of(piece: Piece | AnswerPart) -> str:
     """Return how the id of an item begins."""
     if isinstance(piece, Thought | Reasoning):
         return "rs_"
@@ -237,7 +237,7 @@ def prefix_of(piece: Piece | Part) -> str:
     return "msg_"
 
 
-def whole_item(ident: str, part: Part) -> Json:
+def whole_item(ident: str, part: AnswerPart) -> Json:
     """Write an item at once."""
     if isinstance(part, Reasoning):
         return {**_reasoning_item(ident, part.text), "encrypted_content": as_encrypted(part)}

@@ -25,9 +25,15 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text
-from gateway.dialects.translate.answer_context import Room, Wanted
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.errors import read_body, read_failure
-from gateway.dialects.translate.event_data import number_in, objects_in, read, text_in, whole_number
+from gateway.dialects.translate.event_data import (
+    decode_event,
+    number_in,
+    objects_in,
+    text_in,
+    whole_number,
+)
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
@@ -42,7 +48,7 @@ FAILURES = ("response.failed", "error")
 MOST_ITEMS = 10_000
 
 
-class _Event(msgspec.Struct, gc=False):
+class _ResponsesEvent(msgspec.Struct, gc=False):
     type: str = ""
     output_index: int | None = None
     item_id: str | None = None
@@ -52,12 +58,12 @@ class _Event(msgspec.Struct, gc=False):
     response: Any = None
 
 
-_event = msgspec.json.Decoder(_Event)
+_event = msgspec.json.Decoder(_ResponsesEvent)
 _response: msgspec.json.Decoder[Json] = msgspec.json.Decoder(Json)
 
 
 @dataclass(slots=True, eq=False)
-class _Item:
+class _OutputItem:
     """An item, as far as it was told."""
 
     said: bool = False
@@ -66,28 +72,28 @@ class _Item:
     done: bool = False
 
 
-class ResponsesReader:
+class ResponsesAnswerReader:
     """Reads one answer, event by event or as one body."""
 
     __slots__ = (
         "_called",
+        "_context",
         "_id",
         "_items",
         "_refused",
         "_speaker",
         "_speaking",
-        "_wanted",
         "began",
         "ended",
     )
 
-    def __init__(self, wanted: Wanted, room: Room) -> None:
-        self._wanted = wanted
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        self._context = context
         self._id = ""
-        self._items: dict[int | str | None, _Item] = {}
+        self._items: dict[int | str | None, _OutputItem] = {}
         self._called = 0
         self._refused = False
-        self._speaker: _Item | None = None
+        self._speaker: _OutputItem | None = None
         """The item that said the last text, if nothing else came since."""
         self._speaking: int | None = None
         """Where it stands."""
@@ -96,7 +102,7 @@ class ResponsesReader:
 
     def read(self, data: bytes) -> Sequence[Event]:
         """Read one event's data."""
-        event = read(_event, data)
+        event = decode_event(_event, data)
         if event is None or self.ended:
             return ()
         if event.type == TEXT and event.output_index == self._speaking is not None:
@@ -116,7 +122,7 @@ class ResponsesReader:
 
     def whole(self, body: bytes) -> Sequence[Event]:
         """Read an answer that came as one body."""
-        response = read(_response, body)
+        response = decode_event(_response, body)
         if response is not None and response.get("error"):
             self.ended = True
             return (read_body(body),)
@@ -124,7 +130,7 @@ class ResponsesReader:
             raise UpstreamBroke("The upstream's answer is not what was asked for.")
         return [*self._begin(response), *self._finish(response)]
 
-    def _began(self, event: _Event) -> Sequence[Event]:
+    def _on_started(self, event: _ResponsesEvent) -> Sequence[Event]:
         return self._begin(event.response)
 
     def _begin(self, response: Any = None) -> Sequence[Event]:
@@ -136,21 +142,21 @@ class ResponsesReader:
         model, created = as_text(told.get("model")) or "", whole_number(told.get("created_at"))
         return (Began(self._id, model, created),)
 
-    def _at(self, event: _Event) -> _Item:
+    def _at(self, event: _ResponsesEvent) -> _OutputItem:
         """Find the item that an event is about, or begin one."""
         key = event.output_index if event.output_index is not None else _ident_of(event)
         item = self._items.get(key)
         if item is None:
-            item = self._items[key] = _Item()
+            item = self._items[key] = _OutputItem()
             if len(self._items) > MOST_ITEMS:
                 raise UpstreamBroke(f"The upstream sent more than {MOST_ITEMS} items in one turn.")
         return item
 
-    def _added(self, event: _Event) -> Sequence[Event]:
+    def _on_item_added(self, event: _ResponsesEvent) -> Sequence[Event]:
         item, told = self._at(event), event.item if isinstance(event.item, dict) else {}
         return [*self._begin(), *self._begin_call(item, told)]
 
-    def _begin_call(self, item: _Item, told: Json) -> Sequence[Event]:
+    def _begin_call(self, item: _OutputItem, told: Json) -> Sequence[Event]:
         """Tell that a call began, as soon as its name is known."""
         kind, name = as_text(told.get("type")), as_text(told.get("name"))
         if kind not in ARGUMENTS or not name or item.call is not None:
@@ -158,14 +164,14 @@ class ResponsesReader:
         item.call = self._called
         self._called += 1
         self._pause()
-        ident = as_text(told.get("call_id")) or self._wanted.ident("call_", self._id, item.call)
+        ident = as_text(told.get("call_id")) or self._context.ident("call_", self._id, item.call)
         return (CallBegan(item.call, ident, name, kind == CUSTOM),)
 
     def _pause(self) -> None:
         """Note that something else than text came."""
         self._speaker = self._speaking = None
 
-    def _text(self, event: _Event) -> Sequence[Event]:
+    def _on_text(self, event: _ResponsesEvent) -> Sequence[Event]:
         item, text = self._at(event), text_in(event.delta)
         if not text:
             return self._begin()
@@ -173,59 +179,59 @@ class ResponsesReader:
         self._speaking = event.output_index
         return events
 
-    def _say(self, item: _Item, text: str) -> Sequence[Event]:
+    def _say(self, item: _OutputItem, text: str) -> Sequence[Event]:
         """Tell a text; that of another item stands apart."""
         item.said = True
         is_other = self._speaker is not None and self._speaker is not item
         self._speaker, self._speaking = item, None
         return (Said(APART + text if is_other else text),)
 
-    def _refusal(self, event: _Event) -> Sequence[Event]:
+    def _on_refusal(self, event: _ResponsesEvent) -> Sequence[Event]:
         return [*self._begin(), *self._refuse(self._at(event), text_in(event.delta))]
 
-    def _refuse(self, item: _Item, text: str) -> Sequence[Event]:
+    def _refuse(self, item: _OutputItem, text: str) -> Sequence[Event]:
         self._pause()
         item.said = self._refused = True
         return (Refused(text),) if text else ()
 
-    def _thought(self, event: _Event) -> Sequence[Event]:
+    def _on_reasoning(self, event: _ResponsesEvent) -> Sequence[Event]:
         return [*self._begin(), *self._think(self._at(event), text_in(event.delta))]
 
-    def _summary(self, event: _Event) -> Sequence[Event]:
+    def _on_summary_part(self, event: _ResponsesEvent) -> Sequence[Event]:
         """Set one part of a summary apart from the one before it."""
         item = self._at(event)
         return self._think(item, APART) if item.said and event.summary_index else ()
 
-    def _think(self, item: _Item, text: str) -> Sequence[Event]:
+    def _think(self, item: _OutputItem, text: str) -> Sequence[Event]:
         self._pause()
         item.said = True
         return (Thought(text),) if text else ()
 
-    def _argued(self, event: _Event) -> Sequence[Event]:
+    def _on_arguments(self, event: _ResponsesEvent) -> Sequence[Event]:
         item = self._at(event)
-        return self._argue(item, text_in(event.delta))
+        return self._add_arguments(item, text_in(event.delta))
 
-    def _argue(self, item: _Item, arguments: str) -> Sequence[Event]:
+    def _add_arguments(self, item: _OutputItem, arguments: str) -> Sequence[Event]:
         """Tell a piece of a call's arguments; without a name they wait until it is done."""
         if item.call is None or item.done or not arguments:
             return ()
         item.said = True
         return (CallWent(item.call, arguments),)
 
-    def _done(self, event: _Event) -> Sequence[Event]:
+    def _on_item_done(self, event: _ResponsesEvent) -> Sequence[Event]:
         item, told = self._at(event), event.item if isinstance(event.item, dict) else {}
         return [*self._begin(), *self._complete(item, told)]
 
-    def _complete(self, item: _Item, told: Json) -> Sequence[Event]:
+    def _complete(self, item: _OutputItem, told: Json) -> Sequence[Event]:
         """Tell what was not told of an item, and that it is done."""
         if item.done:
             return ()
-        teller = TELLERS.get(as_text(told.get("type")) or "")
-        events = teller(self, item, told) if teller is not None else ()
+        read = ITEM_READERS.get(as_text(told.get("type")) or "")
+        events = read(self, item, told) if read is not None else ()
         item.done = True
         return events
 
-    def _tell_message(self, item: _Item, told: Json) -> Sequence[Event]:
+    def _read_message(self, item: _OutputItem, told: Json) -> Sequence[Event]:
         if item.said:
             return ()
         events: list[Event] = []
@@ -236,7 +242,7 @@ class ResponsesReader:
                 events += self._refuse(item, refusal)
         return events
 
-    def _tell_reasoning(self, item: _Item, told: Json) -> Sequence[Event]:
+    def _read_reasoning(self, item: _OutputItem, told: Json) -> Sequence[Event]:
         events: list[Event] = []
         if not item.said:
             parts = objects_in(told.get("summary")) or objects_in(told.get("content"))
@@ -246,15 +252,15 @@ class ResponsesReader:
             events.append(Thought(encrypted=encrypted, id=as_text(told.get("id")) or ""))
         return events
 
-    def _tell_call(self, item: _Item, told: Json) -> Sequence[Event]:
+    def _read_call(self, item: _OutputItem, told: Json) -> Sequence[Event]:
         kind = told["type"]
         events = [*self._begin_call(item, told)]
         if not item.said:
             given = text_in(told.get(ARGUMENTS[kind]))
-            events += self._argue(item, given or ("" if kind == CUSTOM else NO_ARGUMENTS))
+            events += self._add_arguments(item, given or ("" if kind == CUSTOM else NO_ARGUMENTS))
         return events if item.call is None else [*events, CallEnded(item.call)]
 
-    def _completed(self, event: _Event) -> Sequence[Event]:
+    def _on_ended(self, event: _ResponsesEvent) -> Sequence[Event]:
         response = event.response if isinstance(event.response, dict) else {}
         status = event.type.removeprefix("response.")
         return [*self._begin(response), *self._finish({"status": status, **response})]
@@ -268,16 +274,16 @@ class ResponsesReader:
         for at, told in enumerate(objects_in(response.get("output"))):
             item = self._items.get(at) or self._items.get(as_text(told.get("id")))
             if item is not None or not self._items:
-                events += self._complete(item or _Item(), told)
+                events += self._complete(item or _OutputItem(), told)
         events += self._end_calls()
-        return [*events, self._ended(status, response)]
+        return [*events, self._make_end(status, response)]
 
     def _end_calls(self) -> Sequence[Event]:
         calls = (item.call for item in self._items.values() if not item.done)
         return [CallEnded(call) for call in calls if call is not None]
 
-    def _ended(self, status: str, response: Json) -> Ended:
-        tokens = tokens_of(response.get("usage"))
+    def _make_end(self, status: str, response: Json) -> Ended:
+        tokens = read_usage(response.get("usage"))
         if status == "incomplete":
             details = response.get("incomplete_details")
             reason = as_text(details.get("reason")) if isinstance(details, dict) else None
@@ -288,37 +294,37 @@ class ResponsesReader:
         return Ended(Stop.FILTER if self._refused else Stop.STOP, tokens)
 
 
-HANDLERS: dict[str, Callable[[ResponsesReader, _Event], Sequence[Event]]] = {
-    "response.created": ResponsesReader._began,
-    "response.queued": ResponsesReader._began,
-    "response.in_progress": ResponsesReader._began,
-    "response.output_item.added": ResponsesReader._added,
-    TEXT: ResponsesReader._text,
-    "response.refusal.delta": ResponsesReader._refusal,
-    "response.reasoning_text.delta": ResponsesReader._thought,
-    "response.reasoning_summary_text.delta": ResponsesReader._thought,
-    "response.reasoning_summary_part.added": ResponsesReader._summary,
-    "response.function_call_arguments.delta": ResponsesReader._argued,
-    "response.custom_tool_call_input.delta": ResponsesReader._argued,
-    "response.output_item.done": ResponsesReader._done,
-    "response.completed": ResponsesReader._completed,
-    "response.incomplete": ResponsesReader._completed,
+HANDLERS: dict[str, Callable[[ResponsesAnswerReader, _ResponsesEvent], Sequence[Event]]] = {
+    "response.created": ResponsesAnswerReader._on_started,
+    "response.queued": ResponsesAnswerReader._on_started,
+    "response.in_progress": ResponsesAnswerReader._on_started,
+    "response.output_item.added": ResponsesAnswerReader._on_item_added,
+    TEXT: ResponsesAnswerReader._on_text,
+    "response.refusal.delta": ResponsesAnswerReader._on_refusal,
+    "response.reasoning_text.delta": ResponsesAnswerReader._on_reasoning,
+    "response.reasoning_summary_text.delta": ResponsesAnswerReader._on_reasoning,
+    "response.reasoning_summary_part.added": ResponsesAnswerReader._on_summary_part,
+    "response.function_call_arguments.delta": ResponsesAnswerReader._on_arguments,
+    "response.custom_tool_call_input.delta": ResponsesAnswerReader._on_arguments,
+    "response.output_item.done": ResponsesAnswerReader._on_item_done,
+    "response.completed": ResponsesAnswerReader._on_ended,
+    "response.incomplete": ResponsesAnswerReader._on_ended,
 }
-TELLERS: dict[str, Callable[[ResponsesReader, _Item, Json], Sequence[Event]]] = {
-    "message": ResponsesReader._tell_message,
-    "reasoning": ResponsesReader._tell_reasoning,
-    "function_call": ResponsesReader._tell_call,
-    CUSTOM: ResponsesReader._tell_call,
+ITEM_READERS: dict[str, Callable[[ResponsesAnswerReader, _OutputItem, Json], Sequence[Event]]] = {
+    "message": ResponsesAnswerReader._read_message,
+    "reasoning": ResponsesAnswerReader._read_reasoning,
+    "function_call": ResponsesAnswerReader._read_call,
+    CUSTOM: ResponsesAnswerReader._read_call,
 }
 
 
-def _ident_of(event: _Event) -> str | None:
+def _ident_of(event: _ResponsesEvent) -> str | None:
     """Return the id of the item that an event is about, or that it brings."""
     told = event.item if isinstance(event.item, dict) else {}
     return event.item_id or as_text(told.get("id"))
 
 
-def tokens_of(usage: Any) -> Tokens | None:
+def read_usage(usage: Any) -> Tokens | None:
     """Translate a usage object."""
     if not isinstance(usage, dict):
         return None

@@ -23,17 +23,17 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.answer_context import Room, Wanted
-from gateway.dialects.translate.block_serializer import Block, Piece, Row
-from gateway.dialects.translate.collected_answer import Answer
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.block_serializer import AnswerBlock, BlockSerializer, Piece
+from gateway.dialects.translate.collected_answer import CollectedAnswer
 from gateway.dialects.translate.errors import responses_failure
 from gateway.dialects.translate.responses_answer_items import (
     COMPLETED,
     IN_PROGRESS,
     ITEMS,
+    ItemPlace,
     MessageItem,
-    Output,
-    Place,
+    ResponseOutput,
     prefix_of,
     whole_item,
 )
@@ -79,32 +79,32 @@ def repeated(body: bytes) -> bytes:
     return written({n: v for n, v in found.items() if len(memoryview(v)) <= LONGEST_REPEATED})
 
 
-class ResponsesWriter:
+class ResponsesAnswerWriter:
     """Writes one answer, event by event or as one body."""
 
-    __slots__ = ("_id", "_next", "_output", "_refused", "_response", "_row", "_text", "_wanted")
+    __slots__ = ("_blocks", "_context", "_id", "_next", "_output", "_refused", "_response", "_text")
 
-    def __init__(self, wanted: Wanted, room: Room) -> None:
-        self._wanted = wanted
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        self._context = context
         self._id = ""
         self._response: Json = {}
-        self._output = Output(room)
-        self._row = Row(self._make, room)
+        self._output = ResponseOutput(budget)
+        self._blocks = BlockSerializer(self._make, budget)
         self._text: MessageItem | None = None
         self._refused = False
         self._next = 0
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
-        if self._row.key is Said and self._text is not None:
-            return self._text.growth.add(text)
-        return self._row.take(Said(text))
+        if self._blocks.key is Said and self._text is not None:
+            return self._text.text.add(text)
+        return self._blocks.take(Said(text))
 
     def write(self, event: Event) -> bytes:
         """Write an event."""
         return WRITES[type(event)](self, event)
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
         response = self._named(answer.began)
         refused = any(isinstance(part, Refusal) for part in answer.parts)
@@ -116,20 +116,20 @@ class ResponsesWriter:
 
     def _named(self, began: Began) -> Json:
         self._id = began.id
-        fields = fields_of(self._wanted.request)
+        fields = fields_of(self._context.request)
         return {
-            "id": self._wanted.ident("resp_", began.id),
+            "id": self._context.ident("resp_", began.id),
             "object": "response",
-            "created_at": began.created or self._wanted.created,
+            "created_at": began.created or self._context.created,
             "status": IN_PROGRESS,
-            "model": began.model or self._wanted.model,
+            "model": began.model or self._context.model,
             "output": [],
             **CONSTANT,
             **{name: fields.get(name, usual) for name, usual in ECHO.items()},
         }
 
     def _ident(self, prefix: str, at: int) -> str:
-        return self._wanted.ident(prefix, self._id, at)
+        return self._context.ident(prefix, self._id, at)
 
     def _begin(self, began: Began) -> bytes:
         self._response = self._named(began)
@@ -139,25 +139,27 @@ class ResponsesWriter:
         response = {**self._response, **news}
         return self._output.frame(f"response.{verb}", {"response": response})
 
-    def _make(self, piece: Piece) -> Block:
+    def _make(self, piece: Piece) -> AnswerBlock:
         at = self._next
         self._next += 1
-        item = ITEMS[type(piece)](self._output, Place(self._ident(prefix_of(piece), at), at), piece)
+        item = ITEMS[type(piece)](
+            self._output, ItemPlace(self._ident(prefix_of(piece), at), at), piece
+        )
         self._text = item if isinstance(item, MessageItem) else None
         return item
 
     def _take(self, piece: Piece | CallEnded) -> bytes:
-        return self._row.take(piece)
+        return self._blocks.take(piece)
 
     def _refuse(self, refused: Refused) -> bytes:
         self._refused = True
-        return self._row.take(refused)
+        return self._blocks.take(refused)
 
     def _end(self, ended: Ended) -> bytes:
         news = _end_of(ended, self._refused)
         self._output.status = news["status"]
-        settled = self._row.settle()
-        return settled + self._lifecycle(news["status"], **news, output=self._output.items)
+        last = self._blocks.end_block()
+        return last + self._lifecycle(news["status"], **news, output=self._output.items)
 
     def _fail(self, failure: Failed) -> bytes:
         error = responses_failure(failure)
@@ -165,16 +167,16 @@ class ResponsesWriter:
         return self._lifecycle("failed", status="failed", error=error, output=output)
 
 
-WRITES: dict[type[Event], Callable[[ResponsesWriter, Any], bytes]] = {
-    Began: ResponsesWriter._begin,
-    Said: ResponsesWriter._take,
-    Thought: ResponsesWriter._take,
-    Refused: ResponsesWriter._refuse,
-    CallBegan: ResponsesWriter._take,
-    CallWent: ResponsesWriter._take,
-    CallEnded: ResponsesWriter._take,
-    Ended: ResponsesWriter._end,
-    Failed: ResponsesWriter._fail,
+WRITES: dict[type[Event], Callable[[ResponsesAnswerWriter, Any], bytes]] = {
+    Began: ResponsesAnswerWriter._begin,
+    Said: ResponsesAnswerWriter._take,
+    Thought: ResponsesAnswerWriter._take,
+    Refused: ResponsesAnswerWriter._refuse,
+    CallBegan: ResponsesAnswerWriter._take,
+    CallWent: ResponsesAnswerWriter._take,
+    CallEnded: ResponsesAnswerWriter._take,
+    Ended: ResponsesAnswerWriter._end,
+    Failed: ResponsesAnswerWriter._fail,
 }
 
 

@@ -16,21 +16,21 @@ from gateway.dialects.canonical import (
     Tool,
 )
 from gateway.dialects.translate.content_parts import (
-    Otherwise,
-    Table,
+    PartReaders,
+    UnknownPart,
     file_of,
     image_at,
     leave_out,
     read_parts,
-    read_returned,
+    read_result,
     refuse,
-    refused,
     result_of,
+    untranslatable,
 )
 from gateway.dialects.translate.effort import effort_word
-from gateway.dialects.translate.history import in_order, spoken
-from gateway.dialects.translate.json_format import ANY_OBJECT, Format, format_of
-from gateway.dialects.translate.json_node import Losses, Node, opened
+from gateway.dialects.translate.history import drop_empty, order_history
+from gateway.dialects.translate.json_format import ANY_OBJECT, Format, read_format
+from gateway.dialects.translate.json_node import JsonNode, Losses, parse_body
 from gateway.dialects.translate.reasoning import reasoning_item
 from gateway.dialects.translate.tools import choose, grammar_of
 from gateway.errors import BadRequest
@@ -80,15 +80,15 @@ KNOWN_ITEM = frozenset(
 
 def read_responses(body: bytes) -> Conversation:
     """Read a request; what cannot be carried is named in it, or refused by `BadRequest`."""
-    request, losses = opened(body), Losses()
+    request, losses = parse_body(body), Losses()
     _refuse_what_is_kept_elsewhere(request)
-    losses.beside(request, KNOWN)
+    losses.note_unknown(request, KNOWN)
     reasoning = request.inner("reasoning")
-    losses.beside(reasoning, KNOWN_REASONING, "reasoning")
+    losses.note_unknown(reasoning, KNOWN_REASONING, "reasoning")
     tools, choice = _tools(request, losses)
-    system, messages = in_order(_history(request, losses), INPUT)
+    system, messages = order_history(_history(request, losses), INPUT)
     return Conversation(
-        model=request.need("model"),
+        model=request.require("model"),
         stream=bool(request.flag("stream")),
         system=system,
         messages=messages,
@@ -101,14 +101,14 @@ def read_responses(body: bytes) -> Conversation:
         effort=effort_word(reasoning, "effort", losses),
         format=_format(request, losses),
         user=request.text("user"),
-        metadata=(request.node("metadata") or Node({})).members,
+        metadata=(request.node("metadata") or JsonNode({})).members,
         # It is always reported here.
         wants_usage=True,
         lost=losses.names,
     )
 
 
-def _refuse_what_is_kept_elsewhere(request: Node) -> None:
+def _refuse_what_is_kept_elsewhere(request: JsonNode) -> None:
     for name in KEPT_ELSEWHERE:
         if request.members.get(name) is not None:
             raise BadRequest(
@@ -118,27 +118,27 @@ def _refuse_what_is_kept_elsewhere(request: Node) -> None:
         raise BadRequest("This model's upstream answers at once.", param="background")
 
 
-def _format(request: Node, losses: Losses) -> Format | None:
+def _format(request: JsonNode, losses: Losses) -> Format | None:
     text = request.inner("text")
-    losses.beside(text, KNOWN_TEXT, "text")
+    losses.note_unknown(text, KNOWN_TEXT, "text")
     asked = text.inner("format")
     kind = asked.text("type")
     if kind == "json_schema":
-        return format_of(asked)
+        return read_format(asked)
     if kind not in ("", "text", "json_object"):
-        raise refused(f"A format `{kind}`", asked.path)
+        raise untranslatable(f"A format `{kind}`", asked.path)
     return ANY_OBJECT if kind == "json_object" else None
 
 
-def _history(request: Node, losses: Losses) -> list[Message]:
-    instructions = Message("system", spoken((Text(request.text("instructions")),)))
+def _history(request: JsonNode, losses: Losses) -> list[Message]:
+    instructions = Message("system", drop_empty((Text(request.text("instructions")),)))
     asked = request.content(INPUT)
     if isinstance(asked, str):
         return [instructions, Message("user", (Text(asked),))]
     return [instructions, *(_item(item, losses) for item in asked)]
 
 
-def _item(item: Node, losses: Losses) -> Message:
+def _item(item: JsonNode, losses: Losses) -> Message:
     kind = item.text("type") or "message"
     if kind in KEPT_ITEMS:
         raise BadRequest(
@@ -151,42 +151,42 @@ def _item(item: Node, losses: Losses) -> Message:
         # What hosted tools did means nothing elsewhere.
         losses.add(f"{INPUT}.{kind}")
         return Message("assistant", ())
-    losses.beside(item, KNOWN_ITEM, kind)
+    losses.note_unknown(item, KNOWN_ITEM, kind)
     return read(item, losses)
 
 
-def _message(item: Node, losses: Losses) -> Message:
+def _message(item: JsonNode, losses: Losses) -> Message:
     role = item.text("role")
     if role not in ROLES:
-        raise item.misfit("role", "user, assistant, system or developer")
+        raise item.invalid_member("role", "user, assistant, system or developer")
     speaker, table, otherwise = ROLES[role]
     parts = read_parts(item, "content", table, otherwise, losses)
-    return Message(speaker, parts if speaker == "user" else spoken(parts))
+    return Message(speaker, parts if speaker == "user" else drop_empty(parts))
 
 
-def _call(item: Node, losses: Losses) -> Message:
+def _call(item: JsonNode, losses: Losses) -> Message:
     arguments = item.text("arguments") or "{}"
-    return Message("assistant", (Call(item.need("call_id"), item.need("name"), arguments),))
+    return Message("assistant", (Call(item.require("call_id"), item.require("name"), arguments),))
 
 
-def _custom_call(item: Node, losses: Losses) -> Message:
-    call = Call(item.need("call_id"), item.need("name"), item.text("input"), custom=True)
+def _custom_call(item: JsonNode, losses: Losses) -> Message:
+    call = Call(item.require("call_id"), item.require("name"), item.text("input"), custom=True)
     return Message("assistant", (call,))
 
 
-def _returned(item: Node, losses: Losses) -> Message:
-    parts = read_returned(item, "output", SAID, losses)
-    return Message("user", (result_of(item.need("call_id"), parts),))
+def _returned(item: JsonNode, losses: Losses) -> Message:
+    parts = read_result(item, "output", SAID, losses)
+    return Message("user", (result_of(item.require("call_id"), parts),))
 
 
-def _reasoning(item: Node, losses: Losses) -> Message:
+def _reasoning(item: JsonNode, losses: Losses) -> Message:
     told = item.nodes("content") or item.nodes("summary")
     text = "\n\n".join(part.text("text") for part in told)
     proof = item.text("encrypted_content")
     return Message("assistant", (reasoning_item(text, proof, item.text("id")),))
 
 
-ITEMS: dict[str, Callable[[Node, Losses], Message]] = {
+ITEMS: dict[str, Callable[[JsonNode, Losses], Message]] = {
     "message": _message,
     "function_call": _call,
     "custom_tool_call": _custom_call,
@@ -196,32 +196,32 @@ ITEMS: dict[str, Callable[[Node, Losses], Message]] = {
 }
 
 
-def _text(part: Node, losses: Losses) -> Text:
-    losses.beside(part, frozenset({"type", "text"}), part.text("type"))
+def _text(part: JsonNode, losses: Losses) -> Text:
+    losses.note_unknown(part, frozenset({"type", "text"}), part.text("type"))
     return Text(part.text("text"))
 
 
-def _refusal(part: Node, losses: Losses) -> Refusal:
+def _refusal(part: JsonNode, losses: Losses) -> Refusal:
     return Refusal(part.text("refusal"))
 
 
-def _image(part: Node, losses: Losses) -> Image | None:
+def _image(part: JsonNode, losses: Losses) -> Image | None:
     url = part.text("image_url")
     # Without one it is a picture that only its upstream knows.
     return image_at(url, part.text("detail")) if url else None
 
 
-def _file(part: Node, losses: Losses) -> File:
+def _file(part: JsonNode, losses: Losses) -> File:
     name, file_id, url = part.text("filename"), part.text("file_id"), part.text("file_url")
     if file_id or url:
         return File(name=name, id=file_id, url="" if file_id else url)
-    return file_of(name, part.need("file_data"))
+    return file_of(name, part.require("file_data"))
 
 
-INSTRUCTED: Table = {"input_text": _text, "text": _text}
-SAID: Table = {**INSTRUCTED, "input_image": _image, "input_file": _file}
-ANSWERED: Table = {**INSTRUCTED, "output_text": _text, "refusal": _refusal}
-ROLES: dict[str, tuple[str, Table, Otherwise]] = {
+INSTRUCTED: PartReaders = {"input_text": _text, "text": _text}
+SAID: PartReaders = {**INSTRUCTED, "input_image": _image, "input_file": _file}
+ANSWERED: PartReaders = {**INSTRUCTED, "output_text": _text, "refusal": _refusal}
+ROLES: dict[str, tuple[str, PartReaders, UnknownPart]] = {
     "system": ("system", INSTRUCTED, leave_out),
     "developer": ("system", INSTRUCTED, leave_out),
     "user": ("user", SAID, refuse),
@@ -229,28 +229,28 @@ ROLES: dict[str, tuple[str, Table, Otherwise]] = {
 }
 
 
-def _tools(request: Node, losses: Losses) -> tuple[tuple[Tool, ...], Choice | None]:
+def _tools(request: JsonNode, losses: Losses) -> tuple[tuple[Tool, ...], Choice | None]:
     declared = [_tool(node, losses) for node in request.nodes("tools")]
     tools = tuple(tool for tool in declared if tool is not None)
     return choose(request, "tool_choice", tools)
 
 
-def _tool(node: Node, losses: Losses) -> Tool | None:
+def _tool(node: JsonNode, losses: Losses) -> Tool | None:
     kind = node.text("type")
     if kind not in ("function", "custom"):
         losses.add(f"tools.{_label(node)}")
         return None
-    losses.beside(node, KNOWN_TOOL, "tools")
-    name, description = node.need("name"), node.text("description")
+    losses.note_unknown(node, KNOWN_TOOL, "tools")
+    name, description = node.require("name"), node.text("description")
     if kind == "custom":
         asked = node.inner("format")
         grammar = grammar_of(asked) if asked.text("type") == "grammar" else {}
         return Tool(name, description, grammar, custom=True)
-    schema = (node.node("parameters") or Node({})).members
+    schema = (node.node("parameters") or JsonNode({})).members
     return Tool(name, description, schema, node.flag("strict"))
 
 
-def _label(node: Node) -> str:
+def _label(node: JsonNode) -> str:
     """Return what a hosted tool is called in the log: its type, and a namespace's name."""
     kind, name = node.text("type"), node.text("name")
     return f"{kind}.{name}" if kind == "namespace" else kind

@@ -29,8 +29,8 @@ from gateway.dialects.translate.content_parts import (
     image_url,
 )
 from gateway.dialects.translate.effort import nearest
-from gateway.dialects.translate.history import fitted
-from gateway.dialects.translate.json_format import in_words, named
+from gateway.dialects.translate.history import fit_id
+from gateway.dialects.translate.json_format import describe_format, name_format
 from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.tools import as_function, custom_calls
 
@@ -44,21 +44,21 @@ ENCRYPTED = "reasoning.encrypted_content"
 
 def write_responses(conversation: Conversation, profile: Profile, losses: Losses) -> bytes:
     """Write a request; what cannot be told is named, or refused by `BadRequest`."""
-    return msgspec.json.encode(_Writer(conversation, profile, losses).request())
+    return msgspec.json.encode(_ResponsesRequestWriter(conversation, profile, losses).request())
 
 
-class _Writer:
+class _ResponsesRequestWriter:
     """Writes one request."""
 
     def __init__(self, conversation: Conversation, profile: Profile, losses: Losses) -> None:
-        self._said = conversation
+        self._conversation = conversation
         self._profile = profile
         self._losses = losses
         self._custom = custom_calls(conversation)
 
     def request(self) -> Members:
         """Return the whole of it."""
-        said = self._said
+        said = self._conversation
         asked, system = self._format()
         if said.stop:
             self._losses.add("stop")
@@ -76,29 +76,29 @@ class _Writer:
             "top_p": said.top_p,
             **self._effort(),
             "text": asked,
-            "user": fitted(said.user, LONGEST_USER) or None,
+            "user": fit_id(said.user, LONGEST_USER) or None,
             "metadata": said.metadata or None,
         }
         return {name: value for name, value in members.items() if value is not None}
 
     def _max_tokens(self) -> int | None:
-        most = self._said.max_tokens
+        most = self._conversation.max_tokens
         return None if most is None else max(most, LEAST_TOKENS)
 
     def _format(self) -> tuple[Members | None, tuple[str, ...]]:
         """Return the format that is asked for, and the instructions that stand in for the rest."""
-        asked, system = self._said.format, self._said.system
+        asked, system = self._conversation.format, self._conversation.system
         if asked is None:
             return None, system
         if not asked:
             return {"format": {"type": "json_object"}}, system
         if self._profile.schemas:
-            return {"format": {"type": "json_schema", **named(asked)}}, system
+            return {"format": {"type": "json_schema", **name_format(asked)}}, system
         self._losses.add("format")
-        return {"format": {"type": "json_object"}}, (*system, in_words(asked))
+        return {"format": {"type": "json_object"}}, (*system, describe_format(asked))
 
     def _effort(self) -> Members:
-        said, profile = self._said, self._profile
+        said, profile = self._conversation, self._profile
         form = form_for(profile.effort, said.model)
         effort = nearest(said.effort, profile.efforts) if said.effort and form else ""
         if effort:
@@ -110,7 +110,7 @@ class _Writer:
         return {}
 
     def _tools(self) -> Members:
-        said = self._said
+        said = self._conversation
         if not said.tools:
             return {}
         return {
@@ -120,14 +120,14 @@ class _Writer:
         }
 
     def _choice(self) -> Any:
-        choice = self._said.choice
+        choice = self._conversation.choice
         if choice is None or choice.kind != "tool":
             return choice.kind if choice else None
-        custom = any(tool.custom for tool in self._said.tools if tool.name == choice.name)
+        custom = any(tool.custom for tool in self._conversation.tools if tool.name == choice.name)
         return {"type": "custom" if custom else "function", "name": choice.name}
 
     def _items(self) -> Iterator[Members]:
-        for message in self._said.messages:
+        for message in self._conversation.messages:
             if message.role == "system":
                 yield _message("developer", map(_input, message.parts))
             elif message.role == "assistant":
@@ -169,7 +169,7 @@ class _Writer:
 
     def _returned(self, result: Result) -> Members:
         kind = "custom_tool_call_output" if result.call_id in self._custom else OUTPUT
-        call_id = fitted(result.call_id, LONGEST_ID)
+        call_id = fit_id(result.call_id, LONGEST_ID)
         return {"type": kind, "call_id": call_id, "output": self._outcome(result)}
 
     def _outcome(self, result: Result) -> str | list[Members]:
@@ -234,7 +234,7 @@ def _output(part: Text | Refusal) -> Members:
 
 
 def _call(call: Call) -> Members:
-    named = {"call_id": fitted(call.id, LONGEST_ID), "name": call.name}
+    named = {"call_id": fit_id(call.id, LONGEST_ID), "name": call.name}
     if call.custom:
         return {"type": "custom_tool_call", **named, "input": call.arguments}
     return {"type": "function_call", **named, "arguments": call.arguments}

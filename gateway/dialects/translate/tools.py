@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.dialects.body import too_deep
 from gateway.dialects.canonical import Call, Choice, Conversation, Result, Tool
-from gateway.dialects.translate.json_node import Node
+from gateway.dialects.translate.json_node import JsonNode
 from gateway.errors import BadRequest
 
 INPUT = "input"
@@ -32,25 +32,25 @@ Tools = tuple[Tool, ...]
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
-def choose(request: Node, name: str, tools: Tools) -> tuple[Tools, Choice | None]:
+def choose(request: JsonNode, name: str, tools: Tools) -> tuple[Tools, Choice | None]:
     """Read which tool is to be called, and return it with the tools that are to be offered.
 
     Forcing a tool that is not among them raises `BadRequest`.
     """
     asked = request.members.get(name)
     if isinstance(asked, dict) and asked.get("type") == "allowed_tools":
-        tools, asked = _allowed(Node(asked, name), tools)
+        tools, asked = _allowed(JsonNode(asked, name), tools)
     return tools, _there(_choice(request, name, asked), {tool.name for tool in tools})
 
 
-def _allowed(choice: Node, tools: Tools) -> tuple[Tools, str]:
+def _allowed(choice: JsonNode, tools: Tools) -> tuple[Tools, str]:
     """Keep only what is allowed: the upstream need not know of the rest."""
     allowed = choice.node("allowed_tools") or choice
     names = {_name_in(node) for node in allowed.nodes("tools")}
     return tuple(tool for tool in tools if tool.name in names), allowed.text("mode") or "auto"
 
 
-def _name_in(tool: Node) -> str:
+def _name_in(tool: JsonNode) -> str:
     """Return the name of a tool that is allowed; hosted ones may have none."""
     return (tool.node("function") or tool.node("custom") or tool).text("name")
 
@@ -61,7 +61,7 @@ def _named(choice: Mapping[str, Any]) -> Any:
     return inner.get("name") if isinstance(inner, dict) else None
 
 
-def _choice(request: Node, name: str, asked: Any) -> Choice | None:
+def _choice(request: JsonNode, name: str, asked: Any) -> Choice | None:
     if asked is None:
         return None
     if isinstance(asked, str) and asked in CHOICES:
@@ -71,7 +71,7 @@ def _choice(request: Node, name: str, asked: Any) -> Choice | None:
         chosen = _named(asked) or asked.get("type")
         if isinstance(chosen, str):
             return Choice("tool", chosen)
-    raise request.misfit(name, "auto, none, required, or name a tool")
+    raise request.invalid_member(name, "auto, none, required, or name a tool")
 
 
 def _there(choice: Choice | None, names: set[str]) -> Choice | None:
@@ -92,9 +92,9 @@ def _not_there(forced: str, it_can: str) -> BadRequest:
     )
 
 
-def grammar_of(node: Node) -> dict[str, str]:
+def grammar_of(node: JsonNode) -> dict[str, str]:
     """Read the grammar of a custom tool."""
-    return {"syntax": node.need("syntax"), "definition": node.need("definition")}
+    return {"syntax": node.require("syntax"), "definition": node.require("definition")}
 
 
 def as_function(tool: Tool) -> Tool:
