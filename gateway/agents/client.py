@@ -131,14 +131,14 @@ class AgentClient:
         if self._ear.line is not None:
             self._ear.line.rest()
 
-    def beat_at_once(self) -> bool:
+    def send_heartbeat_now(self) -> bool:
         """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
-        return self._ear.line is None or self._ear.line.beat_at_once()
+        return self._ear.line is None or self._ear.line.send_heartbeat_now()
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Send a heartbeat."""
         if self._ear.line is not None:
-            await self._ear.line.beat()
+            await self._ear.line.send_heartbeat()
 
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:
         """Call this when the client has left; return how to stop watching."""

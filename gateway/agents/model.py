@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.wire.heartbeats import Line
+from gateway.wire.heartbeats import HeartbeatTarget
 
 COMPLETED, LENGTH, FILTERED, TURNS, TAKEN_OVER, DRAINING = (
     "completed",
@@ -69,7 +69,7 @@ class Outcome:
     """When it was kept."""
 
 
-class Connected(Line, Protocol):
+class Connected(HeartbeatTarget, Protocol):
     """The connection of somebody who listens, and may leave."""
 
     def rest(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError, UpgradeRequired
 from gateway.exchange.ports import error_headers
-from gateway.wire.http_server.request_body import KEY, Incoming, new_chain, request_id
-from gateway.wire.http_server.response import Answer, Message, Receive, Send
+from gateway.wire.http_server.request_body import KEY, IncomingRequest, new_exchange_id, request_id
+from gateway.wire.http_server.response import ClientResponse, Message, Receive, Send
 from gateway.wire.http_server.scope import offers_websocket
 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
@@ -59,7 +59,7 @@ class Admission:
         raise Forbidden(f"The Origin '{origin[:100]}' is not accepted; see server.cors_origins.")
 
 
-class Relaying(Protocol):
+class ModelEndpoint(Protocol):
     """A model endpoint, and the language it is spoken to in."""
 
     @property
@@ -70,19 +70,19 @@ class Relaying(Protocol):
         """Answer one request."""
 
 
-class Front:
+class AdmissionMiddleware:
     """Checks Host, Origin and headers of every request, gives it its id, and lets it in.
 
     Model requests go straight to their relay; all others through the router.
     """
 
-    def __init__(self, app: App, admission: Admission, models: Mapping[str, Relaying]) -> None:
+    def __init__(self, app: App, admission: Admission, models: Mapping[str, ModelEndpoint]) -> None:
         self._app = app
         self._admission = admission
         self._models = models
         self._known_host: bytes | None = None
 
-    def let_in(self, app: App, models: Mapping[str, Relaying]) -> None:
+    def replace_routes(self, app: App, models: Mapping[str, ModelEndpoint]) -> None:
         """Have requests answered by these from now on."""
         self._app = app
         self._models = models
@@ -93,9 +93,9 @@ class Front:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        chain = new_chain()
-        named, query = request_id(headers, chain), scope["query_string"]
-        note = Incoming(chain, named, headers, scope["headers"], query)
+        exchange_id = new_exchange_id()
+        named, query = request_id(headers, exchange_id), scope["query_string"]
+        note = IncomingRequest(exchange_id, named, headers, scope["headers"], query)
         path, name = scope["path"], note.request_id.encode()
         note.answer_headers = ((b"x-request-id", name),)
         if VERSION in headers or path.startswith(MESSAGES):
@@ -112,7 +112,7 @@ class Front:
             return
         if scope["method"] == "OPTIONS":
             told = _preflight(note, relay is not None)
-            await Answer(receive, send, note.answer_headers).whole(204, told, b"")
+            await ClientResponse(receive, send, note.answer_headers).whole(204, told, b"")
         elif relay is not None:
             # A frame passes every call between the server and the relay, so there are few.
             answering = relay(scope, receive, send)
@@ -122,7 +122,7 @@ class Front:
         else:
             await self._app(scope, receive, _with_headers(send, note.answer_headers))
 
-    def _admit(self, note: Incoming) -> None:
+    def _admit(self, note: IncomingRequest) -> None:
         headers, listed = note.headers, note.listed
         host = headers.get(b"host")
         if host is None or (len(headers) != len(listed) and _hosts(listed) != 1):
@@ -166,7 +166,7 @@ def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
     return sum(name == b"host" for name, _ in listed)
 
 
-def dialect_of(note: Incoming) -> Dialect:
+def dialect_of(note: IncomingRequest) -> Dialect:
     """Return how errors are told where no model is asked: as most clients read them.
 
     Clients of Messages say their version on every request.
@@ -179,7 +179,7 @@ async def refuse(
 ) -> None:
     """Answer with an error."""
     body = dialect.error_body(error)
-    await Answer(receive, send, headers).whole(error.status, error_headers(error), body)
+    await ClientResponse(receive, send, headers).whole(error.status, error_headers(error), body)
 
 
 def _host_name(host: str) -> str:
@@ -206,7 +206,7 @@ def _cors(origin: bytes) -> Headers:
     )
 
 
-def _preflight(note: Incoming, is_model: bool) -> Headers:
+def _preflight(note: IncomingRequest, is_model: bool) -> Headers:
     asked = note.headers.get(b"access-control-request-headers", b"")
     allowed: Headers = ((b"access-control-allow-headers", asked),) if asked else ()
     if not any(name == CORS_ORIGIN for name, _ in note.answer_headers):

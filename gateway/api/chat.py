@@ -35,14 +35,14 @@ from gateway.errors import (
 )
 from gateway.exchange.ports import error_headers
 from gateway.wire.http_server.request_body import (
+    BodyUnpacker,
     ClientLeft,
-    Incoming,
-    Unpacking,
+    IncomingRequest,
     incoming_of,
     receive_body,
 )
 from gateway.wire.http_server.request_cycle import CYCLE
-from gateway.wire.http_server.response import Answer, Receive, Send
+from gateway.wire.http_server.response import ClientResponse, Receive, Send
 from gateway.wire.sse import encode
 
 log = logging.getLogger("holdgate.chat")
@@ -84,7 +84,7 @@ class SessionBusy(TooMany):
 class ChatAnswer:
     """An agent's answer as a client sees it: named events, each with its session."""
 
-    def __init__(self, answer: Answer, session: str) -> None:
+    def __init__(self, answer: ClientResponse, session: str) -> None:
         self.line = answer
         self._session = session
 
@@ -174,7 +174,9 @@ class Chat:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one message; whatever goes wrong is said."""
         note = incoming_of(scope)
-        answer = Answer(receive, send, note.answer_headers, scope.get("extensions", {}).get(CYCLE))
+        answer = ClientResponse(
+            receive, send, note.answer_headers, scope.get("extensions", {}).get(CYCLE)
+        )
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
@@ -194,7 +196,9 @@ class Chat:
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
-    async def _talk(self, errand: AgentMessage, note: Incoming, answer: Answer) -> None:
+    async def _talk(
+        self, errand: AgentMessage, note: IncomingRequest, answer: ClientResponse
+    ) -> None:
         answer.also(((b"x-holdgate-session", quote(errand.session, safe=SAFE).encode()),))
         lease = await self.locks.take(errand.owner, errand.session, CHAT)
         if isinstance(lease, str):
@@ -206,19 +210,19 @@ class Chat:
             answer.scope.cancel()
             await checkpoint()
 
-    async def _read(self, body: bytes, owner: str, note: Incoming) -> _Body:
+    async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> _Body:
         offload = self.agents.means.driver.services.offload
-        body = await Unpacking(self.limits.size, offload).unpack(note.headers, body, owner)
+        body = await BodyUnpacker(self.limits.size, offload).unpack(note.headers, body, owner)
         return await offload.run(owner, len(body), partial(_given, body, self.limits.depth))
 
-    def _errand(self, given: _Body, owner: Owner, note: Incoming) -> AgentMessage:
+    def _errand(self, given: _Body, owner: Owner, note: IncomingRequest) -> AgentMessage:
         agent = self.agents.find(_named(given.agent_id))
         return AgentMessage(
             owner=self._speaker(owner, given.user_id),
             agent=agent,
             session=_short("sessionId", given.session_id) or agent.id,
             message=_said(given.message),
-            chain=note.chain,
+            chain=note.exchange_id,
             request_id=note.request_id,
             directives=True,
         )
@@ -233,7 +237,7 @@ class Chat:
         if self.draining():
             raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
-    async def _say(self, error: HoldgateError, answer: Answer) -> None:
+    async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
         if answer.started:
             # What went wrong after the start was said in the stream.
             return

@@ -31,9 +31,9 @@ from gateway.sessions.session_request import Kind, SessionRequest
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
 from gateway.wire.http_server.request_body import (
+    BodyUnpacker,
     ClientLeft,
-    Incoming,
-    Unpacking,
+    IncomingRequest,
     incoming_of,
     receive_body,
 )
@@ -77,17 +77,19 @@ class Counting:
                 body = await receive_body(note.headers, request.receive, most)
             except ClientLeft:
                 raise BadRequest("The body did not come whole.") from None
-            body = await Unpacking(most, offload).unpack(note.headers, body, owner)
+            body = await BodyUnpacker(most, offload).unpack(note.headers, body, owner)
             return await self._count(note, owner, body)
         except HoldgateError as error:
             headers = {name.decode(): value.decode() for name, value in error_headers(error)}
             return Response(self.dialect.error_body(error), error.status, headers)
 
-    async def _count(self, note: Incoming, owner: str, body: bytes) -> Response:
+    async def _count(self, note: IncomingRequest, owner: str, body: bytes) -> Response:
         read = await self.reader.read(body, False, note.listed, owner)
         asked, who = read.asked, read.who
         model = self.models.find(asked.model)
-        visit = SessionRequest(owner, who.session, asked, self.dialect, note.chain, main=who.main)
+        visit = SessionRequest(
+            owner, who.session, asked, self.dialect, note.exchange_id, main=who.main
+        )
         entry = await self.sessions.preview(visit, self.driver.services.upstreams.keys())
         to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
         run = partial(self.driver.services.offload.run, owner, len(body))
@@ -108,7 +110,7 @@ class Counting:
         self,
         visit: SessionRequest,
         entry: SessionView,
-        note: Incoming,
+        note: IncomingRequest,
         model: PublicModel,
         to: ModelRoute,
     ) -> tuple[Addition, ...]:

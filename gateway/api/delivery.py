@@ -30,7 +30,7 @@ from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import SessionEvent
 from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
 from gateway.wire.http_server.request_cycle import CYCLE
-from gateway.wire.http_server.response import Answer, Message
+from gateway.wire.http_server.response import ClientResponse, Message
 
 LONGEST_WAIT_MS = 120_000
 MOST_IDS = 1000
@@ -206,7 +206,7 @@ def _frame(event: SessionEvent) -> bytes:
 def _when_gone(request: WebRequest, left: Callable[[], None]) -> Callable[[], object]:
     """Have this called when the client leaves; return how to stop that."""
     direct = request.scope.get("extensions", {}).get(CYCLE)
-    return Answer(request.receive, _unsent, (), direct).watch(left)
+    return ClientResponse(request.receive, _unsent, (), direct).watch(left)
 
 
 async def _unsent(message: Message) -> None:

@@ -18,7 +18,7 @@ from gateway.wire.http_server.response import Receive, Send
 log = logging.getLogger("holdgate.web")
 
 
-class Site:
+class ErrorRouter:
     """Starlette's router, with our errors instead of its own."""
 
     def __init__(self, routes: Sequence[BaseRoute], lifespan: Lifespan[Any]) -> None:
@@ -36,7 +36,7 @@ class Site:
         except HoldgateError as error:
             await self._refuse(error, scope, receive, send)
         except HTTPException as error:
-            await self._refuse(_translated(error, scope), scope, receive, send)
+            await self._refuse(_translate_error(error, scope), scope, receive, send)
         except Exception as error:
             # The outer loop of a request.
             request_id = incoming_of(scope).request_id
@@ -54,7 +54,7 @@ class Site:
         await refuse(error, receive, send, (), dialect_of(incoming_of(scope)))
 
 
-def _translated(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
+def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
     if error.status_code == 405:
         says = f"{scope['method']} is not possible on {scope['path'][:200]}."
         return MethodNotAllowed(says, (error.headers or {}).get("Allow", "GET"))

@@ -33,14 +33,14 @@ from gateway.stores.documents import DocumentKey
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_server.request_body import (
     KEY,
+    BodyUnpacker,
     ClientLeft,
-    Incoming,
-    Unpacking,
+    IncomingRequest,
     plain_body,
     receive_body,
 )
 from gateway.wire.http_server.request_cycle import CYCLE
-from gateway.wire.http_server.response import Answer, Receive, Send
+from gateway.wire.http_server.response import ClientResponse, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
 # Who is told the time right after the results of tools may answer nothing at all.
@@ -125,16 +125,16 @@ class Relay:
         self._draining = draining
         offload = driver.services.offload
         self._small = offload.above
-        self._unpacking = Unpacking(limits.body_bytes, offload)
+        self._unpacking = BodyUnpacker(limits.body_bytes, offload)
         rules = reading_rules(models, sessions, giving, limits)
         self._reader = ModelRequestReader(dialect, offload, rules)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
-        note: Incoming = scope[KEY]
+        note: IncomingRequest = scope[KEY]
         request_id = note.request_id
         direct = scope.get("extensions", {}).get(CYCLE)
-        answer = Answer(receive, send, note.answer_headers, direct)
+        answer = ClientResponse(receive, send, note.answer_headers, direct)
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
@@ -164,7 +164,9 @@ class Relay:
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
-    async def _read_large(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
+    async def _read_large(
+        self, note: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+    ) -> Request:
         """Read a request that may take its time, as long as the client is there."""
         with anyio.CancelScope() as scope:
             unwatch = answer.watch(scope.cancel)
@@ -175,7 +177,9 @@ class Relay:
                 unwatch()
         raise ClientLeft
 
-    async def _read(self, note: Incoming, owner: str, body: bytes, answer: Answer) -> Request:
+    async def _read(
+        self, note: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+    ) -> Request:
         headers, listed = note.headers, note.listed
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
         read = await self._reader.read(body, prefers_stream, listed, owner)
@@ -185,7 +189,9 @@ class Relay:
             asked = await self._go_on_from(read.previous, asked, owner)
         key = None if name is None else DocumentKey(KIND, owner, name)
         attempt = _attempt(note) if asked.directives else NO_ATTEMPT
-        visit = SessionRequest(owner, name, asked, self.dialect, note.chain, key, attempt, who.main)
+        visit = SessionRequest(
+            owner, name, asked, self.dialect, note.exchange_id, key, attempt, who.main
+        )
         entry = self._sessions.glance(visit)
         if entry is None:
             entry = await self._sessions.enter(visit, self._driver.services.upstreams.keys())
@@ -298,7 +304,7 @@ class Relay:
             raise NoRoute(no_route(entry.asked.model, entry.routing))
         return routes
 
-    async def _say(self, error: HoldgateError, answer: Answer) -> None:
+    async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
         if answer.started:
             await answer.end(self.dialect.error_frame(error))
             return
@@ -307,7 +313,7 @@ class Relay:
         await answer.whole(error.status, headers, self.dialect.error_body(error))
 
 
-def _attempt(note: Incoming) -> Attempt:
+def _attempt(note: IncomingRequest) -> Attempt:
     """Return what tells whether a request is sent again."""
     headers = note.headers
     key = headers.get(b"idempotency-key") or headers.get(b"x-idempotency-key") or b""

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.api.admission import Front
-from gateway.api.error_router import Site
+from gateway.api.admission import AdmissionMiddleware
+from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
 from gateway.app.parts import Base, Parts
 from gateway.app.routes import relays_of, routes_of
@@ -86,8 +86,8 @@ class Gateway:
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
-        site = Site([], lifespan=lambda app: self)
-        self.asgi = Front(site, wiring.admission_of(config, bool(self.keys)), {})
+        site = ErrorRouter([], lifespan=lambda app: self)
+        self.asgi = AdmissionMiddleware(site, wiring.admission_of(config, bool(self.keys)), {})
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
         self._leaving = anyio.Event()
@@ -111,7 +111,9 @@ class Gateway:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._start(self._tasks)
         self.parts.agents.announce()
-        self.asgi.let_in(Site(routes_of(self.parts), lambda app: self), relays_of(self.parts))
+        self.asgi.replace_routes(
+            ErrorRouter(routes_of(self.parts), lambda app: self), relays_of(self.parts)
+        )
 
     def _start(self, tasks: TaskGroup) -> None:
         parts, config = self.parts, self.config

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import Relaying
+from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import Chat
 from gateway.api.count_tokens import Counting
@@ -29,7 +29,7 @@ from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
 API_BYTES = 256 * 1024
 
 
-def relays_of(parts: Parts) -> Mapping[str, Relaying]:
+def relays_of(parts: Parts) -> Mapping[str, ModelEndpoint]:
     """Return those whose answers stream, by their paths."""
     relays = {f"/v1{dialect.path}": _relay(parts, name) for name, dialect in DIALECTS.items()}
     return {**relays, CHAT: _chat(parts)}

@@ -7,12 +7,12 @@ import gc
 import socket
 from collections.abc import Callable
 
-from gateway.api.admission import Front
+from gateway.api.admission import AdmissionMiddleware
 from gateway.app.gateway import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import Config
 from gateway.logs import EventLog
-from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.server import Server, listen, server_config
 
 # Requests leave no cycles behind. What grows are held answers, by many thousands of objects: a few
@@ -20,7 +20,7 @@ from gateway.wire.http_server.server import Server, listen, server_config
 GC_THRESHOLDS = (5_000, 10, 400)
 
 
-def create_app(config: Config) -> Front:
+def create_app(config: Config) -> AdmissionMiddleware:
     """Return the gateway as an ASGI application, for any server."""
     return Gateway(config).asgi
 
@@ -31,7 +31,7 @@ def serve(
     """Run the gateway until a signal ends it."""
     gateway = Gateway(config, event_log)
     server = config.server
-    protocol = limited_connection(connection_limits(config))
+    protocol = build_connection_class(connection_limits(config))
     if (counts := protocol.counts) is not None:
         gateway.metrics.connections_refused = lambda: counts.refused
     sock = listen(server.host, server.port)

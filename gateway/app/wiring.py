@@ -37,7 +37,7 @@ from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import Settings
-from gateway.wire.heartbeats import Beats
+from gateway.wire.heartbeats import Heartbeats
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
 from gateway.wire.http_server.limits import ConnectionLimits
 
@@ -53,7 +53,9 @@ def driver_of(
 ) -> LiveExchanges:
     """Return who runs exchanges."""
     limits = config.limits
-    beats = Beats(config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic)
+    beats = Heartbeats(
+        config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic
+    )
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
     places = anyio.Semaphore(limits.due_followups)
     ways = Ways(_speeches(config), limits.event_bytes, limits.body_bytes, time.time)

@@ -22,12 +22,12 @@ from gateway.exchange.model import Asked, Route, ToolCall, TurnEnd, Usage
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
 from gateway.routing import Health
-from gateway.wire.heartbeats import Beats, Line
+from gateway.wire.heartbeats import Heartbeats, HeartbeatTarget
 from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Upstream
 
 
-class Client(Line, Protocol):
+class Client(HeartbeatTarget, Protocol):
     """The client's side of an exchange, as the driver uses it."""
 
     started: bool
@@ -313,7 +313,7 @@ class Services:
     """What every exchange uses: who answers and how they are, the heartbeat, the rules."""
 
     upstreams: Mapping[str, Upstream]
-    beats: Beats
+    beats: Heartbeats
     now: Callable[[], float]
     limits: Limits = LIMITS
     rules: tuple[Rule, ...] = RULES

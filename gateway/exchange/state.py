@@ -19,7 +19,7 @@ from gateway.exchange.model import Usage
 from gateway.exchange.ports import Client, Request, Services
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import NAME as CLOCK
-from gateway.wire.http_client.redact import blotted
+from gateway.wire.http_client.redact import redact_secrets
 from gateway.wire.http_client.upstream import Turn
 
 CLEAN_UP = 2.0
@@ -196,6 +196,6 @@ class ExchangeState:
         """Keep an error to be told, without what it may say of the upstream's address or key."""
         self.error = error
         if isinstance(error, UpstreamAnswered):
-            error.body = blotted(error.body, self.services.upstreams[upstream].endpoint)
+            error.body = redact_secrets(error.body, self.services.upstreams[upstream].endpoint)
             if self.passage is not None and self.turn is None:
                 error.body = self.passage.error(error.body, error.status)

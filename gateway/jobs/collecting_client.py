@@ -47,11 +47,11 @@ class CollectingClient:
     def rest(self) -> None:
         """Have nothing to let go of."""
 
-    def beat_at_once(self) -> bool:
+    def send_heartbeat_now(self) -> bool:
         """Need no heartbeat."""
         return True
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Need no heartbeat."""
 
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:

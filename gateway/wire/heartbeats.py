@@ -17,7 +17,7 @@ TICK = 0.05
 BATCH = 16
 
 
-class Line(Protocol):
+class HeartbeatTarget(Protocol):
     """A client connection that must not stay silent for too long."""
 
     @property
@@ -28,47 +28,47 @@ class Line(Protocol):
     def blocked_since(self) -> float | None:
         """Since when a send has been waiting for the client to read, if one is."""
 
-    def beat_at_once(self) -> bool:
+    def send_heartbeat_now(self) -> bool:
         """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Send a heartbeat, unless something else waits to be sent."""
 
     def give_up(self) -> None:
         """Treat the client as gone: it does not read."""
 
 
-class Beats:
-    """Keeps idle lines alive and ends those that never read; one heap, one sleeping task."""
+class Heartbeats:
+    """Keeps idle targets alive and ends those that never read; one heap, one sleeping task."""
 
     def __init__(self, interval: float, slow_reader: float, now: Callable[[], float]) -> None:
         self._interval = interval
         self._slow_reader = slow_reader
         self._now = now
         self._heap: list[tuple[float, int]] = []
-        self._lines: dict[int, Line] = {}
-        self._numbers: dict[Line, int] = {}
+        self._targets: dict[int, HeartbeatTarget] = {}
+        self._numbers: dict[HeartbeatTarget, int] = {}
         self._next_number = itertools.count()
         self._added = anyio.Event()
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._targets)
 
-    def add(self, line: Line) -> None:
-        """Begin to look after a line."""
-        if line in self._numbers:
+    def add(self, target: HeartbeatTarget) -> None:
+        """Begin to look after a target."""
+        if target in self._numbers:
             return
         number = next(self._next_number)
-        self._numbers[line] = number
-        self._lines[number] = line
+        self._numbers[target] = number
+        self._targets[number] = target
         heapq.heappush(self._heap, (self._now() + self._interval, number))
         self._added.set()
 
-    def remove(self, line: Line) -> None:
-        """Stop looking after a line; only its number stays in the heap until it is due."""
-        number = self._numbers.pop(line, None)
+    def remove(self, target: HeartbeatTarget) -> None:
+        """Stop looking after a target; only its number stays in the heap until it is due."""
+        number = self._numbers.pop(target, None)
         if number is not None:
-            del self._lines[number]
+            del self._targets[number]
 
     async def run(self) -> None:
         """Beat for ever."""
@@ -92,16 +92,16 @@ class Beats:
         return due
 
     def _tend(self, number: int) -> bool:
-        """Do what is due for a line; False when that takes waiting for its client."""
-        line = self._lines.get(number)
-        if line is None:
+        """Do what is due for a target; False when that takes waiting for its client."""
+        target = self._targets.get(number)
+        if target is None:
             return True
         now = self._now()
-        if line.blocked_since is not None and now - line.blocked_since >= self._slow_reader:
-            line.give_up()
-        elif now - line.last >= self._interval and not line.beat_at_once():
+        if target.blocked_since is not None and now - target.blocked_since >= self._slow_reader:
+            target.give_up()
+        elif now - target.last >= self._interval and not target.send_heartbeat_now():
             return False
-        self._come_again(line, number)
+        self._come_again(target, number)
         return True
 
     async def _wait_for(self, numbers: list[int]) -> None:
@@ -111,17 +111,17 @@ class Beats:
             with anyio.move_on_after(PATIENCE):
                 while numbers:
                     number = numbers.pop()
-                    line = self._lines.get(number)
-                    if line is not None:
-                        await self._beat(line, number)
+                    target = self._targets.get(number)
+                    if target is not None:
+                        await self._beat(target, number)
 
-    async def _beat(self, line: Line, number: int) -> None:
+    async def _beat(self, target: HeartbeatTarget, number: int) -> None:
         try:
-            await line.beat()
+            await target.send_heartbeat()
         finally:
-            self._come_again(line, number)
+            self._come_again(target, number)
 
-    def _come_again(self, line: Line, number: int) -> None:
+    def _come_again(self, target: HeartbeatTarget, number: int) -> None:
         now = self._now()
-        due = now + max(self._interval - (now - line.last), self._interval / 10)
+        due = now + max(self._interval - (now - target.last), self._interval / 10)
         heapq.heappush(self._heap, (due, number))

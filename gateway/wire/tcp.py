@@ -36,7 +36,7 @@ def probe(sock: TransportSocket) -> Callable[[], Sequence[object]]:
     return partial(poll.poll, 0)
 
 
-def acknowledged_bytes(sock: TransportSocket) -> int | None:
+def count_acknowledged_bytes(sock: TransportSocket) -> int | None:
     """Return how many bytes the peer's kernel took in all; None where that is not known."""
     option = getattr(socket, "TCP_INFO", None)
     info = b"" if option is None else sock.getsockopt(socket.IPPROTO_TCP, option, _SIZE)
@@ -46,7 +46,7 @@ def acknowledged_bytes(sock: TransportSocket) -> int | None:
     return int(acked)
 
 
-def acknowledged(sock: TransportSocket, written: int) -> bool:
+def was_acknowledged(sock: TransportSocket, written: int) -> bool:
     """Say whether the peer's kernel took all that was written; true where that is not known.
 
     `tcpi_unacked` does not tell: a reset empties the send queue, and it reads 0. The totals stay.
@@ -60,5 +60,5 @@ def acknowledged(sock: TransportSocket, written: int) -> bool:
         return True
     (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
     sent, sent_again = _SENT.unpack_from(info, _SENT_AT)
-    # The SYN counts as one acknowledged byte, but as none sent.
+    # The SYN counts as one was_acknowledged byte, but as none sent.
     return bool(acked > written and acked > sent - sent_again)

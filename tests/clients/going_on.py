@@ -14,7 +14,7 @@ from gateway.config import load
 from gateway.exchange.additions import UserText
 from gateway.exchange.events import Continue, Verdict
 from gateway.exchange.rules import RULES, Facts
-from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.server import Server, listen, server_config
 
 # Silence before the second turn, and inside the third, is when heartbeats fall between the turns.
@@ -36,7 +36,7 @@ def main() -> None:
     config = load(None, os.environ, {"server.port": 0}, Path.cwd())
     gateway = Gateway(config, rules=(*RULES, go_on))
     server = config.server
-    protocol = limited_connection(connection_limits(gateway.config))
+    protocol = build_connection_class(connection_limits(gateway.config))
     grace = server.drain_ms / 1000 + FAREWELL
     runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
     runner.listening = lambda url: print(f"listening on {url}", flush=True)

@@ -18,11 +18,11 @@ from tests.sessions.talk import SESSION, talk, text_of
 MODEL = acting(says("I will."), says("Drink your tea."))
 BOTH = "I will.\n\nDrink your tea."
 OTHER = "x-session-id: other"
-READING = {"HttpRequestParser", "Incoming", "ChatTap", "Framer", "Tape", "Recorded"}
+READING = {"HttpRequestParser", "IncomingRequest", "ChatTap", "Framer", "Tape", "Recorded"}
 EXCHANGE = {
     "ExchangeRunner",
     "ExchangeState",
-    "Cycle",
+    "RequestCycle",
     "LimitedConnection",
     "ChatStream",
     "ChatWhole",

@@ -21,7 +21,7 @@ from gateway.exchange.additions import UserText
 from gateway.exchange.events import Continue, Verdict
 from gateway.exchange.rules import RULES, Facts, Rule
 from gateway.logs import EventLog
-from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import ask_of, chat
@@ -38,7 +38,7 @@ class TestServer(Server):
     __test__ = False
 
     def __init__(self, gateway: Gateway) -> None:
-        protocol = limited_connection(connection_limits(gateway.config))
+        protocol = build_connection_class(connection_limits(gateway.config))
         super().__init__(server_config(gateway.asgi, protocol, FAREWELL), gateway.leave)
         self.gateway = gateway
         self.up, self.over = anyio.Event(), anyio.Event()

@@ -28,7 +28,7 @@ from gateway.reminders.notifier import Herald
 from gateway.reminders.service import Reminders
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import DeliveryRows, OutboxItem
-from gateway.wire.http_server.connection import limited_connection
+from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.limits import ConnectionLimits
 from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
@@ -178,7 +178,7 @@ class _Server(TestServer):
     """The real server around a site, or a stranger's."""
 
     def __init__(self, app: Any, is_ours: bool) -> None:
-        config = server_config(app, limited_connection(ConnectionLimits()), 1.0)
+        config = server_config(app, build_connection_class(ConnectionLimits()), 1.0)
         if not is_ours:
             config = uvicorn.Config(app, http="h11", ws="none", log_config=None)
         Server.__init__(self, config, lambda left: left())

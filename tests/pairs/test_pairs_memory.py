@@ -8,7 +8,7 @@ from tests.pairs.neutral import Answer, Ask, Tongue
 
 TIMES = 12
 # A connection and its parser know each other; here each request has its own.
-OF_CONNECTIONS = {"LimitedConnection", "Cycle"}
+OF_CONNECTIONS = {"LimitedConnection", "RequestCycle"}
 
 
 async def ask_again(running: Gate, tongue: Tongue, stream: bool) -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from gateway.errors import UpstreamError
-from gateway.wire.http_client.slots import Slots
+from gateway.wire.http_client.slots import ConnectionSlots
 from gateway.wire.http_client.upstream import Upstream
 
 from .conftest import Connected
@@ -128,7 +128,7 @@ async def test_cancelled_after_any_number_of_steps(fast: Connected, steps: int) 
 
 
 async def test_a_slot_that_comes_as_its_waiter_leaves_goes_to_the_next() -> None:
-    slots = Slots(1)
+    slots = ConnectionSlots(1)
     assert slots.grab()
     leaving = asyncio.create_task(slots.wait(1))
     staying = asyncio.create_task(slots.wait(1))
@@ -144,8 +144,8 @@ async def test_a_slot_that_comes_as_its_waiter_leaves_goes_to_the_next() -> None
 
 
 async def test_who_gives_up_waiting_is_forgotten() -> None:
-    slots = Slots(1)
+    slots = ConnectionSlots(1)
     assert slots.grab()
     with anyio.move_on_after(0.01):
         await slots.wait(1)
-    assert repr(slots) == "<Slots 1 of 1 busy, 0 waiting>"
+    assert repr(slots) == "<ConnectionSlots 1 of 1 busy, 0 waiting>"

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.wire.heartbeats import BATCH, Beats
+from gateway.wire.heartbeats import BATCH, Heartbeats
 
 
 class Line:
@@ -20,13 +20,13 @@ class Line:
         self.given_up = False
         self.stuck = False
 
-    def beat_at_once(self) -> bool:
+    def send_heartbeat_now(self) -> bool:
         if self.at_once:
             self.beats += 1
             self.last = anyio.current_time()
         return self.at_once
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         if self.blocked_since is not None:
             return
         if self.stuck:
@@ -51,7 +51,7 @@ async def settle(fact: object) -> None:
 
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_an_idle_line_beats_and_a_busy_one_does_not(at_once: bool) -> None:
-    beats = Beats(0.05, 10, anyio.current_time)
+    beats = Heartbeats(0.05, 10, anyio.current_time)
     idle, busy = Line(at_once), Line(at_once)
     idle.last = anyio.current_time()
     async with anyio.create_task_group() as tasks:
@@ -69,7 +69,7 @@ async def test_an_idle_line_beats_and_a_busy_one_does_not(at_once: bool) -> None
 
 
 async def test_a_removed_line_is_left_alone_and_the_wheel_sleeps() -> None:
-    beats = Beats(0.02, 10, anyio.current_time)
+    beats = Heartbeats(0.02, 10, anyio.current_time)
     line, later = Line(), Line()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(beats.run)
@@ -83,7 +83,7 @@ async def test_a_removed_line_is_left_alone_and_the_wheel_sleeps() -> None:
 
 
 async def test_a_line_that_cannot_take_a_beat_does_not_stop_the_others() -> None:
-    beats = Beats(0.02, 10, anyio.current_time)
+    beats = Heartbeats(0.02, 10, anyio.current_time)
     stuck, fine = Line(), Line()
     stuck.stuck = True
     async with anyio.create_task_group() as tasks:
@@ -95,7 +95,7 @@ async def test_a_line_that_cannot_take_a_beat_does_not_stop_the_others() -> None
 
 
 async def test_a_client_that_never_reads_is_given_up() -> None:
-    beats = Beats(0.02, 0.1, anyio.current_time)
+    beats = Heartbeats(0.02, 0.1, anyio.current_time)
     line = Line()
     line.blocked_since = anyio.current_time()
     async with anyio.create_task_group() as tasks:
@@ -107,7 +107,7 @@ async def test_a_client_that_never_reads_is_given_up() -> None:
 
 
 def test_a_removed_line_is_not_kept_in_memory() -> None:
-    beats = Beats(1000, 10, lambda: 0.0)
+    beats = Heartbeats(1000, 10, lambda: 0.0)
     line = Line()
     watched = weakref.ref(line)
     beats.add(line)
@@ -120,7 +120,7 @@ def test_a_removed_line_is_not_kept_in_memory() -> None:
 
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_many_lines_beat_together_and_let_others_in_between(at_once: bool) -> None:
-    beats = Beats(0.2, 10, anyio.current_time)
+    beats = Heartbeats(0.2, 10, anyio.current_time)
     lines = [Line(at_once) for _ in range(10 * BATCH)]
     most_at_once = 0
 
@@ -143,7 +143,7 @@ async def test_many_lines_beat_together_and_let_others_in_between(at_once: bool)
 
 
 async def test_a_full_line_among_many_holds_up_nobody_twice() -> None:
-    beats = Beats(0.02, 10, anyio.current_time)
+    beats = Heartbeats(0.02, 10, anyio.current_time)
     lines = [Line() for _ in range(20)]
     lines[7].stuck = lines[8].stuck = True
     async with anyio.create_task_group() as tasks:

@@ -16,9 +16,9 @@ from gateway.errors import (
     UpstreamError,
     UpstreamUnreachable,
 )
-from gateway.wire.http_client.connection import DRAIN_BYTES, HIGH_WATER, Limits
+from gateway.wire.http_client.connection import DRAIN_BYTES, HIGH_WATER, RequestTimeouts
 from gateway.wire.http_client.head import RequestHead
-from gateway.wire.http_client.pool import Origin, Pool
+from gateway.wire.http_client.pool import Pool, UpstreamOrigin
 from gateway.wire.http_client.upstream import Endpoint, Upstream
 
 from .conftest import Connected
@@ -304,14 +304,14 @@ async def test_a_turn_nobody_reads_stops_the_sender(connected: Connected) -> Non
 
 async def test_a_connection_does_not_rest_for_ever() -> None:
     request = RequestHead(Endpoint("fake", "http://127.0.0.1/")).encode((), 0)
-    limits = Limits(slot=5, connect=5, send=5, first_byte=5, idle=5)
+    limits = RequestTimeouts(slot=5, connect=5, send=5, first_byte=5, idle=5)
     async with fake_upstream(answering(sized(b"ok"))) as fake:
-        pool = Pool(Origin("127.0.0.1", fake.port), size=1, keep_alive=0.05)
+        pool = Pool(UpstreamOrigin("127.0.0.1", fake.port), size=1, keep_alive=0.05)
         connection = await pool.exchange(request, b"", limits)
         pool.settle(connection)
-        assert repr(connection) == "<Connection resting>"
+        assert repr(connection) == "<ClientConnection resting>"
         await until(lambda: fake.open == 0)
-        assert repr(pool) == "<Pool 0 open, 0 resting, <Slots 0 of 1 busy, 0 waiting>>"
+        assert repr(pool) == "<Pool 0 open, 0 resting, <ConnectionSlots 0 of 1 busy, 0 waiting>>"
 
 
 async def test_closing_the_upstream_closes_everything(fast: Connected) -> None:

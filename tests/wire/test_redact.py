@@ -1,6 +1,6 @@
 """An upstream's error is passed on without our key and its address."""
 
-from gateway.wire.http_client.redact import blotted
+from gateway.wire.http_client.redact import redact_secrets
 from gateway.wire.http_client.upstream import Endpoint
 
 
@@ -11,9 +11,9 @@ def test_key_and_address_are_blotted_out() -> None:
     body = (
         b'{"error":{"message":"key sk-canary-1 refused by models.internal:8000 (models.internal)"}}'
     )
-    assert blotted(body, endpoint) == b'{"error":{"message":"key *** refused by *** (***)"}}'
+    assert redact_secrets(body, endpoint) == b'{"error":{"message":"key *** refused by *** (***)"}}'
 
 
 def test_other_words_stay() -> None:
     endpoint = Endpoint("up", "http://a.b/v1", ((b"x-mode", b"on"),))
-    assert blotted(b"turn it on at a.b", endpoint) == b"turn it on at a.b"
+    assert redact_secrets(b"turn it on at a.b", endpoint) == b"turn it on at a.b"

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gateway.errors import Headers
-from gateway.wire.http_server.response import Answer
+from gateway.wire.http_server.response import ClientResponse
 
 
 class Peer:
@@ -31,7 +31,7 @@ class Peer:
 async def test_a_leaving_client_is_noticed_by_asking() -> None:
     peer = Peer()
     gone = asyncio.Event()
-    unwatch = Answer(peer.receive, peer.send).watch(gone.set)
+    unwatch = ClientResponse(peer.receive, peer.send).watch(gone.set)
     await peer.asked.wait()
     assert not gone.is_set()
     peer.left.set()
@@ -42,7 +42,7 @@ async def test_a_leaving_client_is_noticed_by_asking() -> None:
 async def test_who_stops_watching_hears_nothing() -> None:
     peer = Peer()
     gone = asyncio.Event()
-    unwatch = Answer(peer.receive, peer.send).watch(gone.set)
+    unwatch = ClientResponse(peer.receive, peer.send).watch(gone.set)
     await peer.asked.wait()
     unwatch()
     peer.left.set()
@@ -52,7 +52,7 @@ async def test_who_stops_watching_hears_nothing() -> None:
 
 async def test_the_start_line_waits_for_the_first_frame() -> None:
     peer = Peer()
-    answer = Answer(peer.receive, peer.send, ((b"x-request-id", b"r"),))
+    answer = ClientResponse(peer.receive, peer.send, ((b"x-request-id", b"r"),))
     answer.also(((b"x-more", b"1"),))
     answer.ready(((b"content-type", b"text/event-stream"),), lambda: b": wait\n")
     assert peer.sent == []
@@ -70,13 +70,13 @@ async def test_the_start_line_waits_for_the_first_frame() -> None:
 
 async def test_a_heartbeat_may_bring_the_start_line() -> None:
     peer = Peer()
-    answer = Answer(peer.receive, peer.send)
-    await answer.beat()
+    answer = ClientResponse(peer.receive, peer.send)
+    await answer.send_heartbeat()
     answer.ready((), lambda: b": wait\n")
-    await answer.beat()
+    await answer.send_heartbeat()
     assert [m["type"] for m in peer.sent] == ["http.response.start", "http.response.body"]
     await answer.end(b"")
-    await answer.beat()
+    await answer.send_heartbeat()
     assert len(peer.sent) == 3
 
 
@@ -111,7 +111,7 @@ class Taking:
 
 async def test_frames_that_the_server_takes_at_once_end_a_blocked_heartbeat() -> None:
     peer, direct = Peer(), Taking(False, True)
-    answer = Answer(peer.receive, peer.send, direct=direct)
+    answer = ClientResponse(peer.receive, peer.send, direct=direct)
     answer.ready((), lambda: b": wait\n")
     await answer.frames(b"data: 1\n\n")
     assert peer.sent[-1]["body"] == b"data: 1\n\n"
@@ -125,7 +125,7 @@ async def test_frames_that_the_server_takes_at_once_end_a_blocked_heartbeat() ->
 async def test_who_is_blocked_has_been_so_since_it_last_took_something() -> None:
     """A slow reader that reads on is not one that does not read."""
     peer, direct = Peer(), Taking(True)
-    answer = Answer(peer.receive, peer.send, direct=direct)
+    answer = ClientResponse(peer.receive, peer.send, direct=direct)
     answer.ready((), lambda: b": wait\n")
     direct.blocked = True
     await answer.frames(b"data: 1\n\n")
@@ -138,7 +138,7 @@ async def test_who_is_blocked_has_been_so_since_it_last_took_something() -> None
         assert answer.blocked_since == answer.last
         direct.stalled_since = answer.last + 5
         assert answer.blocked_since == answer.last + 5
-        assert not answer.beat_at_once()
+        assert not answer.send_heartbeat_now()
         holding.set()
     assert (answer.blocked, answer.blocked_since) == (False, None)
 
@@ -146,7 +146,7 @@ async def test_who_is_blocked_has_been_so_since_it_last_took_something() -> None
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_a_whole_answer_goes_the_short_way_if_it_is_open(at_once: bool) -> None:
     peer, direct = Peer(), Taking(at_once)
-    answer = Answer(peer.receive, peer.send, direct=direct)
+    answer = ClientResponse(peer.receive, peer.send, direct=direct)
     await answer.whole(200, (), b"{}")
     assert answer.ended
     assert len(peer.sent) == (0 if at_once else 2)
@@ -154,42 +154,42 @@ async def test_a_whole_answer_goes_the_short_way_if_it_is_open(at_once: bool) ->
 
 async def test_a_heartbeat_goes_the_short_way_once_the_stream_has_begun() -> None:
     peer, direct = Peer(), Taking(True, True, False)
-    answer = Answer(peer.receive, peer.send, direct=direct)
-    assert answer.beat_at_once()
+    answer = ClientResponse(peer.receive, peer.send, direct=direct)
+    assert answer.send_heartbeat_now()
     answer.ready((), lambda: b": wait\n")
-    assert not answer.beat_at_once()
+    assert not answer.send_heartbeat_now()
     await answer.frames(b"data: 1\n\n")
     answer.last = 0.0
-    assert answer.beat_at_once()
+    assert answer.send_heartbeat_now()
     assert answer.last > 0
     # It is the client's turn to read, and then that of whoever waits to send.
-    assert not answer.beat_at_once()
+    assert not answer.send_heartbeat_now()
     answer._blocked_since = 1.0
-    assert not answer.beat_at_once()
+    assert not answer.send_heartbeat_now()
     assert direct.written == [b"data: 1\n\n", b": wait\n", b": wait\n"]
 
 
 async def test_where_there_is_no_short_way_or_no_beat_none_is_sent() -> None:
     peer, direct = Peer(), Taking(True)
-    plain = Answer(peer.receive, peer.send)
-    whole = Answer(peer.receive, peer.send, direct=direct)
+    plain = ClientResponse(peer.receive, peer.send)
+    whole = ClientResponse(peer.receive, peer.send, direct=direct)
     for answer in (plain, whole):
         answer.ready((), lambda: b"")
         await answer.frames(b"x")
         answer.last = 0.0
-    assert not plain.beat_at_once()
-    assert whole.beat_at_once()
+    assert not plain.send_heartbeat_now()
+    assert whole.send_heartbeat_now()
     assert whole.last == 0.0
 
 
 async def test_a_long_wait_is_passed_on_and_keeps_headers_that_are_still_to_be_sent() -> None:
     peer, direct = Peer(), Taking(False)
-    answer = Answer(peer.receive, peer.send, ((b"x-request-id", b"r"),), direct=direct)
+    answer = ClientResponse(peer.receive, peer.send, ((b"x-request-id", b"r"),), direct=direct)
     answer.rest()
     assert direct.resting
     await answer.whole(200, (), b"{}")
     assert (b"x-request-id", b"r") in peer.sent[0]["headers"]
-    begun = Answer(peer.receive, peer.send, ((b"x-request-id", b"r"),))
+    begun = ClientResponse(peer.receive, peer.send, ((b"x-request-id", b"r"),))
     begun.ready((), lambda: b"")
     await begun.frames(b"x")
     begun.rest()

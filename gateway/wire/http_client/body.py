@@ -6,7 +6,7 @@ from typing import Self
 
 import httpx
 
-from gateway.wire.http_client.connection import Connection
+from gateway.wire.http_client.connection import ClientConnection
 from gateway.wire.http_client.pool import Pool
 
 
@@ -15,9 +15,9 @@ class Body:
 
     __slots__ = ("_connection", "_pool")
 
-    def __init__(self, pool: Pool, connection: Connection) -> None:
+    def __init__(self, pool: Pool, connection: ClientConnection) -> None:
         self._pool = pool
-        self._connection: Connection | None = connection
+        self._connection: ClientConnection | None = connection
 
     def __aiter__(self) -> Self:
         return self
@@ -59,7 +59,7 @@ class Body:
             connection, self._connection = self._connection, None
             self._pool.settle(connection)
 
-    def _over(self, connection: Connection) -> None:
+    def _over(self, connection: ClientConnection) -> None:
         self._connection = None
         self._pool.settle(connection)
         if connection.failure is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ssl
 
 from gateway.wire.http_client.fast import FastTransport, FastUpstream
-from gateway.wire.http_client.httpx_upstream import StockUpstream
+from gateway.wire.http_client.httpx_upstream import HttpxUpstream
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn, Upstream
 
 __all__ = ["Endpoint", "FastTransport", "Timeouts", "Turn", "Upstream", "connect"]
 
-_TRANSPORTS: dict[str, type[FastUpstream] | type[StockUpstream]] = {
+_TRANSPORTS: dict[str, type[FastUpstream] | type[HttpxUpstream]] = {
     "fast": FastUpstream,
-    "httpx": StockUpstream,
+    "httpx": HttpxUpstream,
 }
 
 

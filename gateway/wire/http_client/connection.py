@@ -21,8 +21,8 @@ from typing import Protocol, cast
 import httptools
 import httpx
 
-from gateway.wire.http_client.read_timer import Alarm
-from gateway.wire.tcp import acknowledged, probe, tune
+from gateway.wire.http_client.read_timer import ReadTimer
+from gateway.wire.tcp import probe, tune, was_acknowledged
 
 # What an answer may have unread, and cost while its client does not read: the peer is made to wait
 # when a quarter of it is there, since one more read may bring more than as much again.
@@ -41,7 +41,7 @@ _FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestTimeouts:
     """How long to wait, in seconds, for each step of a request."""
 
     slot: float
@@ -64,17 +64,17 @@ class Phase(Enum):
 _BUSY = Phase.BUSY
 
 
-class Keeper(Protocol):
+class ConnectionKeeper(Protocol):
     """Who keeps connections while nobody uses them."""
 
-    def drained(self, connection: Connection) -> None:
+    def settle_drained(self, connection: ClientConnection) -> None:
         """Take back a connection whose answer ended after its reader had left."""
 
-    def lost(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         """Forget a connection that is closed."""
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A socket with a parser, and the part of the answer nobody has read yet."""
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         "status",
     )
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: ConnectionKeeper) -> None:
         self.phase = Phase.DIALING
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._keeper = keeper
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
-        self._alarm = Alarm(self._loop, self._overdue)
+        self._alarm = ReadTimer(self._loop, self._overdue)
         self._parser = httptools.HttpResponseParser(self)
         self._feed: Callable[[bytes], None] = self._parser.feed_data
         self._transport: asyncio.Transport | None = None
@@ -134,12 +134,12 @@ class Connection(asyncio.Protocol):
         self._keep_alive = self._flowing = self._paused = self._choked = False
 
     def __repr__(self) -> str:
-        return f"<Connection {self.phase.value}>"
+        return f"<ClientConnection {self.phase.value}>"
 
     # -- what its user does
 
     async def request(
-        self, head: bytes, body: bytes, limits: Limits, *, bodyless: bool = False
+        self, head: bytes, body: bytes, limits: RequestTimeouts, *, bodyless: bool = False
     ) -> None:
         """Send one request and wait for the head of its answer; `bodyless` answers have no body."""
         if self.failure is not None:
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
         except _UNREADABLE:
             self._misread()
         if self.phase is not _BUSY:
-            self._unattended()
+            self._handle_stray_data()
         elif self.parts and not self.complete:
             if self._flowing:
                 self._alarm.since = self._time()
@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
         if self.phase is not Phase.CLOSED:
             self._note_refusal()
             self.fail(httpx.ReadError("The connection was reset."))
-        self._keeper.lost(self)
+        self._keeper.forget(self)
 
     def pause_writing(self) -> None:
         """Stop sending: the peer is slower than we are."""
@@ -377,14 +377,14 @@ class Connection(asyncio.Protocol):
         if not self.complete:
             self.fail(httpx.RemoteProtocolError("The answer is not HTTP."))
 
-    def _unattended(self) -> None:
+    def _handle_stray_data(self) -> None:
         """Handle bytes that arrive while nobody reads."""
         if self.phase is not Phase.DRAINING:
             self.fail(httpx.RemoteProtocolError("Something was said that nobody asked for."))
         elif self._size > DRAIN_BYTES:
             self.abort()
         elif self.complete:
-            self._keeper.drained(self)
+            self._keeper.settle_drained(self)
         else:
             self.parts.clear()
 
@@ -405,7 +405,7 @@ class Connection(asyncio.Protocol):
     def _note_refusal(self) -> None:
         """Note whether a connection that was kept alive died without taking the request."""
         if self._used and self.phase is _BUSY and self._size == 0:
-            self.refused = not acknowledged(self._socket, self._written)
+            self.refused = not was_acknowledged(self._socket, self._written)
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int:

@@ -1,4 +1,4 @@
-"""Answers that come compressed though nobody asked: decoded in bounded pieces."""
+"""Answers that come compressed though nobody asked: decode_turn in bounded pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": None}
 _DESCRIBES_CODED_BYTES = frozenset({b"content-encoding", b"content-length"})
 
 
-def decoded(turn: Turn) -> Turn:
+def decode_turn(turn: Turn) -> Turn:
     """Return a turn whose bytes are not compressed, or raise `UpstreamBroke`."""
     if is_plain(turn.headers):
         return turn
@@ -68,7 +68,7 @@ class Inflater:
         try:
             piece = inflate.decompress(self._input, PIECE)
         except zlib.error:
-            raise UpstreamBroke("The upstream's answer cannot be decoded.") from None
+            raise UpstreamBroke("The upstream's answer cannot be decode_turn.") from None
         if inflate.eof:
             # Another member may follow, as in concatenated gzip files.
             self._input, self._inflate = inflate.unused_data, None

@@ -9,11 +9,11 @@ import httpx
 
 from gateway.errors import Headers, UpstreamError
 from gateway.wire.http_client.body import Body
-from gateway.wire.http_client.connection import Connection, Limits
+from gateway.wire.http_client.connection import ClientConnection, RequestTimeouts
 from gateway.wire.http_client.decode import is_plain
 from gateway.wire.http_client.failures import upstream_error
 from gateway.wire.http_client.head import RequestHead, encode
-from gateway.wire.http_client.pool import Origin, Pool
+from gateway.wire.http_client.pool import Pool, UpstreamOrigin
 from gateway.wire.http_client.responses import accept
 from gateway.wire.http_client.upstream import Endpoint, Turn
 from gateway.wire.tls import default_context
@@ -42,7 +42,7 @@ class FastTransport(httpx.AsyncBaseTransport):
         key = (url.scheme, url.host, url.port or _PORTS[url.scheme])
         if key not in self._pools:
             tls = self._tls if url.scheme == "https" else None
-            self._pools[key] = Pool(Origin(key[1], key[2], tls), self._max_connections)
+            self._pools[key] = Pool(UpstreamOrigin(key[1], key[2], tls), self._max_connections)
         return self._pools[key]
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -79,7 +79,7 @@ class FastUpstream:
             max_connections=endpoint.max_connections, ssl_context=ssl_context
         )
         self._pool = self._transport.pool(self._head.url)
-        self._limits = Limits(
+        self._limits = RequestTimeouts(
             slot=timeouts.connect,
             connect=timeouts.connect,
             send=timeouts.first_byte,
@@ -117,7 +117,7 @@ class FastTurn(Body):
 
     __slots__ = ("headers",)
 
-    def __init__(self, pool: Pool, connection: Connection) -> None:
+    def __init__(self, pool: Pool, connection: ClientConnection) -> None:
         self._pool = pool
         self._connection = connection
         self.headers: Headers = tuple(connection.headers)
@@ -130,13 +130,13 @@ class _ResponseStream(Body, httpx.AsyncByteStream):
     """One answer for httpx."""
 
 
-def _limits(timeout: Mapping[str, float | None]) -> Limits:
+def _limits(timeout: Mapping[str, float | None]) -> RequestTimeouts:
     def limit(name: str) -> float:
         seconds = timeout.get(name)
         return _FOREVER if seconds is None else seconds
 
     read = limit("read")
-    return Limits(
+    return RequestTimeouts(
         slot=limit("pool"),
         connect=limit("connect"),
         send=limit("write"),

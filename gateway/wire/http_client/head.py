@@ -24,7 +24,7 @@ class RequestHead:
         self.url = httpx.URL(endpoint.url)
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ValueError(f"Upstream {endpoint.id} needs an http or https URL.")
-        self._fixed = _fixed_headers(self.url, endpoint.headers)
+        self._fixed = _choose_fixed(self.url, endpoint.headers)
         names = {name for name, _ in self._fixed}
         self._own = frozenset(names | _FRAMING)
         self._agent = () if _AGENT[0] in names else (_AGENT,)
@@ -58,18 +58,18 @@ class RequestHead:
 
     def pairs(self, headers: Headers, length: int) -> list[tuple[bytes, bytes]]:
         """Return the same headers as pairs, for a library that frames them itself."""
-        added = self._added(headers)
+        added = self._choose_added(headers)
         _lines(added)
         return [*self._fixed, *added, (b"content-length", b"%d" % length)]
 
-    def _added(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+    def _choose_added(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         added = [pair for pair in headers if pair[0] not in self._own]
         if self._agent and b"user-agent" not in [name for name, _ in added]:
             added += self._agent
         return added
 
 
-def _fixed_headers(url: httpx.URL, headers: Headers) -> Headers:
+def _choose_fixed(url: httpx.URL, headers: Headers) -> Headers:
     given = [(name.lower(), value) for name, value in headers]
     names = {name for name, _ in given}
     host = () if b"host" in names else ((b"host", url.netloc),)

@@ -58,7 +58,7 @@ _DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 def towards_upstream(headers: Pairs) -> Headers:
     """Keep what a client may tell an upstream."""
     passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _goes_up(pair[0])]
-    return _without_named(passed, headers) if passed else ()
+    return _drop_named(passed, headers) if passed else ()
 
 
 def query_towards_upstream(dialect: str, query: bytes) -> bytes:
@@ -70,7 +70,7 @@ def query_towards_upstream(dialect: str, query: bytes) -> bytes:
 def towards_client(headers: Headers) -> Headers:
     """Keep what an upstream may tell a client."""
     passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _comes_down(pair[0])]
-    return _without_named(passed, headers) if passed else ()
+    return _drop_named(passed, headers) if passed else ()
 
 
 # Of every request and answer, and nearly always the same names.
@@ -86,8 +86,8 @@ def _comes_down(name: bytes) -> bool:
     return name in _DOWN or name.startswith(_DOWN_PREFIXES)
 
 
-def _without_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
-    """Drop what `Connection` names: it was meant for the next hop only."""
+def _drop_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
+    """Drop what `ClientConnection` names: it was meant for the next hop only."""
     connection = [value for name, value in headers if name == b"connection"]
     if not connection:
         return tuple(passed)

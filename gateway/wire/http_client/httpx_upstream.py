@@ -19,7 +19,7 @@ from gateway.wire.http_client.failures import upstream_error
 from gateway.wire.http_client.head import RequestHead
 from gateway.wire.http_client.pool import KEEP_ALIVE_SECONDS
 from gateway.wire.http_client.responses import accept
-from gateway.wire.http_client.slots import Slots
+from gateway.wire.http_client.slots import ConnectionSlots
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn
 from gateway.wire.tls import default_context
 
@@ -29,12 +29,12 @@ RELEASE_BYTES = 64 * 1024
 CLOSE_SECONDS = 1.0
 
 
-class StockUpstream:
+class HttpxUpstream:
     """One upstream, asked through httpx."""
 
     def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
         self.endpoint = endpoint
-        self._slots = Slots(endpoint.max_connections)
+        self._slots = ConnectionSlots(endpoint.max_connections)
         self._head = RequestHead(endpoint)
         self._transport = httpx.AsyncHTTPTransport(
             verify=ssl_context or _context(self._head.url),
@@ -45,7 +45,7 @@ class StockUpstream:
         )
 
     def __repr__(self) -> str:
-        return f"<StockUpstream {self.endpoint.id} busy {self.busy}>"
+        return f"<HttpxUpstream {self.endpoint.id} busy {self.busy}>"
 
     async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
@@ -63,7 +63,7 @@ class StockUpstream:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = StockTurn(response, self._slots, self.endpoint.timeouts)
+        turn = HttpxTurn(response, self._slots, self.endpoint.timeouts)
         return await accept(response.status_code, turn)
 
     @property
@@ -87,12 +87,14 @@ class StockUpstream:
             raise
 
 
-class StockTurn:
+class HttpxTurn:
     """One answer of httpx's."""
 
     __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_slots", "headers")
 
-    def __init__(self, response: httpx.Response, slots: Slots, timeouts: Timeouts) -> None:
+    def __init__(
+        self, response: httpx.Response, slots: ConnectionSlots, timeouts: Timeouts
+    ) -> None:
         self.headers: Headers = tuple(
             [(name.lower(), value) for name, value in response.headers.raw]
         )
@@ -104,7 +106,7 @@ class StockTurn:
         self._idle = timeouts.idle
         self._open = True
 
-    def __aiter__(self) -> StockTurn:
+    def __aiter__(self) -> HttpxTurn:
         return self
 
     async def __anext__(self) -> bytes:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import anyio
 import httpx
 
-from gateway.wire.http_client.connection import Connection, Limits
-from gateway.wire.http_client.slots import Slots
+from gateway.wire.http_client.connection import ClientConnection, RequestTimeouts
+from gateway.wire.http_client.slots import ConnectionSlots
 
 KEEP_ALIVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class UpstreamOrigin:
     """Who is called."""
 
     host: str
@@ -30,14 +30,16 @@ class Pool:
 
     __slots__ = ("_closed", "_draining", "_keep_alive", "_open", "_origin", "_resting", "_slots")
 
-    def __init__(self, origin: Origin, size: int, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
+    def __init__(
+        self, origin: UpstreamOrigin, size: int, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
         self._origin = origin
         self._keep_alive = keep_alive
-        self._slots = Slots(size)
+        self._slots = ConnectionSlots(size)
         self._closed = False
-        self._open: set[Connection] = set()
-        self._resting: dict[Connection, None] = {}
-        self._draining: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
+        self._resting: dict[ClientConnection, None] = {}
+        self._draining: set[ClientConnection] = set()
 
     def __repr__(self) -> str:
         return f"<Pool {len(self._open)} open, {len(self._resting)} resting, {self._slots!r}>"
@@ -48,12 +50,12 @@ class Pool:
         return self._slots.busy
 
     async def exchange(
-        self, head: bytes, body: bytes, limits: Limits, *, bodyless: bool = False
-    ) -> Connection:
+        self, head: bytes, body: bytes, limits: RequestTimeouts, *, bodyless: bool = False
+    ) -> ClientConnection:
         """Send a request; return the connection on which its answer has begun."""
         if not self._slots.grab():
             await self._slots.wait(limits.slot)
-        connection = self._rested()
+        connection = self._pop_fresh()
         try:
             if connection is not None:
                 try:
@@ -73,7 +75,7 @@ class Pool:
             raise
         return connection
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: ClientConnection) -> None:
         """Take back a connection: keep it if its answer is complete, else close it."""
         if connection.reusable and not self._closed:
             connection.rest(self._keep_alive)
@@ -82,7 +84,7 @@ class Pool:
             connection.abort()
         self._slots.free()
 
-    def drain(self, connection: Connection) -> None:
+    def drain(self, connection: ClientConnection) -> None:
         """Take back a connection whose reader has seen enough, before the answer's last bytes."""
         if connection.can_drain:
             self._draining.add(connection)
@@ -90,12 +92,12 @@ class Pool:
         else:
             self.settle(connection)
 
-    def drained(self, connection: Connection) -> None:
+    def settle_drained(self, connection: ClientConnection) -> None:
         """Keep a connection whose answer ended in the background."""
         self._draining.discard(connection)
         self.settle(connection)
 
-    def lost(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         """Forget a connection that is closed."""
         self._open.discard(connection)
         self._resting.pop(connection, None)
@@ -110,7 +112,7 @@ class Pool:
         for connection in tuple(self._open):
             connection.fail(httpx.ReadError("The upstream was closed."))
 
-    def _rested(self) -> Connection | None:
+    def _pop_fresh(self) -> ClientConnection | None:
         while self._resting:
             connection, _ = self._resting.popitem()
             if connection.fresh:
@@ -118,8 +120,8 @@ class Pool:
             connection.abort()
         return None
 
-    async def _dial(self, seconds: float) -> Connection:
-        connection = Connection(self)
+    async def _dial(self, seconds: float) -> ClientConnection:
+        connection = ClientConnection(self)
         self._open.add(connection)
         try:
             with anyio.fail_after(seconds):
@@ -134,7 +136,7 @@ class Pool:
             raise
         return connection
 
-    async def _connect(self, connection: Connection) -> None:
+    async def _connect(self, connection: ClientConnection) -> None:
         origin = self._origin
         tls = origin.tls() if origin.tls is not None else None
         await asyncio.get_running_loop().create_connection(

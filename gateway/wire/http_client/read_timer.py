@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf
 
 
-class Alarm:
+class ReadTimer:
     """Rings when nothing has happened for too long.
 
     What happens sets `since` and leaves the loop's timer alone; the timer looks at it when it

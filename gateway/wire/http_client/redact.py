@@ -10,7 +10,7 @@ BLOT = b"***"
 SHORTEST = 6
 
 
-def blotted(body: bytes, endpoint: Endpoint) -> bytes:
+def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
     """Return an error body without the endpoint's credentials and address."""
     for secret in _secrets(endpoint):
         if len(secret) >= SHORTEST and secret in body:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import anyio
 
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
-from gateway.wire.http_client.decode import decoded
+from gateway.wire.http_client.decode import decode_turn
 from gateway.wire.http_client.upstream import Turn
 
 ERROR_BYTES = 64 * 1024
@@ -18,7 +18,7 @@ async def accept(status: int, turn: Turn) -> Turn:
     """Return the turn of a 2xx answer, its bytes plain; raise an `UpstreamError` for any other."""
     try:
         if 200 <= status < 300:
-            return decoded(turn)
+            return decode_turn(turn)
         if 400 <= status < 600:
             raise UpstreamAnswered(status, turn.headers, await _error_body(turn))
         if 300 <= status < 400:
@@ -33,7 +33,7 @@ async def _error_body(turn: Turn) -> bytes:
     """Read what there is to say about the error, within bounds: less of it is still an error."""
     body = bytearray()
     with anyio.move_on_after(ERROR_SECONDS), suppress(UpstreamError):
-        async for piece in decoded(turn):
+        async for piece in decode_turn(turn):
             body += piece
             if len(body) >= ERROR_BYTES:
                 break

@@ -8,7 +8,7 @@ from collections import OrderedDict
 import httpx
 
 
-class Slots:
+class ConnectionSlots:
     """A number of places; who finds none waits in line, each for a limited time."""
 
     __slots__ = ("_closed", "_queue", "_size", "busy")
@@ -20,7 +20,7 @@ class Slots:
         self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<Slots {self.busy} of {self._size} busy, {len(self._queue)} waiting>"
+        return f"<ConnectionSlots {self.busy} of {self._size} busy, {len(self._queue)} waiting>"
 
     def grab(self) -> bool:
         """Take a place if there is one at once."""
@@ -32,7 +32,7 @@ class Slots:
     async def wait(self, patience: float) -> None:
         """Take the next place in turn, or raise `PoolTimeout` after so many seconds."""
         if self._closed:
-            raise _closed()
+            raise _make_closed_error()
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
         self._queue[place] = None
@@ -63,7 +63,7 @@ class Slots:
         while self._queue:
             place, _ = self._queue.popitem(last=False)
             if not place.done():
-                place.set_exception(_closed())
+                place.set_exception(_make_closed_error())
 
 
 def _give_up(place: asyncio.Future[None]) -> None:
@@ -71,5 +71,5 @@ def _give_up(place: asyncio.Future[None]) -> None:
         place.set_exception(httpx.PoolTimeout("No connection became free in time."))
 
 
-def _closed() -> httpx.ConnectError:
+def _make_closed_error() -> httpx.ConnectError:
     return httpx.ConnectError("The upstream was closed.")

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from gateway.wire.http_server.limits import ConnectionCounts, ConnectionLimits, Release
 from gateway.wire.http_server.refusals import TOO_LONG, TOO_MANY, TOO_SLOW, UNREADABLE
-from gateway.wire.http_server.request_cycle import App, Cycle, Scope
+from gateway.wire.http_server.request_cycle import App, RequestCycle, Scope
 from gateway.wire.http_server.request_parser import HttpRequestReader
 from gateway.wire.http_server.slow_readers import ReaderWatch, count_unread, notice_leaving
 
@@ -28,7 +28,7 @@ NOT_YET: tuple[object, bytes] = (None, b"")
 NEVER_VALID = b"\0"
 
 
-class Connection(HttpRequestReader):
+class ServerConnection(HttpRequestReader):
     """One client connection: no endless headers, no request that never comes whole."""
 
     __slots__ = (
@@ -72,9 +72,9 @@ class Connection(HttpRequestReader):
         self._writable: list[asyncio.Future[None]] = []
         self._closed = False
         self.blocked = False
-        self._cycle: Cycle | None = None
+        self._cycle: RequestCycle | None = None
         self._ahead = b""
-        self._next: Cycle | None = None
+        self._next: RequestCycle | None = None
         self._idle: asyncio.Future[None] | None = None
         self._worker: asyncio.Task[None] | None = None
         self._release: Release | None = None
@@ -216,7 +216,7 @@ class Connection(HttpRequestReader):
         if not self._begun:
             self._parser, self._headers = None, []
 
-    def answered(self) -> None:
+    def on_response_complete(self) -> None:
         """Go on with the next request."""
         self._server.total_requests += 1
         self._heard_at = self._since = self._loop.time()
@@ -241,16 +241,16 @@ class Connection(HttpRequestReader):
         if self._look_again is None:
             self._look_again = self._loop.call_later(self.nap, self._look)
 
-    def _new_cycle(self, scope: Scope, lasts: bool) -> Cycle:
-        return Cycle(self, scope, self._loop, lasts, self._expects)
+    def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
+        return RequestCycle(self, scope, self._loop, lasts, self._expects)
 
-    def _accept(self, cycle: Cycle) -> None:
+    def _accept(self, cycle: RequestCycle) -> None:
         if self._cycle is None or self._cycle.ended:
             self._begin(cycle)
         else:
             self._waiting.append(cycle)
 
-    def _begin(self, cycle: Cycle) -> None:
+    def _begin(self, cycle: RequestCycle) -> None:
         """Have a request answered, by the one who answers all of this connection."""
         self._cycle = self._next = cycle
         if self._idle is not None:
@@ -379,7 +379,7 @@ class Connection(HttpRequestReader):
         return self._cycle is not None and not self._is_receiving()
 
 
-def limited_connection(limits: ConnectionLimits) -> type[Connection]:
+def build_connection_class(limits: ConnectionLimits) -> type[ServerConnection]:
     """Return the protocol with these limits."""
     is_counted = limits.connections or limits.connections_per_address
     waits = (limits.receive_idle, limits.receive_total or limits.receive_idle, limits.slow_reader)
@@ -390,4 +390,4 @@ def limited_connection(limits: ConnectionLimits) -> type[Connection]:
         "counts": ConnectionCounts(limits) if is_counted else None,
         "__slots__": (),
     }
-    return type("LimitedConnection", (Connection,), members)
+    return type("LimitedConnection", (ServerConnection,), members)

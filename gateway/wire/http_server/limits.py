@@ -54,7 +54,7 @@ class ConnectionCounts:
         if self._leaving >= MOST_LEAVING:
             return None
         self._leaving += 1
-        return self._left
+        return self._release_lingering
 
     def _release(self, address: str) -> None:
         self.open -= 1
@@ -62,5 +62,5 @@ class ConnectionCounts:
         if not self._by_address[address]:
             del self._by_address[address]
 
-    def _left(self) -> None:
+    def _release_lingering(self) -> None:
         self._leaving -= 1

@@ -35,10 +35,10 @@ class ClientLeft(Exception):
 
 
 @dataclass(slots=True)
-class Incoming:
+class IncomingRequest:
     """What every endpoint may want to know of a request."""
 
-    chain: str
+    exchange_id: str
     """Ours alone, and never used again."""
     request_id: str
     headers: dict[bytes, bytes]
@@ -50,21 +50,21 @@ class Incoming:
     """What every answer to it carries: its id, and who may read it across origins."""
 
 
-def incoming_of(scope: Scope) -> Incoming:
+def incoming_of(scope: Scope) -> IncomingRequest:
     """Return what the front noted of this request."""
-    found: Incoming = scope[KEY]
+    found: IncomingRequest = scope[KEY]
     return found
 
 
-def new_chain() -> str:
+def new_exchange_id() -> str:
     """Return an id that no other exchange of any process has."""
     return f"req_{_PROCESS}{next(_numbers):08x}"
 
 
-def request_id(headers: Mapping[bytes, bytes], chain: str) -> str:
+def request_id(headers: Mapping[bytes, bytes], exchange_id: str) -> str:
     """Return the client's request id if it is sane, else ours."""
     given = headers.get(b"x-request-id")
-    return given.decode() if given is not None and _SANE_ID(given) else chain
+    return given.decode() if given is not None and _SANE_ID(given) else exchange_id
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
@@ -79,11 +79,11 @@ async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: 
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    return await _received(receive, limit)
+    return await _receive_all(receive, limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Unpacking:
+class BodyUnpacker:
     """How bodies are unpacked: within a limit, and beside the loop unless they turn out small."""
 
     limit: int
@@ -127,7 +127,7 @@ def plain_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes
     return body if len(body) <= limit else _within(body, limit)
 
 
-async def _received(receive: Receive, limit: int) -> bytes:
+async def _receive_all(receive: Receive, limit: int) -> bytes:
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         # One message is the rule; only what is larger than a read goes through the loop.

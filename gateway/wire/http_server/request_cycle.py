@@ -66,14 +66,14 @@ class Peer(Protocol):
     def close(self) -> None:
         """Close, once all is written."""
 
-    def answered(self) -> None:
+    def on_response_complete(self) -> None:
         """Hear that the answer is complete."""
 
     def rest(self) -> None:
         """Let go of what is needed only to read requests, until the answer is complete."""
 
 
-class Cycle:
+class RequestCycle:
     """One request and its answer."""
 
     __slots__ = (
@@ -167,7 +167,7 @@ class Cycle:
     async def run(self, app: App) -> None:
         """Have the application answer; what it leaves undone is a fault of ours."""
         try:
-            await app(self._handed_over(), self.receive, self.send)
+            await app(self._hand_over_scope(), self.receive, self.send)
         except Exception as error:
             log.error("a request failed", exc_info=error)
             await self._give_up()
@@ -176,7 +176,7 @@ class Cycle:
                 log.error("a request was left without an answer")
                 await self._give_up()
 
-    def _handed_over(self) -> Scope:
+    def _hand_over_scope(self) -> Scope:
         """Leave the scope to the application, which may let go of it in a long answer."""
         scope, self._scope = self._scope, {}
         return scope
@@ -356,4 +356,4 @@ class Cycle:
             self._wake()
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
             self._peer.close()
-        self._peer.answered()
+        self._peer.on_response_complete()

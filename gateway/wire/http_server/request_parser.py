@@ -8,7 +8,7 @@ from typing import Any
 
 import httptools
 
-from gateway.wire.http_server.request_cycle import CYCLE, Cycle, Scope
+from gateway.wire.http_server.request_cycle import CYCLE, RequestCycle, Scope
 from gateway.wire.http_server.scope import Addresses, addresses_of, build_scope
 
 MOST_UNREAD = 64 * 1024
@@ -41,8 +41,8 @@ class HttpRequestReader(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser: Any = self._new_parser()
         self._addresses: Addresses | None = None
-        self._coming: Cycle | None = None
-        self._waiting: list[Cycle] = []
+        self._coming: RequestCycle | None = None
+        self._waiting: list[RequestCycle] = []
         self._reading = True
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -118,10 +118,10 @@ class HttpRequestReader(asyncio.Protocol):
 
     # What a connection says.
 
-    def _new_cycle(self, scope: Scope, lasts: bool) -> Cycle:
+    def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
         raise NotImplementedError
 
-    def _accept(self, cycle: Cycle) -> None:
+    def _accept(self, cycle: RequestCycle) -> None:
         """Have a request answered, or let it wait for its turn."""
         raise NotImplementedError
 

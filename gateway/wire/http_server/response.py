@@ -46,7 +46,7 @@ class Direct(Protocol):
         """Let go of what is needed only to read a request."""
 
 
-class Answer:
+class ClientResponse:
     """What the client sees of one exchange.
 
     The start line waits until there is something to show, so that status and fail-over stay clean.
@@ -117,11 +117,11 @@ class Answer:
         if self._direct is not None:
             self._direct.tell_when_gone(left)
             return _nothing
-        watcher = asyncio.get_running_loop().create_task(self._gone())
+        watcher = asyncio.get_running_loop().create_task(self._listen_for_disconnect())
         watcher.add_done_callback(lambda done: None if done.cancelled() else left())
         return watcher.cancel
 
-    async def _gone(self) -> None:
+    async def _listen_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -179,7 +179,7 @@ class Answer:
         await self._send(_start(status, headers))
         await self._finish(body)
 
-    def beat_at_once(self) -> bool:
+    def send_heartbeat_now(self) -> bool:
         """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
         if self._heartbeat is None or self.ended:
             return True
@@ -192,7 +192,7 @@ class Answer:
             self.last = time.monotonic()
         return True
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Send a heartbeat, if the stream is one that can take it now."""
         if self._heartbeat is None or self.ended:
             return

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import uvicorn
 
-from gateway.wire.http_server.connection import Connection
+from gateway.wire.http_server.connection import ServerConnection
 
 # Of accepted connections too, which inherit them.
 TCP_OPTIONS = (
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
 
 def server_config(
     app: Any,
-    protocol: type[Connection],
+    protocol: type[ServerConnection],
     grace: float,
     lifespan: Literal["on", "off"] = "on",
 ) -> uvicorn.Config:

@@ -11,7 +11,7 @@ import termios
 import time
 from collections.abc import Callable
 
-from gateway.wire.tcp import acknowledged_bytes
+from gateway.wire.tcp import count_acknowledged_bytes
 
 # How often, within the time a client has, it is looked at.
 LOOKS = 4
@@ -70,7 +70,7 @@ class ReaderWatch:
 
     def _count_taken(self) -> int:
         """Return a number that grows with what the client takes."""
-        acknowledged = acknowledged_bytes(self._transport.get_extra_info("socket"))
+        acknowledged = count_acknowledged_bytes(self._transport.get_extra_info("socket"))
         return -self._transport.get_write_buffer_size() if acknowledged is None else acknowledged
 
 
