@@ -10,7 +10,6 @@ HoldgateError
  ├── NotFound                    404
  │    └── ModelNotFound          404
  ├── MethodNotAllowed            405
- ├── RequestTimeout              408  the body did not arrive in time
  ├── SessionDeleted              410  somebody deleted the session of the exchange
  ├── UpgradeRequired             426  a WebSocket is asked for; only HTTP is spoken
  ├── TooMany                     429  a limit of the gateway, with retry-after
@@ -107,12 +106,6 @@ class MethodNotAllowed(HoldgateError):
     def __init__(self, message: str, allowed: str) -> None:
         super().__init__(message)
         self.allowed = allowed
-
-
-class RequestTimeout(HoldgateError):
-    """The request's body did not arrive in time."""
-
-    status, code, kind = 408, "request_timeout", "invalid_request_error"
 
 
 class SessionDeleted(HoldgateError):
