@@ -16,10 +16,10 @@ from gateway.errors import (
     UpstreamError,
     UpstreamUnreachable,
 )
-from gateway.wire.http_client.connection import DRAIN_BYTES, HIGH_WATER, RequestTimeouts
-from gateway.wire.http_client.head import RequestHead
+from gateway.wire.http_client.connection import DRAIN_BYTES, HIGH_WATER
+from gateway.wire.http_client.headers import RequestHead
 from gateway.wire.http_client.pool import Pool, UpstreamOrigin
-from gateway.wire.http_client.upstream import Endpoint, Upstream
+from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
 
 from .conftest import Connected
 from .fake import CHUNKED, LAST, Peer, Story, answering, chunk, fake_upstream, head, once, sized
@@ -304,7 +304,7 @@ async def test_a_turn_nobody_reads_stops_the_sender(connected: Connected) -> Non
 
 async def test_a_connection_does_not_rest_for_ever() -> None:
     request = RequestHead(Endpoint("fake", "http://127.0.0.1/")).encode((), 0)
-    limits = RequestTimeouts(slot=5, connect=5, send=5, first_byte=5, idle=5)
+    limits = Timeouts(connect=5, first_byte=5, idle=5)
     async with fake_upstream(answering(sized(b"ok"))) as fake:
         pool = Pool(UpstreamOrigin("127.0.0.1", fake.port), size=1, keep_alive=0.05)
         connection = await pool.exchange(request, b"", limits)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ssl
 
-from gateway.wire.http_client.fast import FastTransport, FastUpstream
+from gateway.wire.http_client.fast import FastUpstream
 from gateway.wire.http_client.httpx_upstream import HttpxUpstream
-from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn, Upstream
-
-__all__ = ["Endpoint", "FastTransport", "Timeouts", "Turn", "Upstream", "connect"]
+from gateway.wire.http_client.upstream import Endpoint, Upstream
 
 _TRANSPORTS: dict[str, type[FastUpstream] | type[HttpxUpstream]] = {
     "fast": FastUpstream,

@@ -7,21 +7,30 @@
 and from everywhere to closed.
 
 The way of a byte is short on purpose: `data_received` feeds the parser, the parser appends to a
-list, one future is woken. There is no task, queue, lock or timer a read.
+list, one future is woken. There is no task, queue, lock or timer a read. What always holds:
+
+- `parts` is what was parsed and not taken; `_size` counts all bytes since the last take, framing
+  too, so that one number bounds a body nobody reads and a head without end.
+- There is one reader, and so one waiter at most.
+- A complete answer stays good, whatever the connection does later: `failure` is only set before.
+- `refused` means that the peer closed a kept-alive connection without taking the request. Only
+  then may the pool send it again: nobody has acted on it.
+- The keeper is told once of each connection that is closed, from `connection_lost`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
+from math import inf
 from typing import Protocol, cast
 
 import httptools
 import httpx
 
-from gateway.wire.http_client.read_timer import ReadTimer
+from gateway.wire.http_client.upstream import Timeouts
 from gateway.wire.tcp import probe, tune, was_acknowledged
 
 # What an answer may have unread, and cost while its client does not read: the peer is made to wait
@@ -38,17 +47,6 @@ DRAIN_SECONDS = 1.0
 
 _UNREADABLE = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _FRAMED = frozenset({b"content-length", b"transfer-encoding"})
-
-
-@dataclass(frozen=True, slots=True)
-class RequestTimeouts:
-    """How long to wait, in seconds, for each step of a request."""
-
-    slot: float
-    connect: float
-    send: float
-    first_byte: float
-    idle: float
 
 
 class Phase(Enum):
@@ -74,12 +72,60 @@ class ConnectionKeeper(Protocol):
         """Forget a connection that is closed."""
 
 
+class ReadTimer:
+    """Rings when nothing has happened for too long.
+
+    What happens sets `since` and leaves the loop's timer alone; the timer looks at it when it
+    fires, and is set anew for the rest. So there is one timer, however many bytes come.
+    """
+
+    __slots__ = ("_at", "_limit", "_loop", "_ring", "_timer", "since")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+        self.since = 0.0
+        self._loop = loop
+        self._ring = ring
+        self._limit = self._at = inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def expect(self, limit: float) -> None:
+        """Begin to wait for something that must happen within so many seconds."""
+        self.since = self._loop.time()
+        self._limit = limit
+        if self.since + limit < self._at:
+            self._set(self.since + limit)
+
+    def snooze(self) -> None:
+        """Begin the same wait again."""
+        self.expect(self._limit)
+
+    def stop(self) -> None:
+        """Never ring again, unless something is expected."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._at = inf
+
+    def _set(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at = at
+        self._timer = self._loop.call_at(at, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        self._at = inf
+        due = self.since + self._limit
+        if due <= self._loop.time():
+            self._ring()
+        else:
+            self._set(due)
+
+
 class ClientConnection(asyncio.Protocol):
     """A socket with a parser, and the part of the answer nobody has read yet."""
 
     __slots__ = (
-        "_alarm",
-        "_bodyless",
         "_choked",
         "_feed",
         "_flowing",
@@ -94,6 +140,7 @@ class ClientConnection(asyncio.Protocol):
         "_size",
         "_socket",
         "_time",
+        "_timer",
         "_transport",
         "_used",
         "_waiter",
@@ -122,7 +169,7 @@ class ClientConnection(asyncio.Protocol):
         self._keeper = keeper
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
-        self._alarm = ReadTimer(self._loop, self._overdue)
+        self._timer = ReadTimer(self._loop, self._overdue)
         self._parser = httptools.HttpResponseParser(self)
         self._feed: Callable[[bytes], None] = self._parser.feed_data
         self._transport: asyncio.Transport | None = None
@@ -130,7 +177,7 @@ class ClientConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._size = self._written = 0
         self._idle_limit = 0.0
-        self._used = self._bodyless = self._sending = False
+        self._used = self._sending = False
         self._keep_alive = self._flowing = self._paused = self._choked = False
 
     def __repr__(self) -> str:
@@ -138,20 +185,25 @@ class ClientConnection(asyncio.Protocol):
 
     # -- what its user does
 
-    async def request(
-        self, head: bytes, body: bytes, limits: RequestTimeouts, *, bodyless: bool = False
-    ) -> None:
-        """Send one request and wait for the head of its answer; `bodyless` answers have no body."""
+    async def request(self, head: bytes, body: bytes, timeouts: Timeouts) -> None:
+        """Send one request and wait for the head of its answer."""
         if self.failure is not None:
             raise self.failure
-        self._begin(limits.idle, bodyless)
+        self.phase = _BUSY
+        self.status = self._size = 0
+        # A new list: the last answer's may still be in the hands of its reader.
+        self.headers = []
+        self.complete = self._flowing = self._sending = False
+        self._idle_limit = timeouts.idle
         self._written += len(head) + len(body)
         if len(body) <= PIECE:
+            # One write is one packet for most requests, and one system call.
             self._write(head + body)
         else:
-            await self._send(head, body, limits.send)
+            await self._send(head, body, timeouts.first_byte)
         if not self._flowing:
-            self._alarm.expect(limits.first_byte)
+            # An answer may have begun while a long body was still being sent.
+            self._timer.expect(timeouts.first_byte)
         while not self.status:
             if self.failure is not None:
                 raise self.failure
@@ -189,12 +241,8 @@ class ClientConnection(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """Whether another request may be sent after this answer."""
-        return (
-            self.complete
-            and self._keep_alive
-            and not self._sending
-            and self.phase is not Phase.CLOSED
-        )
+        is_open = self.phase is not Phase.CLOSED
+        return self.complete and self._keep_alive and not self._sending and is_open
 
     @property
     def can_drain(self) -> bool:
@@ -209,21 +257,22 @@ class ClientConnection(asyncio.Protocol):
     def rest(self, seconds: float) -> None:
         """Wait for the next request, but not for ever."""
         self.phase = Phase.RESTING
+        # From now on the peer may close it in the very moment a request is sent.
         self._used = True
         if self.parts or self._paused:
             self._discard()
-        self._alarm.expect(seconds)
+        self._timer.expect(seconds)
 
     def drain(self) -> None:
         """Read on to the end of the answer with nobody interested in it, within bounds."""
         self.phase = Phase.DRAINING
         self._discard()
-        self._alarm.expect(DRAIN_SECONDS)
+        self._timer.expect(DRAIN_SECONDS)
 
     def abort(self) -> None:
         """Close the socket now."""
         self.phase = Phase.CLOSED
-        self._alarm.stop()
+        self._timer.stop()
         if self._transport is not None:
             self._transport.abort()
 
@@ -231,6 +280,7 @@ class ClientConnection(asyncio.Protocol):
         """Close the socket and tell the reader why, unless the answer is complete."""
         if self.failure is None and not self.complete:
             self.failure = error
+        # The first reason stays: what follows from closing says less.
         self.abort()
         self._wake()
 
@@ -253,15 +303,19 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._feed(data)
         except _UNREADABLE:
-            self._misread()
+            # A complete answer stays good; what follows it is nobody's.
+            self._keep_alive = False
+            if not self.complete:
+                self.fail(httpx.RemoteProtocolError("The answer is not HTTP."))
         if self.phase is not _BUSY:
             self._handle_stray_data()
         elif self.parts and not self.complete:
             if self._flowing:
-                self._alarm.since = self._time()
+                # No call into the timer: it looks at the time when it fires.
+                self._timer.since = self._time()
             else:
                 self._flowing = True
-                self._alarm.expect(self._idle_limit)
+                self._timer.expect(self._idle_limit)
             if self._size > PAUSE_ABOVE:
                 self._pause()
             self._wake()
@@ -271,7 +325,8 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """Judge the end of the stream: it may be the end of the answer."""
         self._note_refusal()
-        if self.status and self._ends_with_connection():
+        if self.status and _FRAMED.isdisjoint([name for name, _ in self.headers]):
+            # Without a length only the end of the connection ends the answer.
             self.complete = True
         self.fail(httpx.RemoteProtocolError("The connection ended before the answer."))
 
@@ -308,11 +363,11 @@ class ClientConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200:
             return
-        if self._size > MAX_HEAD and _length(self.headers) > MAX_HEAD:
+        # The head may have come with much of the body in one read: count it alone.
+        if self._size > MAX_HEAD and sum(map(len, chain.from_iterable(self.headers))) > MAX_HEAD:
             raise ValueError("the answer's head is too long")
-        self._keep_alive = self._parser.should_keep_alive() and not self._bodyless
+        self._keep_alive = self._parser.should_keep_alive()
         self.status = status
-        self.complete = self._bodyless
         self._wake()
 
     def on_message_complete(self) -> None:
@@ -321,18 +376,10 @@ class ClientConnection(asyncio.Protocol):
             self.complete = True
             self._wake()
         else:
+            # Only an informational answer ended; the real one has headers of its own.
             self.headers.clear()
 
     # -- inside
-
-    def _begin(self, idle_limit: float, bodyless: bool) -> None:
-        self.phase = _BUSY
-        self.status = 0
-        self.headers = []
-        self.complete = self._flowing = self._sending = False
-        self._size = 0
-        self._idle_limit = idle_limit
-        self._bodyless = bodyless
 
     async def _send(self, head: bytes, body: bytes, limit: float) -> None:
         """Send a long body as fast as it is taken; stop when the answer is already an error."""
@@ -340,7 +387,7 @@ class ClientConnection(asyncio.Protocol):
         self._write(head)
         rest = memoryview(body)
         while rest and self.failure is None and self.status < 300:
-            self._alarm.expect(limit)
+            self._timer.expect(limit)
             self._write(rest[:PIECE])
             rest = rest[PIECE:]
             while self._choked and self.failure is None and self.status < 300:
@@ -362,7 +409,8 @@ class ClientConnection(asyncio.Protocol):
     def _resume(self) -> None:
         self._paused = False
         if self.phase is not Phase.CLOSED:
-            self._alarm.since = self._time()
+            # The silence so far was ours, not the peer's.
+            self._timer.since = self._time()
             cast(asyncio.Transport, self._transport).resume_reading()
 
     def _discard(self) -> None:
@@ -370,12 +418,6 @@ class ClientConnection(asyncio.Protocol):
         self._size = 0
         if self._paused:
             self._resume()
-
-    def _misread(self) -> None:
-        """Give up on bytes that are not the answer; a complete answer stays good."""
-        self._keep_alive = False
-        if not self.complete:
-            self.fail(httpx.RemoteProtocolError("The answer is not HTTP."))
 
     def _handle_stray_data(self) -> None:
         """Handle bytes that arrive while nobody reads."""
@@ -391,7 +433,7 @@ class ClientConnection(asyncio.Protocol):
     def _overdue(self) -> None:
         """Judge a silence; it is ours if there is something to read."""
         if self._paused or (self.phase is _BUSY and self.complete):
-            self._alarm.snooze()
+            self._timer.snooze()
         elif self.phase is not _BUSY:
             self.abort()
         elif self._sending:
@@ -399,14 +441,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.fail(httpx.ReadTimeout("Nothing was answered in time."))
 
-    def _ends_with_connection(self) -> bool:
-        return _FRAMED.isdisjoint([name for name, _ in self.headers])
-
     def _note_refusal(self) -> None:
         """Note whether a connection that was kept alive died without taking the request."""
         if self._used and self.phase is _BUSY and self._size == 0:
             self.refused = not was_acknowledged(self._socket, self._written)
-
-
-def _length(headers: list[tuple[bytes, bytes]]) -> int:
-    return sum(len(name) + len(value) for name, value in headers)

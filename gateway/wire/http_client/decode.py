@@ -18,8 +18,6 @@ _DESCRIBES_CODED_BYTES = frozenset({b"content-encoding", b"content-length"})
 
 def decode_turn(turn: Turn) -> Turn:
     """Return a turn whose bytes are not compressed, or raise `UpstreamBroke`."""
-    if is_plain(turn.headers):
-        return turn
     found = [value for name, value in turn.headers if name == b"content-encoding"]
     coding = b",".join(found).strip().lower()
     if coding in (b"", b"identity"):
@@ -27,14 +25,6 @@ def decode_turn(turn: Turn) -> Turn:
     if coding not in _CODINGS:
         raise UpstreamBroke("The upstream's answer has an encoding that was not asked for.")
     return DecodedTurn(turn, Inflater(_CODINGS[coding]))
-
-
-def is_plain(headers: Headers) -> bool:
-    """Whether nothing is said of an encoding."""
-    for name, _ in headers:  # noqa: SIM110 - on every request, and half as quick as any()
-        if name == b"content-encoding":
-            return False
-    return True
 
 
 class Inflater:

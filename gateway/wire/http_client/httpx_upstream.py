@@ -16,10 +16,9 @@ import httpx
 
 from gateway.errors import Headers, UpstreamError
 from gateway.wire.http_client.failures import upstream_error
-from gateway.wire.http_client.head import RequestHead
-from gateway.wire.http_client.pool import KEEP_ALIVE_SECONDS
+from gateway.wire.http_client.headers import RequestHead
+from gateway.wire.http_client.pool import KEEP_ALIVE_SECONDS, ConnectionSlots
 from gateway.wire.http_client.responses import accept
-from gateway.wire.http_client.slots import ConnectionSlots
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn
 from gateway.wire.tls import default_context
 

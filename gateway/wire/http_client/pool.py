@@ -4,16 +4,75 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
 import httpx
 
-from gateway.wire.http_client.connection import ClientConnection, RequestTimeouts
-from gateway.wire.http_client.slots import ConnectionSlots
+from gateway.wire.http_client.connection import ClientConnection
+from gateway.wire.http_client.upstream import Timeouts
 
 KEEP_ALIVE_SECONDS = 30.0
+
+
+class ConnectionSlots:
+    """A number of places; who finds none waits in line, each for a limited time."""
+
+    __slots__ = ("_closed", "_queue", "_size", "busy")
+
+    def __init__(self, size: int) -> None:
+        self.busy = 0
+        self._size = size
+        self._closed = False
+        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<ConnectionSlots {self.busy} of {self._size} busy, {len(self._queue)} waiting>"
+
+    def grab(self) -> bool:
+        """Take a place if there is one at once."""
+        if self.busy >= self._size or self._closed:
+            return False
+        self.busy += 1
+        return True
+
+    async def wait(self, patience: float) -> None:
+        """Take the next place in turn, or raise `PoolTimeout` after so many seconds."""
+        if self._closed:
+            raise _make_closed_error()
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        self._queue[place] = None
+        alarm = loop.call_later(patience, _give_up, place)
+        try:
+            await place
+        except BaseException:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                # It came in the very moment its waiter was cancelled.
+                self.free()
+            raise
+        finally:
+            alarm.cancel()
+            self._queue.pop(place, None)
+
+    def free(self) -> None:
+        """Leave a place: it goes straight to the first who waits, nobody can slip in between."""
+        while self._queue:
+            place, _ = self._queue.popitem(last=False)
+            if not place.done():
+                place.set_result(None)
+                return
+        self.busy -= 1
+
+    def close(self) -> None:
+        """Send away who waits or comes later."""
+        self._closed = True
+        while self._queue:
+            place, _ = self._queue.popitem(last=False)
+            if not place.done():
+                place.set_exception(_make_closed_error())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +108,23 @@ class Pool:
         """How many connections are in use, being made, or on their way back."""
         return self._slots.busy
 
-    async def exchange(
-        self, head: bytes, body: bytes, limits: RequestTimeouts, *, bodyless: bool = False
-    ) -> ClientConnection:
+    async def exchange(self, head: bytes, body: bytes, timeouts: Timeouts) -> ClientConnection:
         """Send a request; return the connection on which its answer has begun."""
         if not self._slots.grab():
-            await self._slots.wait(limits.slot)
+            await self._slots.wait(timeouts.connect)
         connection = self._pop_fresh()
         try:
             if connection is not None:
                 try:
-                    await connection.request(head, body, limits, bodyless=bodyless)
+                    await connection.request(head, body, timeouts)
                     return connection
                 except httpx.TransportError:
                     # It was closed while it rested, and the request was not read: that alone
                     # is worth a second try.
                     if not connection.refused:
                         raise
-            connection = await self._dial(limits.connect)
-            await connection.request(head, body, limits, bodyless=bodyless)
+            connection = await self._dial(timeouts.connect)
+            await connection.request(head, body, timeouts)
         except BaseException:
             if connection is not None:
                 connection.abort()
@@ -146,3 +203,12 @@ class Pool:
             ssl=tls,
             server_hostname=origin.host if tls is not None else None,
         )
+
+
+def _give_up(place: asyncio.Future[None]) -> None:
+    if not place.done():
+        place.set_exception(httpx.PoolTimeout("No connection became free in time."))
+
+
+def _make_closed_error() -> httpx.ConnectError:
+    return httpx.ConnectError("The upstream was closed.")
