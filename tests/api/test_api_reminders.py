@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import Admission, Front
+from gateway.api.admission import Admission, AdmissionMiddleware
 from gateway.api.auth import LOCAL, Keys, Owner
-from gateway.api.error_router import Site
+from gateway.api.error_router import ErrorRouter
 from gateway.api.reminders import BodyLimits, RemindersArea, Zone
 from gateway.clock.manual import ManualClock
 from gateway.clock.protocol import NtpState
@@ -67,7 +67,9 @@ class Desk:
         known = Keys({digest: Owner(name) for digest, name in hashes.items()})
         zone = Zone(TOKYO, "Asia/Tokyo")
         self.area = RemindersArea(self.reminders, self.clock, known, zone, LIMITS)
-        self.app = Front(Site(self.area.routes(), lifespan=_no_lifespan), Admission(), {})
+        self.app = AdmissionMiddleware(
+            ErrorRouter(self.area.routes(), lifespan=_no_lifespan), Admission(), {}
+        )
 
     def _note(self, event: str, **fields: object) -> None:
         self.noted.append(f"{event} {fields}")

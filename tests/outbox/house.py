@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import uvicorn
 
-from gateway.api.admission import Admission, Front
+from gateway.api.admission import Admission, AdmissionMiddleware
 from gateway.api.auth import Keys, Owner
 from gateway.api.delivery import DeliveryArea, FeedTimes
-from gateway.api.error_router import Site
+from gateway.api.error_router import ErrorRouter
 from gateway.api.reminders import BodyLimits
 from gateway.clock import ManualClock, TimerQueue
 from gateway.outbox.feed import Feed
@@ -255,7 +255,9 @@ async def open_house(
         area = DeliveryArea(
             house.feed, house.herald, house.inbox, Keys(owners), limits, times or FeedTimes()
         )
-        app = Front(Site(area.routes(), lifespan=_no_lifespan), Admission(), {})
+        app = AdmissionMiddleware(
+            ErrorRouter(area.routes(), lifespan=_no_lifespan), Admission(), {}
+        )
         server, sock = _Server(app, is_ours), listen("127.0.0.1", 0)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [sock])
