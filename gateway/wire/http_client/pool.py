@@ -1,4 +1,16 @@
-"""The connections to one origin: at most so many, the last used first."""
+"""The connections to one origin: at most so many, the last used first.
+
+Who wants to ask takes a slot first, then a resting connection that still looks alive, else a new
+one. The slot is what is counted, not the connection: it is held from before the dial until the
+answer is over, and freed once, by whoever ends the exchange:
+
+- `exchange` when it fails, `settle` when the answer was read or given up;
+- a connection that drains keeps its slot with nobody reading: `settle_drained` frees it when the
+  answer ends, `forget` when the connection is lost before.
+
+So `busy` is 0 again when nothing goes on, whatever was cancelled and whenever. Resting connections
+hold no slot; there are never more of them than slots, since each held one before.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +45,7 @@ class ConnectionSlots:
 
     def grab(self) -> bool:
         """Take a place if there is one at once."""
+        # Nobody is passed over: a place that is left goes to who waits, and is never free then.
         if self.busy >= self._size or self._closed:
             return False
         self.busy += 1
@@ -45,6 +58,8 @@ class ConnectionSlots:
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
         self._queue[place] = None
+        # A timer on the future, no cancel scope: a scope would have to tell its timeout from a
+        # place that came in the same moment.
         alarm = loop.call_later(patience, _give_up, place)
         try:
             await place
@@ -62,6 +77,7 @@ class ConnectionSlots:
         while self._queue:
             place, _ = self._queue.popitem(last=False)
             if not place.done():
+                # It passes from hand to hand: `busy` does not change.
                 place.set_result(None)
                 return
         self.busy -= 1
@@ -97,6 +113,8 @@ class Pool:
         self._slots = ConnectionSlots(size)
         self._closed = False
         self._open: set[ClientConnection] = set()
+        # A stack with removal from the middle: the one used last is the one most likely alive,
+        # and the others come of age and are closed.
         self._resting: dict[ClientConnection, None] = {}
         self._draining: set[ClientConnection] = set()
 
@@ -126,6 +144,7 @@ class Pool:
             connection = await self._dial(timeouts.connect)
             await connection.request(head, body, timeouts)
         except BaseException:
+            # Also when cancelled: half a request on a connection makes it good for nothing.
             if connection is not None:
                 connection.abort()
             self._slots.free()
@@ -158,6 +177,7 @@ class Pool:
         """Forget a connection that is closed."""
         self._open.discard(connection)
         self._resting.pop(connection, None)
+        # Whoever reads an answer settles by itself; of a draining one nobody else would.
         if connection in self._draining:
             self._draining.discard(connection)
             self._slots.free()
@@ -167,11 +187,13 @@ class Pool:
         self._closed = True
         self._slots.close()
         for connection in tuple(self._open):
+            # Readers are told, and give their slots back.
             connection.fail(httpx.ReadError("The upstream was closed."))
 
     def _pop_fresh(self) -> ClientConnection | None:
         while self._resting:
             connection, _ = self._resting.popitem()
+            # One poll of the socket: cheaper than a request that has to be sent again.
             if connection.fresh:
                 return connection
             connection.abort()
