@@ -7,21 +7,26 @@ anything else is looked at. What passes gets its id.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Protocol
 
 from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import BadRequest, Forbidden, Headers, HoldgateError, UpgradeRequired
 from gateway.exchange.ports import error_headers
-from gateway.wire.http_server.request_body import KEY, IncomingRequest, new_exchange_id, request_id
+from gateway.wire.http_server.request_cycle import offers_websocket
 from gateway.wire.http_server.response import ClientResponse, Message, Receive, Send
-from gateway.wire.http_server.scope import offers_websocket
 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+KEY = "holdgate"
+_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
+# Made once: randomness is asked of the system, and a request has better things to wait for.
+_PROCESS = secrets.token_hex(8)
+_numbers = count(1)
 VERSION = b"anthropic-version"
 # An address in brackets or a name, then a port; nothing else may stand beside them.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/?#@\s\\]*))(?::[0-9]{0,5})?")
@@ -32,6 +37,39 @@ CORS_EXPOSED = (
     b"x-request-id, request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
     b"x-holdgate-event-id"
 )
+
+
+@dataclass(slots=True)
+class IncomingRequest:
+    """What every endpoint may want to know of a request."""
+
+    exchange_id: str
+    """Ours alone, and never used again."""
+    request_id: str
+    headers: dict[bytes, bytes]
+    listed: Sequence[tuple[bytes, bytes]]
+    """The headers as they came: one may come twice."""
+    query: bytes = b""
+    """The parameters of the URL."""
+    answer_headers: Headers = ()
+    """What every answer to it carries: its id, and who may read it across origins."""
+
+
+def incoming_of(scope: Mapping[str, Any]) -> IncomingRequest:
+    """Return what admission noted of this request."""
+    found: IncomingRequest = scope[KEY]
+    return found
+
+
+def new_exchange_id() -> str:
+    """Return an id that no other exchange of any process has."""
+    return f"req_{_PROCESS}{next(_numbers):08x}"
+
+
+def request_id(headers: Mapping[bytes, bytes], exchange_id: str) -> str:
+    """Return the client's request id if it is sane, else ours."""
+    given = headers.get(b"x-request-id")
+    return given.decode() if given is not None and _SANE_ID(given) else exchange_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.agents.locks import Locks
 from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
+from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
 from gateway.api.reminders import BodyLimits
 from gateway.dialects import DIALECTS
@@ -34,13 +35,7 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.exchange.ports import error_headers
-from gateway.wire.http_server.request_body import (
-    BodyUnpacker,
-    ClientLeft,
-    IncomingRequest,
-    incoming_of,
-    receive_body,
-)
+from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 from gateway.wire.sse import encode

@@ -15,6 +15,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys
 from gateway.api.relay import SHY, Giving, RelayLimits
 from gateway.dialects.protocol import Dialect
@@ -30,13 +31,7 @@ from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import Kind, SessionRequest
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
-from gateway.wire.http_server.request_body import (
-    BodyUnpacker,
-    ClientLeft,
-    IncomingRequest,
-    incoming_of,
-    receive_body,
-)
+from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
 
 PATH = "/v1/messages/count_tokens"
 ANSWER_BYTES = 64 * 1024

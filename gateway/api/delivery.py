@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
 from gateway.api.reminders import BodyLimits
@@ -28,7 +29,7 @@ from gateway.outbox.text import shown_event
 from gateway.reminders.notifier import Herald
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import SessionEvent
-from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
+from gateway.wire.http_server.request_body import ClientLeft, read_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Message
 

@@ -10,9 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Router
 from starlette.types import Lifespan
 
-from gateway.api.admission import dialect_of, refuse
+from gateway.api.admission import dialect_of, incoming_of, refuse
 from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
-from gateway.wire.http_server.request_body import incoming_of
 from gateway.wire.http_server.response import Receive, Send
 
 log = logging.getLogger("holdgate.web")

@@ -11,6 +11,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.reminders import BodyLimits
 from gateway.dialects.body import read_as
@@ -20,7 +21,7 @@ from gateway.jobs.model import Job
 from gateway.jobs.reader import read_patch
 from gateway.jobs.service import Jobs
 from gateway.jobs.view import counted, shown_job, shown_run
-from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
+from gateway.wire.http_server.request_body import ClientLeft, read_body
 from gateway.wire.http_server.response import Receive, Send
 
 Members = dict[str, Any]

@@ -11,6 +11,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import MODEL
 from gateway.errors import NotFound
@@ -18,7 +19,6 @@ from gateway.exchange.live import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.routing import Models, PublicModel
 from gateway.version import __version__
-from gateway.wire.http_server.request_body import incoming_of
 
 GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time.
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
+from gateway.api.admission import KEY, IncomingRequest
 from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Draining, Headers, HoldgateError, MethodNotAllowed, NoRoute, Unavailable
@@ -31,14 +32,7 @@ from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import KIND, Kind, SessionRequest
 from gateway.stores.documents import DocumentKey
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
-from gateway.wire.http_server.request_body import (
-    KEY,
-    BodyUnpacker,
-    ClientLeft,
-    IncomingRequest,
-    plain_body,
-    receive_body,
-)
+from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 
@@ -140,19 +134,18 @@ class Relay:
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
             owner = self._keys.owner(note.headers)
             self._refuse_while_draining()
-            body = direct.body_at_once() if direct is not None else None
+            headers, limit = note.headers, self._limits.body_bytes
+            body = direct.take_json_body(headers, limit) if direct is not None else None
             if body is None:
-                body = await receive_body(note.headers, receive, self._limits.body_bytes)
+                body = await receive_body(headers, receive, limit)
                 self._refuse_while_draining()
-            else:
-                body = plain_body(note.headers, body, self._limits.body_bytes)
             if len(body) > self._small or b"content-encoding" in note.headers:
                 request = await self._read_large(note, owner.name, body, answer)
             else:
                 request = await self._read(note, owner.name, body, answer)
             driving = self._driver.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
-            del scope, note, body, request
+            del scope, note, headers, body, request
             await driving
         except HoldgateError as error:
             await self._say(error, answer)

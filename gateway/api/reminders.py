@@ -10,6 +10,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
 from gateway.clock.protocol import Clock
@@ -22,7 +23,7 @@ from gateway.reminders.model import Wanted, read_item
 from gateway.reminders.records import Ended
 from gateway.reminders.service import Reminders
 from gateway.reminders.text import iso
-from gateway.wire.http_server.request_body import ClientLeft, incoming_of, read_body
+from gateway.wire.http_server.request_body import ClientLeft, read_body
 
 MEMBERS = ("dueAt", "task", "tool", "arguments")
 PATH = SESSION + "/reminders"

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.agents.conversations import Conversations
+from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
 from gateway.api.session_pages import Pages
@@ -32,7 +33,6 @@ from gateway.sessions.model import SessionState, StopMessage
 from gateway.sessions.state_store import States
 from gateway.stores.documents import LATEST, Listed
 from gateway.stores.rows import AgentConversation
-from gateway.wire.http_server.request_body import incoming_of
 
 PAGE = 50
 LARGEST_PAGE = 500

@@ -100,6 +100,9 @@ class Taking:
     def tell_when_gone(self, left: Callable[[], None]) -> None:
         raise AssertionError("nobody watches here")
 
+    def start_stream(self, headers: Headers) -> bool:
+        return False
+
     def write_frames(self, frames: bytes) -> bool:
         self.written.append(frames)
         return self.takes.pop(0)

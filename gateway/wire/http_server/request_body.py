@@ -1,70 +1,26 @@
-"""A request as it came in: its id, its headers, its body within limits."""
+"""The body of a request, read and unpacked within limits."""
 
 from __future__ import annotations
 
-import itertools
-import re
-import secrets
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from zstandard import ZstdDecompressor, ZstdError, frame_content_size
 
-from gateway.errors import BadRequest, BodyTooLarge, Headers, UnsupportedEncoding
+from gateway.errors import BadRequest, BodyTooLarge, UnsupportedEncoding
 from gateway.offload import Offload
+from gateway.wire.http_server.request_cycle import JSON
 from gateway.wire.http_server.response import Receive
 
-Scope = Mapping[str, Any]
-
-_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
-# Made once: randomness is asked of the system, and a request has better things to wait for.
-_PROCESS = secrets.token_hex(8)
-_numbers = itertools.count(1)
-KEY = "holdgate"
 # What unpacking may take in memory; the library's usual levels stay below.
 LARGEST_WINDOW = 32 * 1024 * 1024
-JSON = b"application/json"
 PLAIN = (b"", b"identity")
 
 
 class ClientLeft(Exception):
     """The client left before its request was whole; there is nobody to tell."""
-
-
-@dataclass(slots=True)
-class IncomingRequest:
-    """What every endpoint may want to know of a request."""
-
-    exchange_id: str
-    """Ours alone, and never used again."""
-    request_id: str
-    headers: dict[bytes, bytes]
-    listed: Sequence[tuple[bytes, bytes]]
-    """The headers as they came: one may come twice."""
-    query: bytes = b""
-    """The parameters of the URL."""
-    answer_headers: Headers = ()
-    """What every answer to it carries: its id, and who may read it across origins."""
-
-
-def incoming_of(scope: Scope) -> IncomingRequest:
-    """Return what the front noted of this request."""
-    found: IncomingRequest = scope[KEY]
-    return found
-
-
-def new_exchange_id() -> str:
-    """Return an id that no other exchange of any process has."""
-    return f"req_{_PROCESS}{next(_numbers):08x}"
-
-
-def request_id(headers: Mapping[bytes, bytes], exchange_id: str) -> str:
-    """Return the client's request id if it is sane, else ours."""
-    given = headers.get(b"x-request-id")
-    return given.decode() if given is not None and _SANE_ID(given) else exchange_id
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
@@ -118,13 +74,6 @@ def check_type(headers: Mapping[bytes, bytes]) -> None:
     kind = said.partition(b";")[0].strip().lower()
     if kind != JSON and not kind.endswith(b"+json"):
         raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
-
-
-def plain_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
-    """Return a JSON body that came in one piece, as it was sent."""
-    if headers.get(b"content-type") != JSON:
-        check_type(headers)
-    return body if len(body) <= limit else _within(body, limit)
 
 
 async def _receive_all(receive: Receive, limit: int) -> bytes:

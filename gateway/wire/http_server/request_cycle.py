@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import anyio
 
 from gateway.errors import Headers
-from gateway.wire.http_server.scope import offers_websocket
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,6 +24,7 @@ log = logging.getLogger("holdgate.server")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 BODILESS = (204, 304)
+JSON = b"application/json"
 LARGE = 16 * 1024
 # The name under which a request's scope holds its cycle, for those who know what that is.
 CYCLE = "holdgate.cycle"
@@ -260,13 +260,22 @@ class RequestCycle:
         # After a large body reading may still be paused, and nobody would notice.
         self._peer.read_on()
 
-    def body_at_once(self) -> bytes | None:
-        """Return the whole body if it is all there and nobody took any of it."""
+    def take_json_body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
+        """Return a JSON body that is all there, as it was sent; None: use `receive_body`."""
         if self.more_body or self._taken or self._expects or self.disconnected:
+            return None
+        if headers.get(b"content-type") != JSON or len(self._body) > limit:
             return None
         self._taken = True
         body, self._body = self._body, b""
         return body
+
+    def start_stream(self, headers: Headers) -> bool:
+        """Keep the head of a stream for its first frames; False: use `send`."""
+        if self._peer.blocked or self.disconnected or self.started:
+            return False
+        self._start(200, headers)
+        return True
 
     def write_frames(self, frames: bytes) -> bool:
         """Write a chunk of a stream that has begun; False when the client must be waited for."""
@@ -357,3 +366,8 @@ class RequestCycle:
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
             self._peer.close()
         self._peer.on_response_complete()
+
+
+def offers_websocket(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a request asks to go on as a WebSocket."""
+    return any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers)

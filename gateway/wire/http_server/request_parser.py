@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
 
 from gateway.wire.http_server.request_cycle import CYCLE, RequestCycle, Scope
-from gateway.wire.http_server.scope import Addresses, addresses_of, build_scope
+
+Addresses = dict[str, Any]
 
 MOST_UNREAD = 64 * 1024
 _HTTP2_OFFER = re.compile(rb"\r\nupgrade:(?=[^\r\n]*h2c)(?![^\r\n]*websocket)", re.IGNORECASE)
@@ -160,3 +162,46 @@ def _without_upgrade(data: bytes) -> bytes:
     """Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body."""
     head, end, body = data.partition(b"\r\n\r\n")
     return _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
+
+
+def build_scope(
+    method: str,
+    url: bytes,
+    version: str,
+    headers: list[tuple[bytes, bytes]],
+    state: dict[str, Any],
+    addresses: Addresses,
+) -> dict[str, Any]:
+    """Return the scope of a request with these headers."""
+    target, _, query = url.partition(b"?")
+    if not target.startswith(b"/"):
+        parts = httptools.parse_url(url)
+        target, query = parts.path or b"", parts.query or b""
+    path = target.decode("latin-1")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": version,
+        "method": method,
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": target,
+        "query_string": query,
+        "root_path": "",
+        "headers": headers,
+        "state": state.copy(),
+        **addresses,
+    }
+
+
+def addresses_of(transport: asyncio.Transport) -> Addresses:
+    """Say who speaks to whom."""
+    ask = transport.get_extra_info
+    return {
+        "server": _address(ask("sockname")),
+        "client": _address(ask("peername")),
+        "scheme": "https" if ask("sslcontext") else "http",
+    }
+
+
+def _address(pair: Any) -> tuple[str, int] | None:
+    return (str(pair[0]), int(pair[1])) if isinstance(pair, tuple) and len(pair) > 1 else None

@@ -15,8 +15,11 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+# Called at the end of every exchange: a builtin does nothing without a frame of Python.
+_NOTHING: Callable[[], object] = tuple
 
-class Direct(Protocol):
+
+class DirectWriter(Protocol):
     """What our own server offers beside ASGI: a shorter way to its client."""
 
     cancel_scope: anyio.CancelScope | None
@@ -35,6 +38,9 @@ class Direct(Protocol):
 
     async def drain(self) -> None:
         """Wait until the client has read enough."""
+
+    def start_stream(self, headers: Headers) -> bool:
+        """Keep the head of a stream for its first frames; False: use `send`."""
 
     def write_frames(self, frames: bytes) -> bool:
         """Write a chunk of a stream that has begun; False when the client must be waited for."""
@@ -61,7 +67,7 @@ class ClientResponse:
         "_heartbeat",
         "_receive",
         "_send",
-        "_start",
+        "_stream_headers",
         "blocked",
         "ended",
         "give_up",
@@ -74,15 +80,15 @@ class ClientResponse:
         receive: Receive,
         send: Send,
         headers: Headers = (),
-        direct: Direct | None = None,
+        direct: DirectWriter | None = None,
     ) -> None:
         self._receive = receive
         self._direct = direct
         self._send = send
         self._fixed = headers
         self._heartbeat: Callable[[], bytes] | None = None
-        self._start: Message | None = None
-        self.give_up: Callable[[], None] = _nothing
+        self._stream_headers: Headers | None = None
+        self.give_up: Callable[[], None] = lambda: None
         self.blocked = False
         """Whether the client must be waited for before more is brought for it."""
         self._beat_blocked = False
@@ -116,7 +122,7 @@ class ClientResponse:
         """
         if self._direct is not None:
             self._direct.tell_when_gone(left)
-            return _nothing
+            return _NOTHING
         watcher = asyncio.get_running_loop().create_task(self._listen_for_disconnect())
         watcher.add_done_callback(lambda done: None if done.cancelled() else left())
         return watcher.cancel
@@ -127,7 +133,7 @@ class ClientResponse:
 
     def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
         """Prepare the start line of a stream; from now on a heartbeat may send it."""
-        self._start = _start(200, headers + self._fixed)
+        self._stream_headers = headers + self._fixed
         self._heartbeat = heartbeat
         self.last = time.monotonic()
 
@@ -141,7 +147,7 @@ class ClientResponse:
     async def frames(self, frames: bytes) -> None:
         """Show whole frames at once."""
         if not self.started:
-            await self._begin()
+            await self._begin(frames)
         if frames and self._direct is not None and self._direct.write_frames(frames):
             # Our own server takes frames at once, unless the client does not read.
             self.last = time.monotonic()
@@ -165,7 +171,7 @@ class ClientResponse:
     async def end(self, frames: bytes) -> None:
         """Show the last frames and end the stream."""
         if not self.started:
-            await self._begin()
+            await self._begin(frames)
         await self._finish(frames)
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
@@ -206,22 +212,26 @@ class ClientResponse:
 
     async def _beat(self, beat: bytes) -> None:
         if not self.started:
-            await self._begin()
+            await self._begin(beat)
         await self._send({"type": "http.response.body", "body": beat, "more_body": True})
         self.last = time.monotonic()
         self._blocked_since = None
         self._beat_blocked = False
 
-    async def _begin(self) -> None:
-        assert self._start is not None
+    async def _begin(self, frames: bytes) -> None:
+        """Send the start line, or have it sent with these frames."""
+        headers, direct = self._stream_headers, self._direct
+        assert headers is not None
         self.started = True
-        try:
-            await self._send(self._start)
-        except BaseException:
-            # A heartbeat that could not be sent must not count as the start line.
-            self.started = False
-            raise
-        self._start = None
+        # Alone, the start line is sent by the loop's next turn, unless frames come before.
+        if not (frames and direct is not None and direct.start_stream(headers)):
+            try:
+                await self._send(_start(200, headers))
+            except BaseException:
+                # A heartbeat that could not be sent must not count as the start line.
+                self.started = False
+                raise
+        self._stream_headers = None
 
     async def _finish(self, body: bytes) -> None:
         self.ended = True
@@ -232,7 +242,3 @@ class ClientResponse:
 
 def _start(status: int, headers: Headers) -> Message:
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
-
-
-def _nothing() -> None:
-    return None
