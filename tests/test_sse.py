@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import UpstreamBroke
-from gateway.wire.sse import BOM, Framer, comment, data_of, encode, split
+from gateway.wire.sse import BOM, Framer, comment, data_of, encode, split, split_events
 
 STREAM = 'data: {"a":"é€😀"}\n\n: note\n\nevent: x\r\ndata: 1\r\ndata: 2\r\n\r\ndata: cr\r\rdata: end\n\n'.encode()
 
@@ -165,8 +165,14 @@ def test_data_of(frame: bytes, data: bytes | None) -> None:
     assert data_of(frame) == data
 
 
+def test_frames_come_with_their_data() -> None:
+    batch = b"data: 1\n\n\n\n: wait\n\ndata: a\ndata: b\n\n"
+    assert split_events(batch) == [(frame, data_of(frame)) for frame in split(batch)]
+    assert [data for _, data in split_events(batch)] == [b"1", None, b"a\nb"]
+
+
 def test_encode_and_comment() -> None:
     assert encode(b"{}") == b"data: {}\n\n"
     assert encode(b"{}", "ping") == b"event: ping\ndata: {}\n\n"
     assert comment("a\nb\rc") == b": a b c\n\n"
-    assert split(b"") == []
+    assert split(b"") == split_events(b"") == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.wire.sse import data_of, split
+from gateway.wire.sse import split_events
 
 Json = dict[str, Any]
 
@@ -70,8 +70,7 @@ def read_named(frame: bytes, data: bytes) -> Json | None:
 
 def read_events(frames: bytes) -> Iterator[Json]:
     """Parse the events in whole frames; what is no JSON object is left out."""
-    for frame in split(frames):
-        data = data_of(frame)
+    for frame, data in split_events(frames):
         event = read_named(frame, data) if data is not None else None
         if event is not None:
             yield event

@@ -124,6 +124,11 @@ def data_of(frame: bytes) -> bytes | None:
     return b"\n".join(lines) if lines else None
 
 
+def split_events(batch: bytes) -> list[tuple[bytes, bytes | None]]:
+    """Cut a batch into its frames, each with its data."""
+    return [(frame, data_of(frame)) for frame in split(batch)]
+
+
 def encode(data: bytes, event: str = "") -> bytes:
     """Make one frame; JSON without newlines goes in, so one data line is enough."""
     if event:

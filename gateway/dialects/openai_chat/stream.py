@@ -30,7 +30,7 @@ from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
-from gateway.wire.sse import Framer, data_of, encode, split
+from gateway.wire.sse import Framer, data_of, encode, split_events
 
 DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
@@ -321,13 +321,12 @@ class ChatTap:
         return batch
 
     def _judge(self, batch: bytes) -> bytes:
-        return b"".join([self._frame(frame) for frame in split(batch)])
+        return b"".join([self._frame(frame, data) for frame, data in split_events(batch)])
 
-    def _frame(self, frame: bytes) -> bytes:
+    def _frame(self, frame: bytes, data: bytes | None) -> bytes:
         if self.ended:
             return b""
         self._tape.record(frame)
-        data = data_of(frame)
         if data is not None and data.strip() == DONE:
             self.ended = True
             return self._settle_late() + self._keep_place(frame)

@@ -34,7 +34,7 @@ from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import TurnEnd
-from gateway.wire.sse import Framer, data_of, encode, split
+from gateway.wire.sse import Framer, data_of, encode, split, split_events
 
 DONE = b"[DONE]"
 BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
@@ -439,8 +439,7 @@ class ResponsesTap:
 def _events(batches: list[bytes]) -> Iterator[tuple[Json, int]]:
     """Read the events of recorded frames, and what each took on the wire."""
     for batch in batches:
-        for frame in split(batch):
-            data = data_of(frame)
+        for frame, data in split_events(batch):
             event = read_named(frame, data) if data is not None else None
             if event is not None:
                 yield event, len(frame)
