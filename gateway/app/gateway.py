@@ -37,7 +37,7 @@ from gateway.reminders.service import SHAPE as REMINDERS
 from gateway.sessions.session_request import SHAPE
 from gateway.stores import open_documents
 from gateway.stores.documents import Shape
-from gateway.stores.opening import open_rows
+from gateway.stores.urls import open_rows
 from gateway.wire.http_client.connect import connect
 from gateway.wire.http_client.upstream import Endpoint, Upstream
 

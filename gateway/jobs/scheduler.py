@@ -20,8 +20,8 @@ from gateway.jobs.runner import STOPPED, Runs
 from gateway.jobs.slots import Slots
 from gateway.jobs.timer import LEAVING, RUNNING, STARTING, Queued
 from gateway.stores.documents import LATEST, StoreUnavailable
-from gateway.stores.opening import system_ms
 from gateway.stores.rows import Claimed, OutboxItem
+from gateway.stores.urls import system_ms
 
 NEVER = 2**62
 # How long ago a run may have ended that is told of again at the start.

@@ -18,8 +18,8 @@ from gateway.stores.documents import (
     update,
 )
 from gateway.stores.memory import Memory
-from gateway.stores.opening import open_documents, open_rows
 from gateway.stores.rows import Rows
+from gateway.stores.urls import open_documents, open_rows
 
 __all__ = [
     "Conflict",

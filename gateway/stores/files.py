@@ -21,8 +21,8 @@ from anyio.to_thread import run_sync
 
 from gateway.stores.absent import Absent
 from gateway.stores.cache import Cache, CachedDocument
-from gateway.stores.commit import Commits, Done, FileChange, Put, Remove, SetAside
 from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
+from gateway.stores.document_cache import Index
 from gateway.stores.documents import (
     Corrupt,
     DocumentKey,
@@ -35,7 +35,7 @@ from gateway.stores.documents import (
     StoreUnavailable,
     sight,
 )
-from gateway.stores.index import Index
+from gateway.stores.group_commit import Commits, Done, FileChange, Put, Remove, SetAside
 from gateway.stores.lock import Lock
 from gateway.stores.names import DIRECTORY_LOCK, SUFFIX, name_of
 from gateway.stores.probe import WriteProbe

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
+from gateway.stores.document_cache import Index
 from gateway.stores.documents import Conflict, DocumentKey, Listed, SealedDocument, Sighting, Stored
-from gateway.stores.index import Index
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
 Reported = Callable[[str, str], None]

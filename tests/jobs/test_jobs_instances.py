@@ -14,8 +14,8 @@ from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.rules import JobRules
 from gateway.jobs.run_rules import after_interrupted, claim_manual, finished
 from gateway.jobs.scheduler import Scheduler
-from gateway.stores.opening import system_ms
 from gateway.stores.rows import Claimed
+from gateway.stores.urls import system_ms
 from tests.gateway.harness import Running
 from tests.gateway.wire import hanging
 from tests.jobs.words import (

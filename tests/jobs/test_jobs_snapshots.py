@@ -15,8 +15,8 @@ from gateway.clock import ManualClock
 from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
 from gateway.jobs.snapshots import LARGEST, Snapshots
 from gateway.stores import Memory, open_rows
-from gateway.stores.opening import system_ms, unreported
 from gateway.stores.rows import Snapshot
+from gateway.stores.urls import system_ms, unreported
 from tests.gateway.harness import until
 from tests.jobs.faults import Flaky
 from tests.jobs.words import NOW, seen

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.stores import Rows
-from gateway.stores import delivery_rows as module
 from gateway.stores.rows import DeliveryRows, OutboxItem, SessionEvent
+from gateway.stores.sqlite import deliveries as module
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import StoreUnavailable
-from gateway.stores.database import MemoryDatabase, migrate
 from gateway.stores.names import ROWS_FILE
-from gateway.stores.schema import MIGRATIONS
+from gateway.stores.sqlite.database import MemoryDatabase, migrate
+from gateway.stores.sqlite.schema import MIGRATIONS
 
 from .row_backends import RowBackend, job, same
 

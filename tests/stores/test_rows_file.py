@@ -15,22 +15,24 @@ import pytest
 from gateway.jobs.model import Job
 from gateway.stores import (
     StoreUnavailable,
-    conversation_rows,
-    delivery_rows,
     fetch,
-    item_table,
-    job_rows,
-    job_table,
     open_documents,
     open_rows,
-    run_table,
     update,
 )
-from gateway.stores.database import Database, migrate
 from gateway.stores.documents import Documents
 from gateway.stores.rows import Snapshot
-from gateway.stores.schema import MIGRATIONS
-from gateway.stores.sqlite import Sqlite
+from gateway.stores.sqlite import (
+    conversations,
+    deliveries,
+    item_table,
+    job_table,
+    jobs,
+    run_table,
+)
+from gateway.stores.sqlite.database import Database, migrate
+from gateway.stores.sqlite.documents import Sqlite
+from gateway.stores.sqlite.schema import MIGRATIONS
 
 from .row_backends import DURABLE, RowBackend, cut, due, ended, idle, job, same
 from .shapes import CLOCK, SHAPES, clock, plus_one
@@ -256,7 +258,7 @@ async def test_many_who_find_the_same_bad_job(durable: RowBackend) -> None:
 async def test_a_database_of_nothing_but_bad_jobs(
     embedded: RowBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_rows, "MOST_SPOILED", 2)
+    monkeypatch.setattr(jobs, "MOST_SPOILED", 2)
     async with embedded.opened() as rows:
         for name in "abc":
             await rows.jobs.add(job(name), same, 9)
@@ -312,16 +314,16 @@ async def test_a_snapshot_that_cannot_be_read_is_none(durable: RowBackend) -> No
 SCANNED_ON_PURPOSE = {
     run_table.OWED,
     job_table.LIST,
-    delivery_rows.INTERESTS,
-    delivery_rows.LAST,
-    delivery_rows.PRUNE[2],
+    deliveries.INTERESTS,
+    deliveries.LAST,
+    deliveries.PRUNE[2],
     # Everything undelivered, and that is what the index holds.
     item_table.WAITING,
 }
 
 
 def statements() -> list[str]:
-    modules = (conversation_rows, delivery_rows, item_table, job_table, run_table)
+    modules = (conversations, deliveries, item_table, job_table, run_table)
     values = [value for module in modules for value in vars(module).values()]
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     return sorted(

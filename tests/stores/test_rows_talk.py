@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.stores import Conflict, Rows
-from gateway.stores.lock_rows import MemoryLocks, SqliteLocks
 from gateway.stores.rows import AgentConversation, LockRows, Snapshot
+from gateway.stores.sqlite.locks import MemoryLocks, SqliteLocks
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend
 

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from gateway.stores import index
-from gateway.stores.index import Ranking
+from gateway.stores import document_cache
+from gateway.stores.document_cache import Ranking
 
 
 @pytest.mark.parametrize("largest", [1, 2, 7, 1000])
 def test_a_ranking_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
-    monkeypatch.setattr(index, "LARGEST_CHUNK", largest)
+    monkeypatch.setattr(document_cache, "LARGEST_CHUNK", largest)
     random = Random(largest)
     ranking: Ranking[str] = Ranking()
     model: dict[str, int] = {}

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from gateway.stores import InUse, SealedDocument, StoreUnavailable, fetch, open_documents, update
-from gateway.stores.database import MIGRATIONS, Database, migrate
 from gateway.stores.lock import Lock
-from gateway.stores.opening import sqlite_path
+from gateway.stores.sqlite.database import MIGRATIONS, Database, migrate
+from gateway.stores.urls import sqlite_path
 
 from .conftest import Backend
 from .shapes import CLOCK, SHAPES, Notes, clock, plus_one

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TypeVar
 
 from gateway.jobs.model import Job, Run
-from gateway.stores import job_table, run_table
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.engine import Engine
-from gateway.stores.row_forms import Spoiled, set_aside
 from gateway.stores.rows import Claimed, Notice, OutboxItem, no_notice
-from gateway.stores.run_table import RunLease
+from gateway.stores.sqlite import job_table, run_table
+from gateway.stores.sqlite.engine import Engine
+from gateway.stores.sqlite.row_forms import Spoiled, set_aside
+from gateway.stores.sqlite.run_table import RunLease
 
 R = TypeVar("R")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.stores import disk
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.schema import MIGRATIONS as MIGRATIONS
+from gateway.stores.sqlite.schema import MIGRATIONS as MIGRATIONS
 
 BUSY_MS = 5000
 BUSY_LOOK_SECONDS = 0.005

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.conversation_rows import SqliteConversations
-from gateway.stores.delivery_rows import SqliteDeliveries
-from gateway.stores.engine import Engine, file_engine, memory_engine
-from gateway.stores.job_rows import SqliteJobs
 from gateway.stores.lock import Lock
-from gateway.stores.lock_rows import MemoryLocks, SqliteLocks
 from gateway.stores.names import ROWS_FILE, ROWS_MARKER
 from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows
-from gateway.stores.sqlite import Sqlite
+from gateway.stores.sqlite.conversations import SqliteConversations
+from gateway.stores.sqlite.deliveries import SqliteDeliveries
+from gateway.stores.sqlite.documents import Sqlite
+from gateway.stores.sqlite.engine import Engine, file_engine, memory_engine
+from gateway.stores.sqlite.jobs import SqliteJobs
+from gateway.stores.sqlite.locks import MemoryLocks, SqliteLocks
 
 Reported = Callable[[str, str], None]
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from gateway.errors import TooMany
 from gateway.jobs.model import Job
 from gateway.stores.documents import Conflict
-from gateway.stores.row_forms import read_job, written
+from gateway.stores.sqlite.row_forms import read_job, written
 
 R = TypeVar("R")
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import next_due
-from gateway.stores import item_table, job_table
 from gateway.stores.documents import LATEST
-from gateway.stores.row_forms import read_debt, read_job, read_run, written
 from gateway.stores.rows import Claimed, Notice, OutboxItem
+from gateway.stores.sqlite import item_table, job_table
+from gateway.stores.sqlite.row_forms import read_debt, read_job, read_run, written
 
 DUE = """SELECT next_run_ms, number, job_id, owner, job FROM jobs
     WHERE running = 0 AND next_run_ms <= ? AND (next_run_ms, number) > (?, ?)

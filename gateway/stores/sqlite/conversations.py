@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.stores.documents import Conflict
-from gateway.stores.engine import Engine
 from gateway.stores.rows import AgentConversation, Snapshot
+from gateway.stores.sqlite.engine import Engine
 
 FIND = """SELECT owner, agent, session, messages, version, updated_ms FROM conversations
     WHERE owner = ? AND session = ? AND agent = ?"""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.stores.documents import SessionKey
-from gateway.stores.engine import Engine
+from gateway.stores.sqlite.engine import Engine
 
 FIND = "SELECT token, reason, until_ms FROM locks WHERE owner = ? AND session = ?"
 TAKE = """INSERT OR REPLACE INTO locks (owner, session, token, reason, until_ms)

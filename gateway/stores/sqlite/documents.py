@@ -9,7 +9,6 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.database import prove
 from gateway.stores.disk import make_directory
 from gateway.stores.documents import (
     LOCAL_OWNER,
@@ -20,10 +19,11 @@ from gateway.stores.documents import (
     Stored,
     StoreUnavailable,
 )
-from gateway.stores.engine import file_engine
 from gateway.stores.lock import Lock
 from gateway.stores.names import DIRECTORY_LOCK, ROWS_FILE
 from gateway.stores.probe import WriteProbe
+from gateway.stores.sqlite.database import prove
+from gateway.stores.sqlite.engine import file_engine
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
 Reported = Callable[[str, str], None]

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway.stores.database import Database, NotWhole, unavailable
 from gateway.stores.disk import Signature, peek
 from gateway.stores.documents import StoreUnavailable
+from gateway.stores.sqlite.database import Database, NotWhole, unavailable
 
 CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # A larger database is not read as a whole: that would take seconds.

@@ -8,10 +8,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from gateway.stores import item_table
 from gateway.stores.documents import SessionKey
-from gateway.stores.engine import Engine
 from gateway.stores.rows import OutboxItem, SessionEvent
+from gateway.stores.sqlite import item_table
+from gateway.stores.sqlite.engine import Engine
 
 NOTE = """INSERT INTO events (owner, session, kind, key, at_ms, data) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (owner, session, kind, key) DO NOTHING"""

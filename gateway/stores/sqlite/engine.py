@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
 
-from gateway.stores.damage import Damage, is_damage
-from gateway.stores.database import Database, MemoryDatabase, rollback, unavailable
 from gateway.stores.documents import InUse, StoreUnavailable
 from gateway.stores.lock import lost
+from gateway.stores.sqlite.damage import Damage, is_damage
+from gateway.stores.sqlite.database import Database, MemoryDatabase, rollback, unavailable
 from gateway.stores.worker import Worker
 
 R = TypeVar("R")

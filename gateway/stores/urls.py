@@ -12,8 +12,8 @@ from gateway.stores.documents import Documents, Shape, StoreUnavailable
 from gateway.stores.files import Files, open_files
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
-from gateway.stores.sqlite import Sqlite, open_sqlite
-from gateway.stores.sqlite_rows import Around, embedded_rows, memory_rows, shared_rows
+from gateway.stores.sqlite.documents import Sqlite, open_sqlite
+from gateway.stores.sqlite.rows import Around, embedded_rows, memory_rows, shared_rows
 
 SQLITE = "sqlite:///"
 
