@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from gateway.exchange.ports import Report
 from gateway.outbox.queue import DeliveryCounts
 from gateway.reminders.holds import Holds
-from gateway.reminders.records import Counts
+from gateway.reminders.records import ReminderCounts
 
 AT_ONCE = 256
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -80,7 +80,7 @@ class Metrics(Collector):
         self.quarantined = 0
         self.connections_refused: Callable[[], int] = lambda: 0
         self.log_lines_dropped: Callable[[], int] = lambda: 0
-        self.reminders = Counts()
+        self.reminders = ReminderCounts()
         self.holds: Holds | None = None
         self.runs: Mapping[str, int] = {}
         self.deliveries = DeliveryCounts()

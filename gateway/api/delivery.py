@@ -26,7 +26,7 @@ from gateway.errors import BadRequest, NotFound
 from gateway.outbox.feed import Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
 from gateway.outbox.text import shown_event
-from gateway.reminders.notifier import Herald
+from gateway.reminders.notifier import DueNotifier
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import SessionEvent
 from gateway.wire.http_server.request_body import ClientLeft, read_body
@@ -64,7 +64,7 @@ class DeliveryArea:
     """
 
     feed: Feed
-    herald: Herald
+    due_notifier: DueNotifier
     inbox: Inbox
     keys: Keys
     limits: BodyLimits
@@ -104,10 +104,10 @@ class DeliveryArea:
     ) -> Page | None:
         if not seconds:
             return None
-        with self.inbox.seats.seat(owner) as news:
-            forget = _when_gone(request, news.end)
+        with self.inbox.subscribers.admit(owner) as wakeup:
+            forget = _when_gone(request, wakeup.end)
             try:
-                return await self.inbox.wait(owner, name, seen, seconds, news)
+                return await self.inbox.wait(owner, name, seen, seconds, wakeup)
             finally:
                 forget()
 
@@ -144,10 +144,10 @@ class _Events(Response):
         """Send events until one of both leaves."""
         area = self._area
         with area.feed.subscribed(*self._where) as subscription:
-            # First where to read on: what the herald then tells is news.
+            # First where to read on: what the notifier then tells is news.
             await subscription.begin(self._after)
-            await area.herald.attend(*self._where)
-            stream = _Stream(self._frames(subscription), area.feed.seats.left, area.times)
+            await area.due_notifier.attend(*self._where)
+            stream = _Stream(self._frames(subscription), area.feed.subscribers.left, area.times)
             stream.headers[EVENT_ID] = str(subscription.after)
             with suppress(SendTimeoutError):
                 await stream(scope, receive, send)

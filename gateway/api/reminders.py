@@ -19,9 +19,9 @@ from gateway.dialects.body import Fields, misfit, read_as
 from gateway.dialects.identity import check_session_id
 from gateway.errors import BadRequest, InvalidInput, NotFound
 from gateway.reminders.clock_calls import got, shown
-from gateway.reminders.model import Wanted, read_item
-from gateway.reminders.records import Ended
-from gateway.reminders.service import Reminders
+from gateway.reminders.model import ReminderRequest, read_item
+from gateway.reminders.records import EndedReminder
+from gateway.reminders.service import ReminderService
 from gateway.reminders.text import iso
 from gateway.wire.http_server.request_body import ClientLeft, read_body
 
@@ -56,7 +56,7 @@ class RemindersArea:
     They stand before those of sessions, whose names may hold anything, `/reminders` too.
     """
 
-    reminders: Reminders
+    reminders: ReminderService
     clock: Clock
     keys: Keys
     zone: Zone
@@ -129,7 +129,7 @@ class RemindersArea:
             raise BadRequest("The body did not come whole.") from None
         return read_as(_fields, body, self.limits.depth)
 
-    def _wanted(self, fields: Fields) -> Wanted:
+    def _wanted(self, fields: Fields) -> ReminderRequest:
         if unknown := [name for name in fields if name not in MEMBERS]:
             said = ", ".join(f"`{name[:40]}`" for name in unknown[:5])
             known = ", ".join(f"`{name}`" for name in MEMBERS)
@@ -153,7 +153,7 @@ def _item(fields: Fields) -> _Item:
         raise misfit(str(error)) from None
 
 
-def _ended(end: Ended) -> Mapping[str, object]:
+def _ended(end: EndedReminder) -> Mapping[str, object]:
     return {
         "taskId": end.id,
         "dueAt": iso(end.due_ms),

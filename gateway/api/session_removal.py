@@ -15,7 +15,7 @@ from gateway.jobs.service import Jobs
 from gateway.outbox.queue import Deliveries
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import KIND as CLOCK
-from gateway.reminders.service import Reminders
+from gateway.reminders.service import ReminderService
 from gateway.sessions.session_request import KIND as STATE
 from gateway.sessions.state_store import States
 from gateway.stores.documents import Listed
@@ -35,7 +35,7 @@ class SessionRemoval:
     """Ends the runs and chats of a session, and deletes all that is kept of it."""
 
     states: States
-    reminders: Reminders
+    reminders: ReminderService
     conversations: Conversations
     jobs: Jobs
     deliveries: Deliveries

@@ -26,8 +26,8 @@ from gateway.jobs.service import Jobs
 from gateway.jobs.view import shown_job
 from gateway.outbox.queue import Deliveries
 from gateway.reminders.clock_calls import shown
-from gateway.reminders.model import Task
-from gateway.reminders.service import Reminders
+from gateway.reminders.model import Reminder
+from gateway.reminders.service import ReminderService
 from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage
 from gateway.sessions.state_store import States
@@ -45,7 +45,7 @@ class Kept:
     """All that is kept of a session."""
 
     state: SessionState
-    reminders: tuple[Task, ...]
+    reminders: tuple[Reminder, ...]
     jobs: list[Job]
     talks: list[AgentConversation]
     deliveries: int
@@ -61,7 +61,7 @@ class SessionsArea:
     """The routes about sessions; each owner sees only their own."""
 
     states: States
-    reminders: Reminders
+    reminders: ReminderService
     conversations: Conversations
     jobs: Jobs
     deliveries: Deliveries

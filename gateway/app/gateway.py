@@ -126,7 +126,13 @@ class Gateway:
         tasks.start_soon(parts.handover.run)
         if isinstance(self.clock, NtpClock):
             tasks.start_soon(self.clock.run)
-        for runs in (parts.deliveries, parts.herald, parts.webhooks, parts.locks, parts.snapshots):
+        for runs in (
+            parts.deliveries,
+            parts.due_notifier,
+            parts.webhooks,
+            parts.locks,
+            parts.snapshots,
+        ):
             tasks.start_soon(runs.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)

@@ -40,8 +40,8 @@ from gateway.outbox.queue import Deliveries
 from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.handover import Handover
 from gateway.reminders.holds import Holds
-from gateway.reminders.notifier import Herald
-from gateway.reminders.service import Reminders
+from gateway.reminders.notifier import DueNotifier
+from gateway.reminders.service import ReminderService
 from gateway.reminders.timepiece import Timepieces
 from gateway.reminders.tool_scope import ServerTool
 from gateway.routing import Models
@@ -89,14 +89,16 @@ class Parts:
         self.answers = Answers(store, note)
         tick_ms = config.clock.tick_ms
         rules = wiring.reminder_rules(config)
-        self.reminders = Reminders(store, clock, rules, note, tick_ms=tick_ms)
+        self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
         self.deliveries = Deliveries(rows.deliveries, note)
         self.agenda = Agenda()
         self.snapshots = self._snapshots()
         self.sessions = self._sessions()
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
         self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
-        self.herald = Herald(self.feed, self.reminders, base.timers, clock, self.webhooks.owners)
+        self.due_notifier = DueNotifier(
+            self.feed, self.reminders, base.timers, clock, self.webhooks.owners
+        )
         self.handover = Handover(self.reminders, base.timers)
         self.inbox = Inbox(
             self.deliveries,
@@ -147,11 +149,11 @@ class Parts:
         pieces.jobs = self.agenda
         return pieces
 
-    def _unnamed_reminders(self) -> Reminders:
+    def _unnamed_reminders(self) -> ReminderService:
         """Return where reminders live that are only held for: with their answers, in memory."""
         base, rules = self.base, wiring.hold_only_rules(self.base.config)
         store = Memory(base.clock.now_ms, lambda key, reason: None)
-        unnamed = Reminders(store, base.clock, rules, base.note)
+        unnamed = ReminderService(store, base.clock, rules, base.note)
         unnamed.counts = self.reminders.counts
         return unnamed
 

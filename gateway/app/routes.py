@@ -49,7 +49,7 @@ def routes_of(parts: Parts) -> list[BaseRoute]:
         CronArea(parts.jobs, keys, limits),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
-        DeliveryArea(parts.feed, parts.herald, parts.inbox, keys, limits, times),
+        DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
         SessionsArea(*kept, keys, SessionRemoval(*kept, base.driver, parts.locks, base.holds)),
     )
     return [route for area in areas for route in area.routes()]

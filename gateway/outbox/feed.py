@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
-from gateway.outbox.wakeup import News, Seats
-from gateway.stores.documents import StoreUnavailable
+from gateway.clock.protocol import Clock
+from gateway.outbox.wakeup import SubscriberLimit, Wakeup
+from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.stores.waiting import Unsubscribe, Watchers
 
-Where = tuple[str, str]
 Note = Callable[..., None]
 
 REMINDER_DUE, RUN_STARTED, RUN_FINISHED, DELIVERY_ACKED = KINDS = (
@@ -28,13 +27,6 @@ PAGE = 20
 MOST_SUBSCRIPTIONS = 20
 
 
-class Clock(Protocol):
-    """Whoever knows what time it is."""
-
-    def now_ms(self) -> int:
-        """Return the corrected time in UTC milliseconds."""
-
-
 class Feed:
     """The log of events of all sessions; each has a number, and higher is later."""
 
@@ -44,13 +36,13 @@ class Feed:
         self.rows = rows
         self.clock = clock
         self.note = note
-        self.seats = Seats(most, "subscriptions to events")
-        self.open: Counter[Where] = Counter()
+        self.subscribers = SubscriberLimit(most, "subscriptions to events")
+        self.open: Counter[SessionKey] = Counter()
         """The sessions that are subscribed to now."""
         self._watchers = Watchers()
 
     def __repr__(self) -> str:
-        return f"<Feed {len(self.seats)} subscribed>"
+        return f"<Feed {len(self.subscribers)} subscribed>"
 
     async def publish(
         self, owner: str, session: str, kind: str, key: str, data: Mapping[str, object]
@@ -78,21 +70,21 @@ class Feed:
     @contextmanager
     def subscribed(self, owner: str, session: str) -> Iterator[Subscription]:
         """Read a session's log as it grows; raises `TooMany` or `Draining` if that cannot be."""
-        with self.seats.seat(owner) as news:
-            where = (owner, session)
-            unwatch = self._watchers.watch(where, news.rouse)
-            self.open[where] += 1
+        with self.subscribers.admit(owner) as wakeup:
+            key = (owner, session)
+            unwatch = self._watchers.watch(key, wakeup.rouse)
+            self.open[key] += 1
             try:
-                yield Subscription(self.rows, where, news)
+                yield Subscription(self.rows, key, wakeup)
             finally:
                 unwatch()
-                self.open[where] -= 1
-                if not self.open[where]:
-                    del self.open[where]
+                self.open[key] -= 1
+                if not self.open[key]:
+                    del self.open[key]
 
     def drain(self) -> None:
         """End all subscriptions, and let none begin."""
-        self.seats.drain()
+        self.subscribers.drain()
 
 
 class Subscription:
@@ -101,12 +93,12 @@ class Subscription:
     It keeps nothing but its place: what a slow reader has not read yet is in the store.
     """
 
-    __slots__ = ("_news", "_rows", "_where", "after")
+    __slots__ = ("_key", "_rows", "_wakeup", "after")
 
-    def __init__(self, rows: DeliveryRows, where: Where, news: News) -> None:
+    def __init__(self, rows: DeliveryRows, key: SessionKey, wakeup: Wakeup) -> None:
         self._rows = rows
-        self._where = where
-        self._news = news
+        self._key = key
+        self._wakeup = wakeup
         self.after = 0
         """The number of the last event that was read."""
 
@@ -115,7 +107,7 @@ class Subscription:
 
         A number that was never given is from another log than this, of which all is new.
         """
-        last = await self._rows.last_event(*self._where)
+        last = await self._rows.last_event(*self._key)
         if after is None:
             self.after = last
         else:
@@ -123,11 +115,11 @@ class Subscription:
 
     async def events(self) -> AsyncGenerator[SessionEvent]:
         """Yield the events that there are, and those to come, until the gateway leaves."""
-        while not self._news.over:
-            self._news.look()
-            found = await self._rows.events(*self._where, self.after, PAGE)
+        while not self._wakeup.over:
+            self._wakeup.look()
+            found = await self._rows.events(*self._key, self.after, PAGE)
             for event in found:
                 self.after = event.seq
                 yield event
             if not found:
-                await self._news.wait()
+                await self._wakeup.wait()

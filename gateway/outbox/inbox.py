@@ -16,9 +16,9 @@ from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import DELIVERY_ACKED, Feed
 from gateway.outbox.queue import Deliveries
 from gateway.outbox.text import REMINDER, RUN, shown_item, shown_task
-from gateway.outbox.wakeup import News, Seats
-from gateway.reminders.model import Task
-from gateway.reminders.service import Reminders
+from gateway.outbox.wakeup import SubscriberLimit, Wakeup
+from gateway.reminders.model import Reminder
+from gateway.reminders.service import ReminderService
 from gateway.stores.rows import OutboxItem
 
 # What one answer shows; the rest comes at once to whoever asks again.
@@ -55,7 +55,7 @@ def read_cursor(text: str) -> Seen | None:
     return Seen(int(match[1]), frozenset(cut))
 
 
-def _mark(task: Task) -> str:
+def _mark(task: Reminder) -> str:
     return urlsafe_b64encode(sha256(task.id.encode()).digest()[:6]).decode()
 
 
@@ -75,7 +75,7 @@ class Inbox:
     def __init__(
         self,
         deliveries: Deliveries,
-        reminders: Reminders,
+        reminders: ReminderService,
         feed: Feed,
         timers: TimerQueue,
         clock: Clock,
@@ -86,10 +86,10 @@ class Inbox:
         self._feed = feed
         self._timers = timers
         self._clock = clock
-        self.seats = Seats(most, "requests that wait for an inbox")
+        self.subscribers = SubscriberLimit(most, "requests that wait for an inbox")
 
     def __repr__(self) -> str:
-        return f"<Inbox {len(self.seats)} waiting>"
+        return f"<Inbox {len(self.subscribers)} waiting>"
 
     async def look(self, owner: str, session: str, seen: Seen) -> Page:
         """Return what waits now and was not seen; raises if a store is down."""
@@ -102,25 +102,25 @@ class Inbox:
         return _page(due, items, seen, next_ms)
 
     async def wait(
-        self, owner: str, session: str, seen: Seen, seconds: float, news: News
+        self, owner: str, session: str, seen: Seen, seconds: float, wakeup: Wakeup
     ) -> Page | None:
         """Return what was not seen as soon as there is something; None after so many seconds."""
         with anyio.move_on_after(seconds), ExitStack() as stack:
-            stack.callback(self._reminders.watch(owner, session, news.rouse))
-            stack.callback(self._deliveries.watch(owner, session, news.rouse))
-            while not news.over:
-                news.look()
+            stack.callback(self._reminders.watch(owner, session, wakeup.rouse))
+            stack.callback(self._deliveries.watch(owner, session, wakeup.rouse))
+            while not wakeup.over:
+                wakeup.look()
                 page = await self.look(owner, session, seen)
                 if page.items:
                     return page
-                await self._sleep(news, page.next_ms)
+                await self._sleep(wakeup, page.next_ms)
         return None
 
-    async def _sleep(self, news: News, next_ms: int | None) -> None:
+    async def _sleep(self, wakeup: Wakeup, next_ms: int | None) -> None:
         with ExitStack() as stack:
             if next_ms is not None:
-                stack.callback(self._timers.cancel, self._timers.call_at(next_ms, news.rouse))
-            await news.wait()
+                stack.callback(self._timers.cancel, self._timers.call_at(next_ms, wakeup.rouse))
+            await wakeup.wait()
 
     async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Take it that somebody has got these, durably; return the ids of those that waited."""
@@ -136,11 +136,11 @@ class Inbox:
 
     def drain(self) -> None:
         """Send all home who wait, and let nobody wait any more."""
-        self.seats.drain()
+        self.subscribers.drain()
 
 
 def _page(
-    due: Mapping[str, Task], items: tuple[OutboxItem, ...], seen: Seen, next_ms: int | None
+    due: Mapping[str, Reminder], items: tuple[OutboxItem, ...], seen: Seen, next_ms: int | None
 ) -> Page:
     marks = {mark for mark in seen.marks if mark in due}
     seq, left = seen.seq, MOST_SHOWN_CHARACTERS

@@ -16,12 +16,11 @@ import anyio
 
 from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.text import told
-from gateway.outbox.wakeup import News
-from gateway.stores.documents import StoreUnavailable
+from gateway.outbox.wakeup import Wakeup
+from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
 
-Where = tuple[str, str]
 Note = Callable[..., None]
 
 # What one request brings is bounded; the rest comes with the ones after it.
@@ -79,14 +78,14 @@ class Deliveries:
         self._patience = patience
         self._retry_after = retry_after
         # A session is in here while something may wait for it; its number changes with each item.
-        self._waiting: dict[Where, int] = {}
+        self._waiting: dict[SessionKey, int] = {}
         self._numbers = itertools.count(1)
-        self._reserved: dict[Where, dict[str, Parcel]] = {}
-        self._owed: dict[Where, set[str]] = {}
-        self._grown: dict[Where, int] = {}
+        self._reserved: dict[SessionKey, dict[str, Parcel]] = {}
+        self._owed: dict[SessionKey, set[str]] = {}
+        self._grown: dict[SessionKey, int] = {}
         self._turns = Turns()
         self._watchers = Watchers()
-        self._chores = News()
+        self._chores = Wakeup()
         self._unread = False
         """Whether it is not known yet what waited at the start."""
 
@@ -103,20 +102,20 @@ class Deliveries:
             self._chores.rouse()
 
     async def _load(self) -> None:
-        for where in await self.rows.waiting():
-            self._waiting[where] = next(self._numbers)
-            self._watchers.changed(where)
+        for key in await self.rows.waiting():
+            self._waiting[key] = next(self._numbers)
+            self._watchers.changed(key)
         self._unread = False
 
     def added(self, item: OutboxItem) -> None:
         """Take note of an item that was put into the store."""
-        where = (item.owner, item.session)
+        key = (item.owner, item.session)
         self.counts.added += 1
-        self._waiting[where] = next(self._numbers)
-        self._grown[where] = self._grown.get(where, 0) + 1
-        if self._grown[where] >= TRIMMED_AFTER:
+        self._waiting[key] = next(self._numbers)
+        self._grown[key] = self._grown.get(key, 0) + 1
+        if self._grown[key] >= TRIMMED_AFTER:
             self._chores.rouse()
-        self._watchers.changed(where)
+        self._watchers.changed(key)
 
     def look_again(self, owner: str, session: str) -> None:
         """Take it that something may have been put into a session's queue."""
@@ -137,14 +136,14 @@ class Deliveries:
 
     async def pending(self, owner: str, session: str) -> tuple[OutboxItem, ...]:
         """Return what is not delivered, reserved or not; raises if the store is down."""
-        where = (owner, session)
-        if where not in self._waiting:
+        key = (owner, session)
+        if key not in self._waiting:
             return ()
-        await self._turns.take(where)
+        await self._turns.take(key)
         try:
-            return await self._read(where)
+            return await self._read(key)
         finally:
-            self._turns.give(where)
+            self._turns.give(key)
 
     async def reserve(
         self, owner: str, session: str, chain: str, requester: Requester = UNKNOWN
@@ -153,66 +152,66 @@ class Deliveries:
 
         What a side call of the session has claimed and not delivered yet is taken over.
         """
-        where = (owner, session)
-        if where not in self._waiting:
+        key = (owner, session)
+        if key not in self._waiting:
             return None
-        await self._turns.take(where)
+        await self._turns.take(key)
         try:
-            return self._claim(where, chain, requester, await self._read(where))
+            return self._claim(key, chain, requester, await self._read(key))
         except StoreUnavailable as error:
-            self._log("deliveries_not_read", where, why=error.message)
+            self._log("deliveries_not_read", key, why=error.message)
             return None
         finally:
-            self._turns.give(where)
+            self._turns.give(key)
 
     async def commit(self, parcel: Parcel) -> None:
         """Note that it is delivered; if that cannot be written yet, it is owed."""
-        where, ids = (parcel.owner, parcel.session), self._let_go(parcel)
+        key, ids = (parcel.owner, parcel.session), self._let_go(parcel)
         if not ids:
             return
-        self._owed.setdefault(where, set()).update(ids)
+        self._owed.setdefault(key, set()).update(ids)
         self.counts.committed += len(ids)
         try:
-            await self._settle(where)
+            await self._settle(key)
         except StoreUnavailable as error:
-            self._log("deliveries_owed", where, why=error.message)
+            self._log("deliveries_owed", key, why=error.message)
             self._chores.rouse()
-        self._log("deliveries_committed", where, parcel=parcel.id, items=",".join(ids))
-        self._watchers.changed(where)
+        self._log("deliveries_committed", key, parcel=parcel.id, items=",".join(ids))
+        self._watchers.changed(key)
 
     def release(self, parcel: Parcel) -> None:
         """Give back what was claimed, unless it was committed or given back before."""
         ids = self._let_go(parcel)
         if ids:
-            where = (parcel.owner, parcel.session)
+            key = (parcel.owner, parcel.session)
             self.counts.released += len(ids)
-            self._log("deliveries_released", where, parcel=parcel.id, items=",".join(ids))
-            self._watchers.changed(where)
+            self._log("deliveries_released", key, parcel=parcel.id, items=",".join(ids))
+            self._watchers.changed(key)
 
     async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Take it that somebody has got these by another way, durably; return those who waited.
 
         A turn that carries one of them now has nothing to deliver or to give back any more.
         """
-        where = (owner, session)
-        if where not in self._waiting:
+        key = (owner, session)
+        if key not in self._waiting:
             return ()
-        owed = self._owed.get(where, set())
-        found = await self._deliver(where, tuple(one for one in ids if one not in owed))
+        owed = self._owed.get(key, set())
+        found = await self._deliver(key, tuple(one for one in ids if one not in owed))
         if found:
-            self._forget_claims(where, found)
+            self._forget_claims(key, found)
             self.counts.acknowledged += len(found)
-            self._log("deliveries_acknowledged", where, items=",".join(found))
-            self._watchers.changed(where)
+            self._log("deliveries_acknowledged", key, items=",".join(found))
+            self._watchers.changed(key)
         return found
 
     async def forget(self, owner: str, session: str) -> None:
         """Forget a session, and all that waits for it or happened in it."""
-        where = (owner, session)
+        key = (owner, session)
         await self.rows.forget(owner, session)
         for kept in (self._waiting, self._reserved, self._owed, self._grown):
-            kept.pop(where, None)
-        self._watchers.changed(where)
+            kept.pop(key, None)
+        self._watchers.changed(key)
 
     async def run(self) -> NoReturn:
         """Write what is owed, and keep the queues short, for ever."""
@@ -228,94 +227,94 @@ class Deliveries:
 
     # Within a session's turn.
 
-    async def _read(self, where: Where) -> tuple[OutboxItem, ...]:
+    async def _read(self, key: SessionKey) -> tuple[OutboxItem, ...]:
         """Read what is not delivered, in turn with those who write that.
 
         A read that overlaps a commit could come back after it, and give items that nothing holds
         any more as if they were still there.
         """
-        number = self._waiting.get(where)
-        items = await self.rows.pending(*where)
-        if not items and self._waiting.get(where) == number:
-            self._waiting.pop(where, None)
-        owed = self._owed.get(where, ())
+        number = self._waiting.get(key)
+        items = await self.rows.pending(*key)
+        if not items and self._waiting.get(key) == number:
+            self._waiting.pop(key, None)
+        owed = self._owed.get(key, ())
         return tuple(item for item in items if item.id not in owed)
 
     def _claim(
-        self, where: Where, chain: str, requester: Requester, items: tuple[OutboxItem, ...]
+        self, key: SessionKey, chain: str, requester: Requester, items: tuple[OutboxItem, ...]
     ) -> Parcel | None:
-        held = self._reserved.get(where, {})
+        held = self._reserved.get(key, {})
         taken = {one for one, by in held.items() if not requester.outranks(by.requester)}
         chosen = _carried(tuple(item for item in items if item.id not in taken))
         if not chosen:
             return None
-        parcel = Parcel(f"{chain}:delivery", *where, chosen, requester)
-        self._reserved.setdefault(where, {}).update({item.id: parcel for item in chosen})
+        parcel = Parcel(f"{chain}:delivery", *key, chosen, requester)
+        self._reserved.setdefault(key, {}).update({item.id: parcel for item in chosen})
         self.counts.reserved += len(chosen)
         ids = ",".join(item.id for item in chosen)
-        self._log("deliveries_reserved", where, parcel=parcel.id, items=ids)
+        self._log("deliveries_reserved", key, parcel=parcel.id, items=ids)
         return parcel
 
     # Claims.
 
     def _let_go(self, parcel: Parcel) -> tuple[str, ...]:
         """End a claim, and return what it still held."""
-        where = (parcel.owner, parcel.session)
-        held = self._reserved.get(where, {})
+        key = (parcel.owner, parcel.session)
+        held = self._reserved.get(key, {})
         ids = tuple(item.id for item in parcel.items if held.get(item.id) is parcel)
-        self._forget_claims(where, ids)
+        self._forget_claims(key, ids)
         return ids
 
-    def _forget_claims(self, where: Where, ids: tuple[str, ...]) -> None:
-        held = self._reserved.get(where, {})
+    def _forget_claims(self, key: SessionKey, ids: tuple[str, ...]) -> None:
+        held = self._reserved.get(key, {})
         for one in ids:
             held.pop(one, None)
         if not held:
-            self._reserved.pop(where, None)
+            self._reserved.pop(key, None)
 
     # Writing.
 
-    async def _deliver(self, where: Where, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def _deliver(self, key: SessionKey, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Write that items are delivered; whoever leaves is held until it is, but not for ever."""
         with anyio.move_on_after(self._patience, shield=True):
-            await self._turns.take(where)
+            await self._turns.take(key)
             try:
-                return await self.rows.deliver(*where, ids)
+                return await self.rows.deliver(*key, ids)
             finally:
-                self._turns.give(where)
+                self._turns.give(key)
         raise StoreUnavailable("The store of deliveries does not answer; try again later.")
 
-    async def _settle(self, where: Where) -> None:
-        ids = tuple(self._owed.get(where, ()))
-        await self._deliver(where, ids)
-        left = self._owed.get(where, set()).difference(ids)
+    async def _settle(self, key: SessionKey) -> None:
+        ids = tuple(self._owed.get(key, ()))
+        await self._deliver(key, ids)
+        left = self._owed.get(key, set()).difference(ids)
         if left:
-            self._owed[where] = left
+            self._owed[key] = left
         else:
-            self._owed.pop(where, None)
+            self._owed.pop(key, None)
 
     async def _tidy(self) -> None:
         if self._unread:
             await self._load()
-        for where in tuple(self._owed):
-            await self._settle(where)
-        grown = [where for where, count in self._grown.items() if count >= TRIMMED_AFTER]
-        for where in grown:
-            del self._grown[where]
-            await self._trim(where)
+        for key in tuple(self._owed):
+            await self._settle(key)
+        grown = [key for key, count in self._grown.items() if count >= TRIMMED_AFTER]
+        for key in grown:
+            del self._grown[key]
+            await self._trim(key)
 
-    async def _trim(self, where: Where) -> None:
+    async def _trim(self, key: SessionKey) -> None:
         """Let go of the oldest where too many wait, but not of what a turn carries."""
-        items = await self.pending(*where)
-        taken = self._reserved.get(where, {})
+        items = await self.pending(*key)
+        taken = self._reserved.get(key, {})
         surplus = [item.id for item in items[: max(0, len(items) - MOST_WAITING)]]
-        dropped = await self._deliver(where, tuple(one for one in surplus if one not in taken))
+        dropped = await self._deliver(key, tuple(one for one in surplus if one not in taken))
         if dropped:
             self.counts.dropped += len(dropped)
-            self._log("deliveries_dropped", where, count=len(dropped), items=",".join(dropped))
+            self._log("deliveries_dropped", key, count=len(dropped), items=",".join(dropped))
 
-    def _log(self, event: str, where: Where, **more: object) -> None:
-        self.note(event, owner=where[0], session=where[1], **more)
+    def _log(self, event: str, key: SessionKey, **more: object) -> None:
+        self.note(event, owner=key[0], session=key[1], **more)
 
 
 def _carried(items: tuple[OutboxItem, ...]) -> tuple[OutboxItem, ...]:

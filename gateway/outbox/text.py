@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 from gateway.reminders.text import iso
 from gateway.stores.rows import OutboxItem, SessionEvent
 
@@ -31,7 +31,7 @@ def heading(name: str, what: str = "result") -> str:
     return f'[Scheduled task "{" ".join(_BREAKS.sub(" ", name).split())}" {what}]:'
 
 
-def shown_task(task: Task) -> Mapping[str, object]:
+def shown_task(task: Reminder) -> Mapping[str, object]:
     """Show a reminder that is due as something that waits."""
     shown: dict[str, object] = {
         "id": task.id,

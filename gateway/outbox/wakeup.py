@@ -11,7 +11,7 @@ import anyio
 from gateway.errors import Draining, TooMany
 
 
-class News:
+class Wakeup:
     """Wakes one who waits for something to happen; what happened before a look is no news."""
 
     __slots__ = ("_event", "over")
@@ -39,14 +39,14 @@ class News:
         await self._event.wait()
 
 
-class Seats:
+class SubscriberLimit:
     """Those who listen now: so many of an owner, and none when the gateway leaves."""
 
     def __init__(self, most: int, what: str) -> None:
         self._most = most
         self._what = what
         self._taken: Counter[str] = Counter()
-        self._listening: set[News] = set()
+        self._listening: set[Wakeup] = set()
         self.left = anyio.Event()
         """Set when the gateway leaves."""
 
@@ -54,20 +54,20 @@ class Seats:
         return len(self._listening)
 
     @contextmanager
-    def seat(self, owner: str) -> Iterator[News]:
+    def admit(self, owner: str) -> Iterator[Wakeup]:
         """Listen for a while; raises `TooMany` or `Draining` when that cannot be."""
         if self.left.is_set():
             raise Draining("The gateway is shutting down; ask again.", retry_after=1)
         if self._taken[owner] >= self._most:
             message = f"You have {self._most} {self._what} already; end one first."
             raise TooMany(message, retry_after=1)
-        news = News()
+        wakeup = Wakeup()
         self._taken[owner] += 1
-        self._listening.add(news)
+        self._listening.add(wakeup)
         try:
-            yield news
+            yield wakeup
         finally:
-            self._listening.discard(news)
+            self._listening.discard(wakeup)
             self._taken[owner] -= 1
             if not self._taken[owner]:
                 del self._taken[owner]
@@ -75,5 +75,5 @@ class Seats:
     def drain(self) -> None:
         """Send all home, and let nobody in any more."""
         self.left.set()
-        for news in self._listening:
-            news.end()
+        for wakeup in self._listening:
+            wakeup.end()

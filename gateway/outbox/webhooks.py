@@ -14,15 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
 import httpx
 from anyio.abc import TaskGroup
 
+from gateway.clock.protocol import Clock
 from gateway.outbox.feed import Feed
 from gateway.outbox.text import shown_event
-from gateway.outbox.wakeup import News
+from gateway.outbox.wakeup import Wakeup
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.version import __version__
@@ -80,13 +80,6 @@ class Tries:
 USUAL = Tries()
 
 
-class Clock(Protocol):
-    """Whoever knows what time it is."""
-
-    def now_ms(self) -> int:
-        """Return the corrected time in UTC milliseconds."""
-
-
 class Webhooks:
     """All hooks; one that fails hurts only itself."""
 
@@ -137,7 +130,7 @@ class _Courier:
         self._client = client
         self._rows = parts.feed.rows
         self._host = httpx.URL(hook.url).host
-        self._news = News()
+        self._wakeup = Wakeup()
         self._limit = anyio.CapacityLimiter(MOST_AT_ONCE)
         # What is not taken yet, by session; and the numbers of all that is, the lowest first.
         self._lanes: dict[str, deque[SessionEvent]] = {}
@@ -147,11 +140,11 @@ class _Courier:
 
     async def run(self) -> None:
         """Read the log as it grows, and have each event posted."""
-        unwatch = self._parts.feed.watch(self._hook.owner, self._news.rouse)
+        unwatch = self._parts.feed.watch(self._hook.owner, self._wakeup.rouse)
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
-                    self._news.look()
+                    self._wakeup.look()
                     try:
                         has_more = await self._read_on(tasks)
                     except StoreUnavailable as error:
@@ -159,7 +152,7 @@ class _Courier:
                         await anyio.sleep(self._parts.tries.store_retry)
                         continue
                     if not has_more:
-                        await self._news.wait()
+                        await self._wakeup.wait()
         finally:
             unwatch()
 
@@ -199,7 +192,7 @@ class _Courier:
         while lane:
             await self._insist(lane[0])
             del self._under_way[lane.popleft().seq]
-            self._news.rouse()
+            self._wakeup.rouse()
         del self._lanes[session]
 
     async def _insist(self, event: SessionEvent) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.reminders.claims import Reservation
-from gateway.reminders.service import Reminders
+from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import Deliveries, Parcel
 
 
@@ -13,7 +13,7 @@ from gateway.reminders.tool_scope import Deliveries, Parcel
 class Cargo:
     """Reminders that are due, and results that waited; at least one of both."""
 
-    reminders: Reminders
+    reminders: ReminderService
     deliveries: Deliveries | None
     reservation: Reservation | None
     parcel: Parcel | None

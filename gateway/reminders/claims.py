@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.exchange.model import UNKNOWN, Requester
-from gateway.reminders.model import Rules, Task, Tasks, deliver
+from gateway.reminders.model import Reminder, ReminderList, Rules, deliver
 from gateway.stores.documents import DocumentKey
 
 
@@ -22,7 +22,7 @@ class Reservation(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     id: str
     key: DocumentKey
-    tasks: tuple[Task, ...]
+    tasks: tuple[Reminder, ...]
     requester: Requester = UNKNOWN
 
 
@@ -60,7 +60,7 @@ class Claims:
         for task in reservation.tasks:
             held[task.id] = reservation
 
-    def let_go(self, reservation: Reservation) -> tuple[Task, ...]:
+    def let_go(self, reservation: Reservation) -> tuple[Reminder, ...]:
         """End a reservation, and return what it still held."""
         held = self._held.get(reservation.key, {})
         tasks = tuple(task for task in reservation.tasks if held.get(task.id) is reservation)
@@ -70,7 +70,7 @@ class Claims:
             self._held.pop(reservation.key, None)
         return tasks
 
-    def drop(self, key: DocumentKey, tasks: tuple[Task, ...]) -> None:
+    def drop(self, key: DocumentKey, tasks: tuple[Reminder, ...]) -> None:
         """Take tasks out of whatever reservations hold them."""
         held = self._held.get(key, {})
         for task in tasks:
@@ -78,7 +78,7 @@ class Claims:
         if not held:
             self._held.pop(key, None)
 
-    def owe(self, key: DocumentKey, tasks: tuple[Task, ...], at_ms: int) -> None:
+    def owe(self, key: DocumentKey, tasks: tuple[Reminder, ...], at_ms: int) -> None:
         """Note that tasks were delivered."""
         delivery = Delivery(frozenset(task.id for task in tasks), at_ms)
         self._owed[key] = (*self._owed.get(key, ()), delivery)
@@ -87,13 +87,13 @@ class Claims:
         """Return the sessions of which something is to be written."""
         return tuple(self._owed)
 
-    def applied(self, key: DocumentKey, tasks: Tasks) -> Tasks:
+    def applied(self, key: DocumentKey, tasks: ReminderList) -> ReminderList:
         """Return a session's tasks as they will be when nothing is owed any more."""
         for delivery in self._owed.get(key, ()):
             tasks = deliver(tasks, delivery.ids, delivery.at_ms)
         return tasks
 
-    def payable(self, key: DocumentKey, tasks: Tasks, now_ms: int, rules: Rules) -> Debts:
+    def payable(self, key: DocumentKey, tasks: ReminderList, now_ms: int, rules: Rules) -> Debts:
         """Return the deliveries that are settled when these tasks are written.
 
         Tasks that are not there may be on a disk that is away for a while; they are remembered

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, TypeVar
 import msgspec
 
 from gateway.exchange.additions import ToolDeclaration
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 from gateway.reminders.text import iso, local
 
 T = TypeVar("T")
@@ -282,7 +282,9 @@ def got(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
     )
 
 
-def scheduled(tasks: Iterable[Task], holds: Callable[[Task], bool], hold_only: bool = False) -> str:
+def scheduled(
+    tasks: Iterable[Reminder], holds: Callable[[Reminder], bool], hold_only: bool = False
+) -> str:
     """Render reminders that were set, and whether each is waited for in this answer."""
     held = "hold_only" if hold_only else "hold"
     told = [
@@ -297,7 +299,7 @@ def scheduled(tasks: Iterable[Task], holds: Callable[[Task], bool], hold_only: b
     return _result({"ok": True, "scheduled": told})
 
 
-def listed(tasks: Iterable[Task]) -> str:
+def listed(tasks: Iterable[Reminder]) -> str:
     """Render the reminders there are."""
     return _result({"ok": True, "items": [shown(task) for task in tasks]})
 
@@ -326,7 +328,7 @@ def failed(action: str, sentence: str) -> str:
     return _result({"ok": False, "action": action, "error": sentence})
 
 
-def shown(task: Task) -> dict[str, object]:
+def shown(task: Reminder) -> dict[str, object]:
     """Return what is shown of a reminder, in a list and over HTTP."""
     told: dict[str, object] = {
         "taskId": task.id,

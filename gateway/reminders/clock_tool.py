@@ -27,8 +27,8 @@ from gateway.reminders.clock_calls import (
     scheduled,
     unknown,
 )
-from gateway.reminders.model import Task, Wanted, read_item
-from gateway.reminders.service import Reminders
+from gateway.reminders.model import Reminder, ReminderRequest, read_item
+from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import ToolScope
 from gateway.stores.documents import StoreUnavailable
 
@@ -66,9 +66,9 @@ class ClockTool:
         self,
         clock: Clock,
         zone: Zone,
-        reminders: Reminders,
+        reminders: ReminderService,
         scope: ReminderScope,
-        will_hold: Callable[[Task], bool],
+        will_hold: Callable[[Reminder], bool],
     ) -> None:
         self._clock = clock
         self._zone = zone
@@ -122,7 +122,9 @@ class ClockTool:
         )
         return scheduled(tasks, self._will_hold, scope.hold_only_ms is not None)
 
-    async def _make_room(self, wanted: tuple[Wanted, ...], now_ms: int, most_ms: int) -> None:
+    async def _make_room(
+        self, wanted: tuple[ReminderRequest, ...], now_ms: int, most_ms: int
+    ) -> None:
         """Refuse what this answer is not kept open for; forget what was left by answers before."""
         if not all(now_ms < one.due_ms <= now_ms + most_ms for one in wanted):
             raise InvalidInput(HOLD_ONLY.format(seconds=max(0, most_ms) / 1000))

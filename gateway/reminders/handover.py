@@ -15,12 +15,10 @@ import anyio
 
 from gateway.clock.timer_queue import TimerQueue
 from gateway.dialects.identity import SUB_AGENT
-from gateway.outbox.wakeup import News
-from gateway.reminders.service import KIND, Reminders
-from gateway.stores.documents import LATEST, StoreUnavailable
+from gateway.outbox.wakeup import Wakeup
+from gateway.reminders.service import KIND, ReminderService
+from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe
-
-Where = tuple[str, str]
 
 RETRY_MS = 30_000
 # All there are: sub-agents that have reminders are few, and their names alone are read.
@@ -42,12 +40,12 @@ class _Watched:
 class Handover:
     """Passes on the reminders of sub-agents."""
 
-    def __init__(self, reminders: Reminders, timers: TimerQueue) -> None:
+    def __init__(self, reminders: ReminderService, timers: TimerQueue) -> None:
         self._reminders = reminders
         self._timers = timers
-        self._watched: dict[Where, _Watched] = {}
-        self._unseen: dict[Where, None] = {}
-        self._news = News()
+        self._watched: dict[SessionKey, _Watched] = {}
+        self._unseen: dict[SessionKey, None] = {}
+        self._wakeup = Wakeup()
         reminders.on_delegated = self.watch
 
     def __repr__(self) -> str:
@@ -55,26 +53,26 @@ class Handover:
 
     def watch(self, owner: str, session: str) -> None:
         """Look after the reminders of a sub-agent until there are none left."""
-        where = (owner, session)
-        if where not in self._watched:
-            unwatch = self._reminders.watch(owner, session, partial(self._hear, where))
-            self._watched[where] = _Watched(unwatch)
-        self._hear(where)
+        key = (owner, session)
+        if key not in self._watched:
+            unwatch = self._reminders.watch(owner, session, partial(self._hear, key))
+            self._watched[key] = _Watched(unwatch)
+        self._hear(key)
 
     async def run(self) -> NoReturn:
         """Pass on what nobody takes, for ever; begin with what a former process left."""
         is_loaded = False
         while True:
-            self._news.look()
+            self._wakeup.look()
             if not is_loaded:
                 is_loaded = await self._is_loaded()
             while self._unseen:
-                where = next(iter(self._unseen))
-                del self._unseen[where]
-                if where in self._watched:
-                    await self._look(where, self._watched[where])
+                key = next(iter(self._unseen))
+                del self._unseen[key]
+                if key in self._watched:
+                    await self._look(key, self._watched[key])
             with anyio.move_on_after(None if is_loaded else RETRY_MS / 1000):
-                await self._news.wait()
+                await self._wakeup.wait()
 
     async def _is_loaded(self) -> bool:
         """Find the sub-agents that have reminders; False if the store is down."""
@@ -88,28 +86,28 @@ class Handover:
                 self.watch(key.owner, key.session)
         return True
 
-    def _hear(self, where: Where) -> None:
-        self._unseen[where] = None
-        self._news.rouse()
+    def _hear(self, key: SessionKey) -> None:
+        self._unseen[key] = None
+        self._wakeup.rouse()
 
-    async def _look(self, where: Where, watched: _Watched) -> None:
+    async def _look(self, key: SessionKey, watched: _Watched) -> None:
         """Pass on what is to pass now, and set the timer for what comes after it."""
         watched.cancel()
         try:
-            next_ms = await self._reminders.hand_over(*where)
+            next_ms = await self._reminders.hand_over(*key)
         except StoreUnavailable:
             # The reason is in the log already.
             next_ms = self._reminders.clock.now_ms()
-        if next_ms is None and where in self._unseen:
+        if next_ms is None and key in self._unseen:
             # Something was scheduled meanwhile.
             return
         if next_ms is None:
             watched.unwatch()
-            del self._watched[where]
+            del self._watched[key]
             return
         now_ms = self._timers.now_ms()
         if next_ms <= now_ms:
             # A turn carries it, the main session has no room, or the store is down.
             next_ms = now_ms + RETRY_MS
-        number = self._timers.call_at(next_ms, partial(self._hear, where))
+        number = self._timers.call_at(next_ms, partial(self._hear, key))
         watched.cancel = partial(self._timers.cancel, number)

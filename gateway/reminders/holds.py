@@ -11,8 +11,7 @@ from typing import NoReturn
 
 from gateway.clock.steady import SteadyClock
 from gateway.clock.timer_queue import TimerQueue
-
-Where = tuple[str, str]
+from gateway.stores.documents import SessionKey
 
 DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT = (
     "due",
@@ -42,7 +41,7 @@ class Hold:
 
     __slots__ = ("_has_news", "_holds", "_sleeper", "begun", "reason", "where")
 
-    def __init__(self, where: Where, holds: Holds, begun: float) -> None:
+    def __init__(self, where: SessionKey, holds: Holds, begun: float) -> None:
         self.where = where
         self.begun = begun
         self.reason = ""
@@ -103,7 +102,7 @@ class Holds:
         self._steady = steady
         self._most = most
         self._most_of_one = most_of_one
-        self._open: dict[Where, Hold] = {}
+        self._open: dict[SessionKey, Hold] = {}
         self._by_owner: Counter[str] = Counter()
         self.draining = False
         self.counts = HoldCounts()

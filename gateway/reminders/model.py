@@ -27,7 +27,7 @@ TOOL_BYTES = 256
 DEPTH = 128
 
 
-class Task(msgspec.Struct, frozen=True, gc=False):
+class Reminder(msgspec.Struct, frozen=True, gc=False):
     """A reminder: what to do, and when."""
 
     id: str
@@ -56,10 +56,10 @@ class Task(msgspec.Struct, frozen=True, gc=False):
         return self.delivered_ms is None and not self.passed
 
 
-class Tasks(msgspec.Struct, frozen=True, gc=False):
+class ReminderList(msgspec.Struct, frozen=True, gc=False):
     """All reminders of a session, in the order in which they were asked for."""
 
-    items: tuple[Task, ...] = ()
+    items: tuple[Reminder, ...] = ()
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +72,7 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
     arguments_bytes: int = 8192
 
 
-class Wanted(msgspec.Struct, frozen=True, gc=False):
+class ReminderRequest(msgspec.Struct, frozen=True, gc=False):
     """A reminder that can be scheduled."""
 
     due_ms: int
@@ -81,7 +81,7 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
     arguments: str = ""
 
 
-class Origin(msgspec.Struct, frozen=True, gc=False):
+class ReminderOrigin(msgspec.Struct, frozen=True, gc=False):
     """Who schedules: a session, the chain of the exchange if there is one, what kind of request."""
 
     session: str = ""
@@ -92,9 +92,9 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 def read_item(
     due_at: str, task: str, tool: str, arguments: str, now_ms: int, rules: Rules
-) -> Wanted:
+) -> ReminderRequest:
     """Read what a model or a person wants to be reminded of, or raise `InvalidInput`."""
-    return Wanted(
+    return ReminderRequest(
         _read_due(due_at, now_ms, rules),
         _read_text(task, rules),
         _bounded(tool.strip(), "tool", TOOL_BYTES),
@@ -204,17 +204,17 @@ def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
 
 
 def schedule(
-    tasks: Tasks,
-    wanted: tuple[Wanted, ...],
-    origin: Origin,
+    tasks: ReminderList,
+    wanted: tuple[ReminderRequest, ...],
+    origin: ReminderOrigin,
     now_ms: int,
     rules: Rules,
     new_id: Callable[[], str],
-) -> tuple[Tasks, tuple[Task, ...]]:
+) -> tuple[ReminderList, tuple[Reminder, ...]]:
     """Add all that is wanted, or raise `InvalidInput`; what is there already is not added again."""
     items = {task.id: task for task in tasks.items}
     pending = {_wish(task): task for task in tasks.items if task.is_pending}
-    scheduled: list[Task] = []
+    scheduled: list[Reminder] = []
     for one in wanted:
         guard = origin.chain if one.due_ms <= now_ms + rules.due_window_ms else ""
         if (known := pending.get(one)) is None:
@@ -226,12 +226,14 @@ def schedule(
     return _with(tasks, _fitting(tuple(items.values()), rules.most)), tuple(scheduled)
 
 
-def _wish(task: Task) -> Wanted:
-    return Wanted(task.due_ms, task.text, task.tool, task.arguments)
+def _wish(task: Reminder) -> ReminderRequest:
+    return ReminderRequest(task.due_ms, task.text, task.tool, task.arguments)
 
 
-def _new_task(id_: str, wanted: Wanted, origin: Origin, now_ms: int, guard: str) -> Task:
-    return Task(
+def _new_task(
+    id_: str, wanted: ReminderRequest, origin: ReminderOrigin, now_ms: int, guard: str
+) -> Reminder:
+    return Reminder(
         id=id_,
         due_ms=wanted.due_ms,
         created_ms=now_ms,
@@ -246,7 +248,7 @@ def _new_task(id_: str, wanted: Wanted, origin: Origin, now_ms: int, guard: str)
     )
 
 
-def _renewed(task: Task, guard: str, setter: str, now_ms: int) -> Task:
+def _renewed(task: Reminder, guard: str, setter: str, now_ms: int) -> Reminder:
     """Keep one that is asked for again, now also by this exchange, out of the exchange."""
     guard, setter = guard or task.guard, setter or task.setter
     if (guard, setter) == (task.guard, task.setter):
@@ -254,7 +256,7 @@ def _renewed(task: Task, guard: str, setter: str, now_ms: int) -> Task:
     return replace(task, guard=guard, setter=setter, updated_ms=now_ms)
 
 
-def _fitting(items: tuple[Task, ...], most: int) -> tuple[Task, ...]:
+def _fitting(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...]:
     """Let the delivered ones that are oldest give way, where there are too many."""
     surplus = len(items) - most
     if surplus <= 0:
@@ -269,20 +271,20 @@ def _fitting(items: tuple[Task, ...], most: int) -> tuple[Task, ...]:
     return tuple(task for task in items if task.id not in gone)
 
 
-def cancel(tasks: Tasks, task_id: str) -> tuple[Tasks, Task | None]:
+def cancel(tasks: ReminderList, task_id: str) -> tuple[ReminderList, Reminder | None]:
     """Take one out; None if there is no such one."""
     found = next((task for task in tasks.items if task.id == task_id), None)
     return _with(tasks, tuple(task for task in tasks.items if task.id != task_id)), found
 
 
-def clear(tasks: Tasks) -> tuple[Tasks, int]:
+def clear(tasks: ReminderList) -> tuple[ReminderList, int]:
     """Take all out, and say how many there were."""
-    return Tasks(), len(tasks.items)
+    return ReminderList(), len(tasks.items)
 
 
 def expire(
-    tasks: Tasks, now_ms: int, rules: Rules, taken: Container[str] = ()
-) -> tuple[Tasks, tuple[Task, ...]]:
+    tasks: ReminderList, now_ms: int, rules: Rules, taken: Container[str] = ()
+) -> tuple[ReminderList, tuple[Reminder, ...]]:
     """Take out what has expired, but not what is being delivered; return the undelivered ones."""
     if not any(is_expired(task.due_ms, now_ms, rules) for task in tasks.items):
         return tasks, ()
@@ -296,8 +298,8 @@ def expire(
 
 
 def due(
-    tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
-) -> tuple[Task, ...]:
+    tasks: ReminderList, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+) -> tuple[Reminder, ...]:
     """Return those that a turn of this chain may carry now, by the time at which they are due."""
     ready_ms = now_ms + rules.due_window_ms
     ready = [t for t in _waiting(tasks, chain, now_ms, rules, taken) if t.due_ms <= ready_ms]
@@ -307,7 +309,7 @@ def due(
 
 
 def next_ready(
-    tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+    tasks: ReminderList, chain: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> int | None:
     """Return when the next one may be carried by a turn of this chain, or None."""
     first = min(map(_due_ms, _waiting(tasks, chain, now_ms, rules, taken)), default=None)
@@ -315,8 +317,8 @@ def next_ready(
 
 
 def _waiting(
-    tasks: Tasks, chain: str, now_ms: int, rules: Rules, taken: Container[str]
-) -> list[Task]:
+    tasks: ReminderList, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+) -> list[Reminder]:
     return [
         task
         for task in tasks.items
@@ -327,7 +329,7 @@ def _waiting(
     ]
 
 
-def deliver(tasks: Tasks, ids: Container[str], now_ms: int) -> Tasks:
+def deliver(tasks: ReminderList, ids: Container[str], now_ms: int) -> ReminderList:
     """Note that these were delivered; those that were delivered before stay as they are."""
     return _with(
         tasks,
@@ -340,25 +342,25 @@ def deliver(tasks: Tasks, ids: Container[str], now_ms: int) -> Tasks:
     )
 
 
-def _due_ms(task: Task) -> int:
+def _due_ms(task: Reminder) -> int:
     return task.due_ms
 
 
-def _with(tasks: Tasks, items: tuple[Task, ...]) -> Tasks:
-    return tasks if items == tasks.items else Tasks(items)
+def _with(tasks: ReminderList, items: tuple[Reminder, ...]) -> ReminderList:
+    return tasks if items == tasks.items else ReminderList(items)
 
 
-def earliest_due(tasks: Tasks) -> int | None:
+def earliest_due(tasks: ReminderList) -> int | None:
     """Return when the first of all is due, delivered or not: after that it has to be taken out."""
     return min(map(_due_ms, tasks.items), default=None)
 
 
-def encoded(tasks: Tasks) -> dict[str, object]:
+def encoded(tasks: ReminderList) -> dict[str, object]:
     """Write a session's tasks as the members of its document."""
     return {"tasks": [_written(task) for task in tasks.items]}
 
 
-def _written(task: Task) -> dict[str, object]:
+def _written(task: Reminder) -> dict[str, object]:
     written: dict[str, object] = {
         "taskId": task.id,
         "sessionId": task.session,
@@ -408,15 +410,15 @@ class _Row(msgspec.Struct, rename="camel"):
     passed: bool = False
 
 
-def decoded(document: Mapping[str, Any]) -> Tasks:
+def decoded(document: Mapping[str, Any]) -> ReminderList:
     """Read a session's tasks from its document; an error of lookup, type or value if it is none."""
     session = document["sessionId"]
     rows = msgspec.convert(document["tasks"], list[_Row])
-    return Tasks(tuple(_read_row(row, session) for row in rows))
+    return ReminderList(tuple(_read_row(row, session) for row in rows))
 
 
-def _read_row(row: _Row, session: str) -> Task:
-    return Task(
+def _read_row(row: _Row, session: str) -> Reminder:
+    return Reminder(
         id=row.task_id,
         due_ms=row.due_at_ms,
         created_ms=row.created_at_ms,

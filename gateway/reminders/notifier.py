@@ -20,13 +20,11 @@ from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import REMINDER_DUE, Feed
 from gateway.outbox.text import shown_task
-from gateway.outbox.wakeup import News
-from gateway.reminders.model import Task
-from gateway.reminders.service import KIND, Reminders
-from gateway.stores.documents import Listed, StoreUnavailable
+from gateway.outbox.wakeup import Wakeup
+from gateway.reminders.model import Reminder
+from gateway.reminders.service import KIND, ReminderService
+from gateway.stores.documents import Listed, SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe
-
-Where = tuple[str, str]
 
 DAY_MS = 24 * 60 * 60 * 1000
 KEPT_MS = 7 * DAY_MS
@@ -52,13 +50,13 @@ class _Charge:
     announced: set[str] = field(default_factory=set)
 
 
-class Herald:
+class DueNotifier:
     """Publishes each reminder that comes due, once."""
 
     def __init__(
         self,
         feed: Feed,
-        reminders: Reminders,
+        reminders: ReminderService,
         timers: TimerQueue,
         clock: Clock,
         owners: Iterable[str] = (),
@@ -68,32 +66,32 @@ class Herald:
         self._timers = timers
         self._clock = clock
         self._owners = frozenset(owners)
-        self._wanted: set[Where] = set()
-        self._charges: dict[Where, _Charge] = {}
+        self._wanted: set[SessionKey] = set()
+        self._charges: dict[SessionKey, _Charge] = {}
         # Sessions to be looked at, in the order in which they gave reason to.
-        self._unseen: dict[Where, None] = {}
-        self._news = News()
+        self._unseen: dict[SessionKey, None] = {}
+        self._wakeup = Wakeup()
         reminders.on_schedule = self._scheduled
 
     def __repr__(self) -> str:
-        return f"<Herald of {len(self._charges)} sessions>"
+        return f"<DueNotifier of {len(self._charges)} sessions>"
 
     async def attend(self, owner: str, session: str) -> None:
         """Attend to a session from now on, and for a week, durably."""
-        where = (owner, session)
+        key = (owner, session)
         await self._feed.rows.interested(owner, session, self._clock.now_ms())
-        self._wanted.add(where)
-        self._take(where)
+        self._wanted.add(key)
+        self._take(key)
 
     async def run(self) -> None:
         """Tell of what comes due, and forget what is old, for ever."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh_often)
             while True:
-                self._news.look()
+                self._wakeup.look()
                 while self._unseen:
                     await self._look_at_some()
-                await self._news.wait()
+                await self._wakeup.wait()
 
     async def refresh(self) -> None:
         """Attend to all that somebody wants to hear of, and to no others; forget what is old."""
@@ -104,10 +102,10 @@ class Herald:
         await rows.prune(now_ms - KEPT_MS)
         wanted = frozenset(await rows.interests())
         self._wanted = (self._wanted | wanted) - (known - wanted)
-        for where in wanted:
-            self._take(where)
-        for where in known - wanted:
-            self._hear(where)
+        for key in wanted:
+            self._take(key)
+        for key in known - wanted:
+            self._hear(key)
         for owner in self._owners:
             await self._take_all(owner)
 
@@ -136,55 +134,55 @@ class Herald:
                 self._take((owner, one.session))
             after = listed[-1]
 
-    def _take(self, where: Where) -> None:
-        if where not in self._charges:
-            watch = self._reminders.watch(*where, partial(self._hear, where))
-            self._charges[where] = _Charge(watch)
-            self._hear(where)
+    def _take(self, key: SessionKey) -> None:
+        if key not in self._charges:
+            watch = self._reminders.watch(*key, partial(self._hear, key))
+            self._charges[key] = _Charge(watch)
+            self._hear(key)
 
-    def _leave(self, where: Where) -> None:
-        charge = self._charges.pop(where)
+    def _leave(self, key: SessionKey) -> None:
+        charge = self._charges.pop(key)
         charge.unwatch()
         charge.cancel()
 
-    def _hear(self, where: Where) -> None:
+    def _hear(self, key: SessionKey) -> None:
         """Look at a session soon: something may have changed, or come due."""
-        self._unseen[where] = None
-        self._news.rouse()
+        self._unseen[key] = None
+        self._wakeup.rouse()
 
     # What it tells.
 
     async def _look_at_some(self) -> None:
         async with anyio.create_task_group() as tasks:
-            for where in tuple(islice(self._unseen, AT_ONCE)):
-                del self._unseen[where]
-                if where in self._charges:
-                    tasks.start_soon(self._look, where, self._charges[where])
+            for key in tuple(islice(self._unseen, AT_ONCE)):
+                del self._unseen[key]
+                if key in self._charges:
+                    tasks.start_soon(self._look, key, self._charges[key])
 
-    async def _look(self, where: Where, charge: _Charge) -> None:
+    async def _look(self, key: SessionKey, charge: _Charge) -> None:
         next_ms: int | None
         try:
-            tasks = await self._reminders.undelivered(*where)
+            tasks = await self._reminders.undelivered(*key)
         except StoreUnavailable as error:
-            owner, session = where
+            owner, session = key
             self._feed.note("reminders_not_read", owner=owner, session=session, why=error.message)
             next_ms = AGAIN
         else:
             # Since the read nobody came in between: what is scheduled next is taken up anew.
-            if not self._is_wanted(where, tasks):
-                self._leave(where)
+            if not self._is_wanted(key, tasks):
+                self._leave(key)
                 return
-            next_ms = await self._announce(where, charge, tasks)
+            next_ms = await self._announce(key, charge, tasks)
         charge.cancel()
         if next_ms == AGAIN:
             # Not by the clock alone: one that was ahead, and comes back, would keep it waiting.
             later = asyncio.get_running_loop().call_later
-            timer = later(RETRY_SECONDS, self._hear, where)
+            timer = later(RETRY_SECONDS, self._hear, key)
             next_ms = self._clock.now_ms() + ceil(RETRY_SECONDS * 1000)
         else:
             timer = None
         if next_ms is not None:
-            number = self._timers.call_at(next_ms, partial(self._hear, where))
+            number = self._timers.call_at(next_ms, partial(self._hear, key))
             charge.cancel = partial(self._cancel, number, timer)
 
     def _cancel(self, number: int, timer: asyncio.TimerHandle | None) -> None:
@@ -192,10 +190,12 @@ class Herald:
         if timer is not None:
             timer.cancel()
 
-    def _is_wanted(self, where: Where, tasks: tuple[Task, ...]) -> bool:
-        return where in self._wanted or (bool(tasks) and where[0] in self._owners)
+    def _is_wanted(self, key: SessionKey, tasks: tuple[Reminder, ...]) -> bool:
+        return key in self._wanted or (bool(tasks) and key[0] in self._owners)
 
-    async def _announce(self, where: Where, charge: _Charge, tasks: tuple[Task, ...]) -> int | None:
+    async def _announce(
+        self, key: SessionKey, charge: _Charge, tasks: tuple[Reminder, ...]
+    ) -> int | None:
         """Publish what is due and was not published yet; return when to look again."""
         now_ms, window_ms = self._clock.now_ms(), self._reminders.rules.due_window_ms
         charge.announced.intersection_update(task.id for task in tasks)
@@ -205,7 +205,7 @@ class Herald:
             ready_ms = task.due_ms - window_ms
             if ready_ms > now_ms:
                 return ready_ms
-            if not await self._feed.publish(*where, REMINDER_DUE, task.id, shown_task(task)):
+            if not await self._feed.publish(*key, REMINDER_DUE, task.id, shown_task(task)):
                 return AGAIN
             charge.announced.add(task.id)
         return None

@@ -16,7 +16,7 @@ MOST_ENDED_HERE = 100
 
 
 @dataclass(slots=True)
-class Counts:
+class ReminderCounts:
     """How many reminders went which way since the process began."""
 
     scheduled: int = 0
@@ -28,7 +28,7 @@ class Counts:
     acknowledged: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False):
+class EndedReminder(msgspec.Struct, frozen=True, gc=False):
     """A reminder that is over: how it ended, and when."""
 
     id: str
@@ -38,17 +38,17 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
 
 
-class Recent:
+class RecentlyEnded:
     """What ended during the last day; when it is too much, where something ended last."""
 
     def __init__(self) -> None:
-        self._ended: OrderedDict[DocumentKey, deque[Ended]] = OrderedDict()
+        self._ended: OrderedDict[DocumentKey, deque[EndedReminder]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, key: DocumentKey, ended: Iterable[Ended]) -> None:
+    def add(self, key: DocumentKey, ended: Iterable[EndedReminder]) -> None:
         """Remember what ended in a session."""
         line = self._ended.pop(key, None) or deque(maxlen=MOST_ENDED_HERE)
         self._count -= len(line)
@@ -58,7 +58,7 @@ class Recent:
         while self._count > MOST_ENDED:
             self._forget_one()
 
-    def of(self, key: DocumentKey, now_ms: int) -> tuple[Ended, ...]:
+    def of(self, key: DocumentKey, now_ms: int) -> tuple[EndedReminder, ...]:
         """Return what ended in a session, the first to end first."""
         return tuple(one for one in self._ended.get(key, ()) if one.at_ms > now_ms - DAY_MS)
 

@@ -16,11 +16,11 @@ from gateway.exchange.model import UNKNOWN, Requester
 from gateway.reminders.claims import Claims, Debts, Reservation
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
 from gateway.reminders.model import (
-    Origin,
+    Reminder,
+    ReminderList,
+    ReminderOrigin,
+    ReminderRequest,
     Rules,
-    Task,
-    Tasks,
-    Wanted,
     cancel,
     clear,
     decoded,
@@ -32,17 +32,17 @@ from gateway.reminders.model import (
     next_ready,
     schedule,
 )
-from gateway.reminders.records import Counts, Ended, Recent
+from gateway.reminders.records import EndedReminder, RecentlyEnded, ReminderCounts
 from gateway.stores.documents import DocumentKey, Documents, Shape, StoreUnavailable, amend, fetch
 from gateway.stores.overdue import AT_ONCE, overdue
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 R = TypeVar("R")
 Note = Callable[..., None]
-Change = Callable[[Tasks], tuple[Tasks, R]]
+Change = Callable[[ReminderList], tuple[ReminderList, R]]
 
 KIND = "clock"
-SHAPE = Shape(KIND, 1, Tasks(), encoded, decoded, earliest_due)
+SHAPE = Shape(KIND, 1, ReminderList(), encoded, decoded, earliest_due)
 DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
 LONGEST_SHOWN = 200
 # A change waits for the disk, and for its turn among others; a store that takes longer is down.
@@ -60,7 +60,7 @@ class Clock(Protocol):
         """Return a time that never steps."""
 
 
-class Reminders:
+class ReminderService:
     """Schedules, lists, reserves, delivers and sweeps the reminders of all sessions."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Reminders:
         self.clock = clock
         self.rules = rules
         self.note = note
-        self.counts = Counts()
+        self.counts = ReminderCounts()
         self.on_schedule: Callable[[str, str], None] = _unheard
         """Told of the owner and the session whenever something was scheduled."""
         self.on_delegated: Callable[[str, str], None] = _unheard
@@ -84,13 +84,13 @@ class Reminders:
         self._steps = ClockSteps(clock, tick_ms)
         self._patience = patience
         self._claims = Claims()
-        self._recent = Recent()
+        self._recent = RecentlyEnded()
         self._watchers = Watchers()
 
     def __repr__(self) -> str:
         return f"<Reminders {self._claims!r}>"
 
-    async def tasks(self, owner: str, session: str) -> Tasks:
+    async def tasks(self, owner: str, session: str) -> ReminderList:
         """Return what a session has and has not expired; raises if the store is down."""
         key = DocumentKey(KIND, owner, session)
         try:
@@ -105,19 +105,19 @@ class Reminders:
         self,
         owner: str,
         session: str,
-        wanted: tuple[Wanted, ...],
+        wanted: tuple[ReminderRequest, ...],
         chain: str = "",
         setter: str = "",
         main: str = "",
-    ) -> tuple[Task, ...]:
+    ) -> tuple[Reminder, ...]:
         """Add all that is wanted, durably; raises `InvalidInput`, or if the store is down.
 
         What a sub-agent wants and does not take later passes to the `main` session.
         """
         key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
 
-        def change(tasks: Tasks) -> tuple[Tasks, tuple[tuple[Task, ...], int]]:
-            origin = Origin(session, chain, setter, main)
+        def change(tasks: ReminderList) -> tuple[ReminderList, tuple[tuple[Reminder, ...], int]]:
+            origin = ReminderOrigin(session, chain, setter, main)
             after, scheduled = schedule(tasks, wanted, origin, now_ms, self.rules, _new_id)
             known = {task.id for task in tasks.items}
             return after, (scheduled, len({task.id for task in scheduled} - known))
@@ -168,14 +168,16 @@ class Reminders:
         self._log("reminders_cleared", key, removed)
         return len(removed)
 
-    async def undelivered(self, owner: str, session: str) -> tuple[Task, ...]:
+    async def undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
         """Return what waits to be delivered, reserved or not; raises if the store is down."""
         key = DocumentKey(KIND, owner, session)
         if self.store.absent(key):
             return ()
         return tuple(task for task in (await self._read(key)).items if task.is_pending)
 
-    async def acknowledge(self, owner: str, session: str, ids: Container[str]) -> tuple[Task, ...]:
+    async def acknowledge(
+        self, owner: str, session: str, ids: Container[str]
+    ) -> tuple[Reminder, ...]:
         """Take it that somebody has got these by another way, durably; return those who waited.
 
         A turn that carries one of them now has nothing to deliver or to give back any more.
@@ -184,7 +186,7 @@ class Reminders:
         if self.store.absent(key):
             return ()
 
-        def change(tasks: Tasks) -> tuple[Tasks, tuple[Task, ...]]:
+        def change(tasks: ReminderList) -> tuple[ReminderList, tuple[Reminder, ...]]:
             found = tuple(t for t in tasks.items if t.id in ids and t.is_pending)
             return deliver(tasks, frozenset(task.id for task in found), now_ms), found
 
@@ -278,7 +280,7 @@ class Reminders:
         stops = (self.store.watch(key, callback), self._watchers.watch(key, callback))
         return partial(_call_all, stops)
 
-    def recent(self, owner: str, session: str) -> tuple[Ended, ...]:
+    def recent(self, owner: str, session: str) -> tuple[EndedReminder, ...]:
         """Return what ended in a session during the last day."""
         return self._recent.of(DocumentKey(KIND, owner, session), self.clock.now_ms())
 
@@ -329,7 +331,7 @@ class Reminders:
             self.note("reminders_not_swept", sessions=len(troubles), why=why)
         return sum(expired)
 
-    async def _read(self, key: DocumentKey) -> Tasks:
+    async def _read(self, key: DocumentKey) -> ReminderList:
         """Return what a session has now and has not expired.
 
         Tasks are read in turn with those who change them: a read that overlaps a commit could come
@@ -347,12 +349,12 @@ class Reminders:
         applied = self._claims.applied(key, tasks)
         return expire(applied, self._steps.past_ms(), self.rules)[0]
 
-    async def _read_or_nothing(self, key: DocumentKey) -> Tasks:
+    async def _read_or_nothing(self, key: DocumentKey) -> ReminderList:
         try:
             return await self._read(key)
         except StoreUnavailable as error:
             self._log_trouble("reminders_not_read", key, error)
-            return Tasks()
+            return ReminderList()
 
     async def _change(self, key: DocumentKey, change: Change[R]) -> R:
         try:
@@ -367,7 +369,9 @@ class Reminders:
         Whoever leaves meanwhile is held until it is known what became of it, but not for ever.
         """
 
-        def whole(tasks: Tasks) -> tuple[Tasks, tuple[R, tuple[Task, ...], Debts]]:
+        def whole(
+            tasks: ReminderList,
+        ) -> tuple[ReminderList, tuple[R, tuple[Reminder, ...], Debts]]:
             past_ms, claims = self._steps.past_ms(), self._claims
             applied = claims.applied(key, tasks)
             living, lost = expire(applied, past_ms, self.rules, claims.reserved(key))
@@ -381,32 +385,36 @@ class Reminders:
             return answer, len(lost)
         raise StoreUnavailable("The store of reminders does not answer; try again later.")
 
-    def _cancelled(self, key: DocumentKey, removed: Iterable[Task]) -> None:
+    def _cancelled(self, key: DocumentKey, removed: Iterable[Reminder]) -> None:
         tasks = tuple(task for task in removed if task.delivered_ms is None)
         self.counts.cancelled += len(tasks)
         self._end(key, tasks, CANCELLED)
 
-    def _expired(self, key: DocumentKey, tasks: tuple[Task, ...]) -> None:
+    def _expired(self, key: DocumentKey, tasks: tuple[Reminder, ...]) -> None:
         if tasks:
             self.counts.expired += len(tasks)
             self._end(key, tasks, EXPIRED)
             self._log("reminders_expired", key, tasks, tasks=_ids(tasks))
 
-    def _end(self, key: DocumentKey, tasks: tuple[Task, ...], outcome: str) -> None:
+    def _end(self, key: DocumentKey, tasks: tuple[Reminder, ...], outcome: str) -> None:
         now_ms = self.clock.now_ms()
         ended = tuple(
-            Ended(task.id, task.text[:LONGEST_SHOWN], task.due_ms, outcome, now_ms)
+            EndedReminder(task.id, task.text[:LONGEST_SHOWN], task.due_ms, outcome, now_ms)
             for task in tasks
         )
         if ended:
             self._recent.add(key, ended)
 
-    def _log(self, event: str, key: DocumentKey, about: tuple[Task, ...], **more: object) -> None:
+    def _log(
+        self, event: str, key: DocumentKey, about: tuple[Reminder, ...], **more: object
+    ) -> None:
         who = {"owner": key.owner, "session": key.session}
-        self.note(event, **who, count=len(about), earliest_due=earliest_due(Tasks(about)), **more)
+        self.note(
+            event, **who, count=len(about), earliest_due=earliest_due(ReminderList(about)), **more
+        )
 
     def _log_reservation(
-        self, event: str, reservation: Reservation, tasks: tuple[Task, ...]
+        self, event: str, reservation: Reservation, tasks: tuple[Reminder, ...]
     ) -> None:
         key = reservation.key
         self.note(
@@ -426,7 +434,7 @@ def _new_id() -> str:
     return str(uuid4())
 
 
-def _ids(tasks: tuple[Task, ...]) -> str:
+def _ids(tasks: tuple[Reminder, ...]) -> str:
     return tasks[0].id if len(tasks) == 1 else ",".join(task.id for task in tasks)
 
 
@@ -439,5 +447,5 @@ def _unheard(owner: str, session: str) -> None:
     return None
 
 
-def _unchanged(tasks: Tasks) -> tuple[Tasks, None]:
+def _unchanged(tasks: ReminderList) -> tuple[ReminderList, None]:
     return tasks, None

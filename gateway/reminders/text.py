@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 
 HEADING = "[Clock Reminder]: scheduled tasks are due."
 MAY_CALL = "You may call tools to complete these tasks."
@@ -57,13 +57,13 @@ def time_tag(now_ms: int, tz: tzinfo, tz_name: str, offset_ms: int) -> str:
     return f"{utc}{fraction}{wall}{fraction}{zone} nowMs=`{now_ms}` ntpOffsetMs=`{offset_ms}`"
 
 
-def reminder_text(tasks: tuple[Task, ...], standard_tools: bool) -> str:
+def reminder_text(tasks: tuple[Reminder, ...], standard_tools: bool) -> str:
     """Write the message that brings due tasks, one line each, in the order they are given."""
     advice = f"{MAY_CALL} {TOOLS_ADDED}" if standard_tools else MAY_CALL
     return "\n".join((HEADING, *map(_line, tasks), advice))
 
 
-def _line(task: Task) -> str:
+def _line(task: Reminder) -> str:
     tool = f" tool={_name(task.tool)}" if task.tool else ""
     arguments = f" args={_safe_json(task.arguments)}" if task.arguments else ""
     return f"[scheduled task:{_quoted(task.text)}{tool}{arguments} dueAt={iso(task.due_ms)}]"

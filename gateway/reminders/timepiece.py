@@ -17,8 +17,8 @@ from gateway.reminders.cargo import Cargo
 from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, failed
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.reminders.holds import DUE, GONE, LEFT, LIMIT, TAKEN_OVER, Hold, Holds
-from gateway.reminders.model import Task
-from gateway.reminders.service import Reminders
+from gateway.reminders.model import Reminder
+from gateway.reminders.service import ReminderService
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.reminders.tool_scope import Deliveries, Jobs, ServerTool, TimeSettings, ToolScope
 from gateway.stores.waiting import Unsubscribe
@@ -39,11 +39,11 @@ class Timepieces:
         self,
         clock: Clock,
         zone: Zone,
-        reminders: Reminders,
+        reminders: ReminderService,
         holds: Holds,
         settings: TimeSettings,
         deliveries: Deliveries | None = None,
-        unnamed: Reminders | None = None,
+        unnamed: ReminderService | None = None,
     ) -> None:
         self.clock = clock
         self.zone = zone
@@ -300,7 +300,7 @@ class Timepiece:
         most_ms = self._most_ms() if self._may_hold() and not is_last else 0
         return hold_only(self._errand.owner, self._session, most_ms)
 
-    def _will_hold(self, task: Task) -> bool:
+    def _will_hold(self, task: Reminder) -> bool:
         """Tell whether this answer would be kept open for a task."""
         if task.guard == self._errand.chain or task.delivered_ms is not None:
             return False

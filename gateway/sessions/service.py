@@ -14,7 +14,7 @@ from gateway.errors import InvalidInput
 from gateway.exchange.model import Asked, Mark, RequestFacts, Route
 from gateway.offload import Offload
 from gateway.reminders.model import read_item
-from gateway.reminders.service import Reminders
+from gateway.reminders.service import ReminderService
 from gateway.sessions.directives.memory import NewestMessage, choose_new
 from gateway.sessions.directives.model import (
     ClearReminders,
@@ -72,7 +72,7 @@ class Sessions:
         states: States,
         settings: Settings,
         tracker: Tracker,
-        reminders: Reminders | None,
+        reminders: ReminderService | None,
         snapshots: SnapshotSetters | None = None,
         offload: Offload | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from gateway.dialects.requester import digest_system
-from gateway.reminders.service import Reminders
+from gateway.reminders.service import ReminderService
 from gateway.sessions.model import SessionState
 from gateway.sessions.session_request import SessionRequest
 from gateway.stores.documents import DocumentKey, StoreUnavailable
@@ -31,7 +31,9 @@ class SnapshotSetters(Protocol):
 class SideCalls:
     """Tells the side calls of a session from its conversation."""
 
-    def __init__(self, reminders: Reminders | None, snapshots: SnapshotSetters | None) -> None:
+    def __init__(
+        self, reminders: ReminderService | None, snapshots: SnapshotSetters | None
+    ) -> None:
         self._reminders = reminders
         self._snapshots = snapshots
         # By session, the digest of the system text of the last request that offered tools.

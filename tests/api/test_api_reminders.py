@@ -20,7 +20,7 @@ from gateway.clock.manual import ManualClock
 from gateway.clock.protocol import NtpState
 from gateway.reminders.clock_calls import got
 from gateway.reminders.model import Rules
-from gateway.reminders.service import Reminders
+from gateway.reminders.service import ReminderService
 from gateway.reminders.text import iso
 from gateway.stores import Memory, Stored, StoreUnavailable
 from gateway.stores.documents import DocumentKey
@@ -62,7 +62,7 @@ class Desk:
         self.clock = ManualClock(NOW, NtpState("synced", -12, "time.example", 18, NOW - 5))
         store = kind_of_store(self.clock.now_ms, lambda name, reason: None)
         self.noted: list[str] = []
-        self.reminders = Reminders(store, self.clock, Rules(most=3), self._note)
+        self.reminders = ReminderService(store, self.clock, Rules(most=3), self._note)
         hashes = {sha256(key.encode()).hexdigest(): name for key, name in (keys or {}).items()}
         known = Keys({digest: Owner(name) for digest, name in hashes.items()})
         zone = Zone(TOKYO, "Asia/Tokyo")

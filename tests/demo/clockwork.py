@@ -20,7 +20,7 @@ from gateway.jobs.reader import read_draft
 from gateway.jobs.rules import JobRules
 from gateway.outbox.text import told
 from gateway.reminders import clock_calls as clock
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.stores.rows import OutboxItem
 
@@ -46,7 +46,7 @@ class Clockwork:
     ) -> None:
         self.url = url
         self.now = NOON
-        self.tasks: dict[str, Task] = {}
+        self.tasks: dict[str, Reminder] = {}
         self.jobs: dict[str, Job] = {}
         self.outcomes: list[OutboxItem] = []
         self.calls: list[dict[str, Any]] = []
@@ -154,9 +154,9 @@ class Clockwork:
         self.jobs[job_id] = new_job(draft, job_id, "local", "s", "", self.now, RULES)
         return schedule_task.told("add", self.jobs[job_id])
 
-    def _task(self, item: clock.Item) -> Task:
+    def _task(self, item: clock.Item) -> Reminder:
         due = round(datetime.fromisoformat(item.due_at).timestamp() * 1000)
-        task = Task(f"task-{len(self.tasks) + 1}", due, self.now, self.now, item.task)
+        task = Reminder(f"task-{len(self.tasks) + 1}", due, self.now, self.now, item.task)
         self.tasks[task.id] = task
         return task
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.demo.dialogue import tasks_in
 from gateway.demo.server import DemoServer
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 from gateway.reminders.text import reminder_text
 
 from .clockwork import Clockwork
@@ -183,8 +183,8 @@ TASKS = (
 
 @pytest.mark.parametrize("text", TASKS)
 def test_a_task_is_read_as_it_was_meant(text: str) -> None:
-    one = Task("1", 0, 0, 0, text, tool="look", arguments='{"at":"[scheduled task:\\"x\\""}')
-    other = Task("2", 0, 0, 0, "another")
+    one = Reminder("1", 0, 0, 0, text, tool="look", arguments='{"at":"[scheduled task:\\"x\\""}')
+    other = Reminder("2", 0, 0, 0, "another")
     assert tasks_in(reminder_text((one, other), True)) == (text, "another")
 
 

@@ -24,7 +24,7 @@ from gateway.dialects.anthropic_messages import DIALECT
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import ToolCall
 from gateway.reminders import clock_calls as clock
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 from gateway.reminders.text import reminder_text, time_tag
 from tests.dialects.messages_wire import Message as Seen
 from tests.dialects.messages_wire import events, read
@@ -251,7 +251,9 @@ class Gate:
     def wake(self, task: str, seconds: int) -> None:
         """Let time pass until a reminder is due."""
         self.now += seconds * 1000
-        self._add(UserText(reminder_text((Task("1", self.now, 0, 0, task),), False)), self._tag())
+        self._add(
+            UserText(reminder_text((Reminder("1", self.now, 0, 0, task),), False)), self._tag()
+        )
 
     def answer(self) -> bytes:
         """Return what the client has got."""
@@ -276,7 +278,7 @@ class Gate:
             return ToolResult(call.id, clock.got(self.now, ZONE, "x", NtpState("disabled")))
         assert isinstance(asked, clock.Schedule)
         (item,) = asked.items
-        task = Task("1", self.now + 20_000, self.now, self.now, item.task)
+        task = Reminder("1", self.now + 20_000, self.now, self.now, item.task)
         return ToolResult(call.id, clock.scheduled((task,), lambda _: True))
 
 

@@ -23,9 +23,9 @@ from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox, Seen
 from gateway.outbox.queue import Deliveries
 from gateway.outbox.webhooks import USUAL, Hook, Tries, Webhooks
-from gateway.reminders.model import Rules, Wanted
-from gateway.reminders.notifier import Herald
-from gateway.reminders.service import Reminders
+from gateway.reminders.model import ReminderRequest, Rules
+from gateway.reminders.notifier import DueNotifier
+from gateway.reminders.service import ReminderService
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.wire.http_server.connection import build_connection_class
@@ -64,12 +64,12 @@ class House:
 
     rows: DeliveryRows
     clock: ManualClock
-    reminders: Reminders
+    reminders: ReminderService
     notes: Notes
     deliveries: Deliveries
     feed: Feed
     timers: TimerQueue
-    herald: Herald
+    due_notifier: DueNotifier
     inbox: Inbox
     webhooks: Webhooks
     numbers: list[int] = field(default_factory=list)
@@ -91,7 +91,7 @@ class House:
         self, text: str, in_ms: int = 0, session: str = SESSION, owner: str = OWNER
     ) -> str:
         """Set a reminder, and return its id."""
-        wanted = Wanted(self.clock.now_ms() + in_ms, text)
+        wanted = ReminderRequest(self.clock.now_ms() + in_ms, text)
         (task,) = await self.reminders.schedule(owner, session, (wanted,))
         return task.id
 
@@ -117,7 +117,7 @@ class House:
     async def run(self) -> None:
         """Do all that runs beside requests."""
         async with anyio.create_task_group() as tasks:
-            for part in (self.timers, self.deliveries, self.herald, self.webhooks):
+            for part in (self.timers, self.deliveries, self.due_notifier, self.webhooks):
                 tasks.start_soon(part.run)
 
 
@@ -134,14 +134,16 @@ def build(
     """Put the parts together."""
     clock, notes = clock or ManualClock(NOW), Notes()
     store = store or Memory(clock.now_ms, lambda name, reason: None)
-    reminders = Reminders(store, clock, rules, notes)
+    reminders = ReminderService(store, clock, rules, notes)
     deliveries = Deliveries(rows, notes, retry_after=0.001)
     feed = Feed(rows, clock, notes, most)
     timers = TimerQueue(clock)
     webhooks = Webhooks(hooks, feed, clock, notes, tries)
-    herald = Herald(feed, reminders, timers, clock, webhooks.owners)
+    due_notifier = DueNotifier(feed, reminders, timers, clock, webhooks.owners)
     inbox = Inbox(deliveries, reminders, feed, timers, clock, most_polls)
-    return House(rows, clock, reminders, notes, deliveries, feed, timers, herald, inbox, webhooks)
+    return House(
+        rows, clock, reminders, notes, deliveries, feed, timers, due_notifier, inbox, webhooks
+    )
 
 
 @asynccontextmanager
@@ -253,7 +255,7 @@ async def open_house(
     async with living(**options) as house:
         limits = BodyLimits(size=20_000, depth=16)
         area = DeliveryArea(
-            house.feed, house.herald, house.inbox, Keys(owners), limits, times or FeedTimes()
+            house.feed, house.due_notifier, house.inbox, Keys(owners), limits, times or FeedTimes()
         )
         app = AdmissionMiddleware(
             ErrorRouter(area.routes(), lifespan=_no_lifespan), Admission(), {}

@@ -156,9 +156,9 @@ async def test_a_receipt_is_told_to_other_subscribers() -> None:
 async def test_a_subscriber_that_leaves_costs_nothing(how: str) -> None:
     async with open_house() as gate:
         client = await gate.subscribe()
-        assert len(gate.house.feed.seats) == 1
+        assert len(gate.house.feed.subscribers) == 1
         getattr(client, how)()
-        await until(lambda: len(gate.house.feed.seats) == 0, SOON)
+        await until(lambda: len(gate.house.feed.subscribers) == 0, SOON)
         assert not gate.house.feed.open
         # What happens without it is there when it comes back.
         await gate.house.happen("r1")
@@ -174,7 +174,7 @@ async def test_an_owner_has_so_many_subscriptions() -> None:
         assert refused.error["message"].startswith("You have 20 subscriptions")
         await gate.subscribe("", BOB)
         clients[0].leave()
-        await until(lambda: len(gate.house.feed.seats) == 20)
+        await until(lambda: len(gate.house.feed.subscribers) == 20)
         await gate.subscribe("", ANN)
 
 
@@ -226,7 +226,7 @@ async def test_a_subscriber_that_does_not_read_is_cut_off(
     async with open_house(times=FeedTimes(heartbeat=10, slow_reader=0.1)) as gate:
         with caplog.at_level(logging.WARNING):
             client = await unread(gate)
-            await until(lambda: len(gate.house.feed.seats) == 0)
+            await until(lambda: len(gate.house.feed.subscribers) == 0)
             client.reset()
         assert caplog.records == []
 
@@ -239,7 +239,7 @@ async def test_a_subscriber_that_does_not_read_does_not_keep_the_gateway(
             client = await unread(gate)
             async with within(2):
                 gate.house.feed.drain()
-                await until(lambda: len(gate.house.feed.seats) == 0)
+                await until(lambda: len(gate.house.feed.subscribers) == 0)
             client.reset()
         assert caplog.records == []
 
@@ -272,11 +272,11 @@ async def test_on_another_server_it_is_the_same() -> None:
         await gate.house.happen("r1")
         await client.saw(b'"r1"')
         client.reset()
-        await until(lambda: len(gate.house.feed.seats) == 0)
+        await until(lambda: len(gate.house.feed.subscribers) == 0)
         poll = await gate.start(get("/api/sessions/s/inbox?wait_ms=60000"))
-        await until(lambda: len(gate.house.inbox.seats) == 1)
+        await until(lambda: len(gate.house.inbox.subscribers) == 1)
         poll.reset()
-        await until(lambda: len(gate.house.inbox.seats) == 0)
+        await until(lambda: len(gate.house.inbox.subscribers) == 0)
         last = await gate.subscribe()
         gate.house.feed.drain()
         assert (await last.answer()).ending == "whole"

@@ -155,11 +155,11 @@ async def test_an_owner_has_so_many_subscriptions() -> None:
                 pass
             assert refused.value.retry_after == 1
             with feed.subscribed("bob", "s"):
-                assert len(feed.seats) == 3
+                assert len(feed.subscribers) == 3
         with feed.subscribed("ann", "s"):
             assert feed.open == {("ann", "s"): 1}
         assert not feed.open
-        assert len(feed.seats) == 0
+        assert len(feed.subscribers) == 0
 
 
 async def test_when_the_gateway_leaves_readers_end_and_none_begins(house: House) -> None:
@@ -177,5 +177,5 @@ async def test_what_is_a_week_old_is_forgotten(house: House) -> None:
     house.clock.advance(WEEK)
     await house.happen("new")
     house.clock.advance(1)
-    await house.herald.refresh()
+    await house.due_notifier.refresh()
     assert await house.published() == [("run.finished", "new")]

@@ -152,7 +152,7 @@ async def test_a_long_poll_hears_of_a_reminder_set_by_another_request() -> None:
     clock = ManualClock(NOW)
     async with running(HELLO, clock=clock, clock__due_window_ms=0) as gate:
         client = await gate.send(get(f"{INBOX}?wait_ms=60000"))
-        await until(lambda: len(gate.gateway.parts.inbox.seats) == 1)
+        await until(lambda: len(gate.gateway.parts.inbox.subscribers) == 1)
         await remind(gate, "drink tea", NOW + MINUTE)
         clock.advance(MINUTE)
         async with within(SOON):
@@ -178,7 +178,7 @@ async def test_all_who_wait_are_sent_home_when_the_gateway_leaves() -> None:
         stream = await gate.send(get(EVENTS))
         await stream.head()
         poll = await gate.send(get(f"{INBOX}?wait_ms=60000"))
-        await until(lambda: len(gate.gateway.parts.inbox.seats) == 1)
+        await until(lambda: len(gate.gateway.parts.inbox.subscribers) == 1)
         left = anyio.Event()
         gate.gateway.leave(left.set)
         async with within(1):
@@ -244,5 +244,5 @@ async def test_a_webhook_of_the_configuration_is_posted_to() -> None:
 async def test_how_many_polls_may_wait_is_configured() -> None:
     async with running(HELLO, limits__inbox_polls_per_owner=1) as gate:
         await gate.send(get(INBOX + "?wait_ms=20000"))
-        await until(lambda: len(gate.gateway.parts.inbox.seats) == 1)
+        await until(lambda: len(gate.gateway.parts.inbox.subscribers) == 1)
         assert (await gate.fetch(get(INBOX + "?wait_ms=20000"))).status == 429

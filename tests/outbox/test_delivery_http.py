@@ -44,9 +44,9 @@ async def test_what_waits_is_answered_at_once() -> None:
 
 async def poll(gate: Open, query: str = "?wait_ms=60000", *headers: str) -> Client:
     """Wait for the inbox, and return when the gateway is waiting."""
-    waiting = len(gate.house.inbox.seats)
+    waiting = len(gate.house.inbox.subscribers)
     client = await gate.start(get(INBOX + query, *headers))
-    await until(lambda: len(gate.house.inbox.seats) > waiting)
+    await until(lambda: len(gate.house.inbox.subscribers) > waiting)
     return client
 
 
@@ -66,7 +66,7 @@ async def test_a_long_poll_is_answered_when_something_comes(what: str) -> None:
         async with within(SOON):
             answer = await answer_of(client)
         assert [item["text"] for item in answer.json["items"]] == ["the news"]
-        assert len(gate.house.inbox.seats) == 0
+        assert len(gate.house.inbox.subscribers) == 0
 
 
 async def test_a_long_poll_goes_past_what_was_seen() -> None:
@@ -101,7 +101,7 @@ async def test_a_client_that_leaves_is_not_waited_for(how: str) -> None:
     async with open_house() as gate:
         client = await poll(gate)
         getattr(client, how)()
-        await until(lambda: len(gate.house.inbox.seats) == 0, SOON)
+        await until(lambda: len(gate.house.inbox.subscribers) == 0, SOON)
         await until(lambda: len(gate.house.timers) == 0)
 
 
@@ -291,5 +291,5 @@ async def test_a_head_is_answered_without_a_body() -> None:
             with anyio.fail_after(1):
                 answer = await client.answer(bodyless=True)
             assert answer.status in (200, 204)
-        assert len(gate.house.feed.seats) == 0
+        assert len(gate.house.feed.subscribers) == 0
         assert await gate.house.shown(SESSION) == []

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.outbox.inbox import MOST_SHOWN_CHARACTERS, Page, Seen, read_cursor
-from gateway.outbox.wakeup import News
-from gateway.reminders.model import Rules, Wanted
+from gateway.outbox.wakeup import Wakeup
+from gateway.reminders.model import ReminderRequest, Rules
 from tests.gateway.harness import until
 from tests.outbox.house import MINUTE, NOW, OWNER, SESSION, House, build, living
 from tests.outbox.ledger import Ledger
@@ -53,7 +53,7 @@ async def test_reminders_that_are_due_and_results_are_one_list(house: House) -> 
 
 
 async def test_a_reminder_is_shown_with_its_tool_and_arguments(house: House) -> None:
-    wanted = Wanted(NOW, "write to Ann", "send_mail", '{"to":"ann"}')
+    wanted = ReminderRequest(NOW, "write to Ann", "send_mail", '{"to":"ann"}')
     await house.reminders.schedule(OWNER, SESSION, (wanted,))
     (item,) = json.loads(msgspec.json.encode((await look(house)).items))
     assert (item["tool"], item["arguments"]) == ("send_mail", {"to": "ann"})
@@ -203,12 +203,12 @@ class Waiting:
         self._house = house
         self._seen = seen or Seen()
         self._seconds = seconds
-        self.news = News()
+        self.wakeup = Wakeup()
         self.pages: list[Page | None] = []
 
     async def wait(self) -> None:
         self.pages.append(
-            await self._house.inbox.wait(OWNER, SESSION, self._seen, self._seconds, self.news)
+            await self._house.inbox.wait(OWNER, SESSION, self._seen, self._seconds, self.wakeup)
         )
 
 
@@ -271,7 +271,7 @@ async def test_whoever_leaves_or_is_sent_home_waits_no_longer(house: House) -> N
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(waiting.wait)
         await anyio.lowlevel.checkpoint()
-        waiting.news.end()
+        waiting.wakeup.end()
     assert waiting.pages == [None]
 
 

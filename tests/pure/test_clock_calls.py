@@ -39,7 +39,7 @@ from gateway.reminders.clock_calls import (
     scheduled,
     unknown,
 )
-from gateway.reminders.model import Rules, Task, Tasks, decoded, encoded, read_item
+from gateway.reminders.model import Reminder, ReminderList, Rules, decoded, encoded, read_item
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.sessions.directives.model import ClearReminders, SetReminder
 from gateway.sessions.directives.reader import read
@@ -296,8 +296,8 @@ def test_broken_escapes_are_read_or_refused(text: str) -> None:
 # Results
 
 
-def task(**more: Any) -> Task:
-    return Task("t-1", NOW, NOW - 2, NOW - 1, "call Ann", **more)
+def task(**more: Any) -> Reminder:
+    return Reminder("t-1", NOW, NOW - 2, NOW - 1, "call Ann", **more)
 
 
 def test_the_time() -> None:
@@ -318,7 +318,7 @@ def test_the_time_without_time_servers() -> None:
 
 
 def test_what_was_scheduled() -> None:
-    soon, late = task(), Task("t-2", NOW + 1, 0, 0, "提醒", "tool", "{}")
+    soon, late = task(), Reminder("t-2", NOW + 1, 0, 0, "提醒", "tool", "{}")
     assert scheduled((soon, late), lambda one: one is soon) == (
         '{"ok":true,"scheduled":['
         '{"taskId":"t-1","dueAt":"2026-02-02T21:22:38.229Z","task":"call Ann","delivery":"hold"},'
@@ -378,7 +378,7 @@ def results() -> list[str]:
     (item,) = call.items
     wanted = read_item(item.due_at, item.task, item.tool, item.arguments, NOW, Rules())
     known = "5d0c3c0e-8a54-4c43-9d0e-0d6c2f0f3a11"
-    tea = Task(known, wanted.due_ms, NOW, NOW, wanted.text, wanted.tool, wanted.arguments)
+    tea = Reminder(known, wanted.due_ms, NOW, NOW, wanted.text, wanted.tool, wanted.arguments)
     shown = replace(tea, delivered_ms=NOW + 29_775, deliveries=1)
     with pytest.raises(Refused) as refused:
         read_call(said(action="sleep"))
@@ -400,7 +400,7 @@ def test_the_results_on_the_page_are_those_given() -> None:
 def test_the_document_on_the_page_can_be_read() -> None:
     (document,) = [json.loads(text) for text in blocks("json") if text.startswith('{"version"')]
     (kept,) = decoded(document).items
-    assert encoded(Tasks((kept,))) == {
+    assert encoded(ReminderList((kept,))) == {
         "tasks": [{**document["tasks"][0], "arguments": msgspec.Raw(b'{"to":"ann"}')}]
     }
 
@@ -408,7 +408,7 @@ def test_the_document_on_the_page_can_be_read() -> None:
 def test_the_messages_on_the_page_are_those_sent() -> None:
     reminder, tag = [text for text in blocks("text") if text.startswith("[")]
     assert tag == time_tag(NOW, LOS_ANGELES, "America/Los_Angeles", -12)
-    due = Task(
+    due = Reminder(
         "t", NOW + 89_771, 0, 0, 'Ask Ann for the "big" report.', "send_mail", '{"to":"ann"}'
     )
     assert reminder == reminder_text((due,), standard_tools=False)

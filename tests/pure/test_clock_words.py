@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.reminders.model import Task
+from gateway.reminders.model import Reminder
 from gateway.reminders.text import (
     FIRST_SECOND,
     HEADING,
@@ -27,11 +27,11 @@ NOW = 1_770_067_358_229
 LOS_ANGELES = ZoneInfo("America/Los_Angeles")
 
 
-def task(text: str, tool: str = "", arguments: str = "", due_ms: int = NOW) -> Task:
-    return Task("t", due_ms, 0, 0, text, tool, arguments)
+def task(text: str, tool: str = "", arguments: str = "", due_ms: int = NOW) -> Reminder:
+    return Reminder("t", due_ms, 0, 0, text, tool, arguments)
 
 
-def lines(*tasks: Task) -> list[str]:
+def lines(*tasks: Reminder) -> list[str]:
     """The lines of the tasks alone."""
     heading, *rest, advice = reminder_text(tasks, standard_tools=False).splitlines()
     assert (heading, advice) == (HEADING, MAY_CALL)

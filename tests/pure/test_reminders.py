@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
 from gateway.reminders.model import (
-    Origin,
+    Reminder,
+    ReminderList,
+    ReminderOrigin,
+    ReminderRequest,
     Rules,
-    Task,
-    Tasks,
-    Wanted,
     cancel,
     clear,
     decoded,
@@ -33,9 +33,9 @@ from gateway.reminders.model import (
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = Rules()
-TEA = Wanted(NOW + 600_000, "drink tea")
-HERE = Origin("s", "chain-1")
-NONE = Tasks()
+TEA = ReminderRequest(NOW + 600_000, "drink tea")
+HERE = ReminderOrigin("s", "chain-1")
+NONE = ReminderList()
 
 
 def numbered(start: int = 1) -> Callable[[], str]:
@@ -43,18 +43,20 @@ def numbered(start: int = 1) -> Callable[[], str]:
     return lambda: f"id-{next(numbers)}"
 
 
-def added(*wanted: Wanted, tasks: Tasks = NONE, origin: Origin = HERE) -> Tasks:
+def added(
+    *wanted: ReminderRequest, tasks: ReminderList = NONE, origin: ReminderOrigin = HERE
+) -> ReminderList:
     new_id = numbered(len(tasks.items) + 1)
     return schedule(tasks, wanted, origin, NOW, RULES, new_id)[0]
 
 
 def test_what_is_scheduled() -> None:
-    soon = Wanted(NOW + 60_000, "look", "eye", '{"at":"sky"}')
-    tasks, scheduled = schedule(Tasks(), (TEA, soon), HERE, NOW, RULES, numbered())
+    soon = ReminderRequest(NOW + 60_000, "look", "eye", '{"at":"sky"}')
+    tasks, scheduled = schedule(ReminderList(), (TEA, soon), HERE, NOW, RULES, numbered())
     assert tasks.items == scheduled
     assert scheduled == (
-        Task("id-1", TEA.due_ms, NOW, NOW, "drink tea", session="s"),
-        Task(
+        Reminder("id-1", TEA.due_ms, NOW, NOW, "drink tea", session="s"),
+        Reminder(
             "id-2",
             NOW + 60_000,
             NOW,
@@ -78,13 +80,13 @@ def test_an_equal_one_is_not_added_again() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Wanted(TEA.due_ms + 1, TEA.text),
-        Wanted(TEA.due_ms, "drink coffee"),
-        Wanted(TEA.due_ms, TEA.text, "kettle"),
-        Wanted(TEA.due_ms, TEA.text, "", '{"sugar":1}'),
+        ReminderRequest(TEA.due_ms + 1, TEA.text),
+        ReminderRequest(TEA.due_ms, "drink coffee"),
+        ReminderRequest(TEA.due_ms, TEA.text, "kettle"),
+        ReminderRequest(TEA.due_ms, TEA.text, "", '{"sugar":1}'),
     ],
 )
-def test_one_that_differs_is_added(other: Wanted) -> None:
+def test_one_that_differs_is_added(other: ReminderRequest) -> None:
     assert [task.id for task in added(TEA, other).items] == ["id-1", "id-2"]
 
 
@@ -94,11 +96,13 @@ def test_one_equal_to_a_delivered_one_is_added() -> None:
 
 
 def test_asked_for_again_by_another_exchange_it_keeps_out_of_that_one() -> None:
-    soon = Wanted(NOW + 1, "x")
+    soon = ReminderRequest(NOW + 1, "x")
     tasks = added(soon)
-    by_hand, _ = schedule(tasks, (soon,), Origin("s"), NOW + 2, RULES, numbered())
+    by_hand, _ = schedule(tasks, (soon,), ReminderOrigin("s"), NOW + 2, RULES, numbered())
     assert by_hand is tasks
-    again, scheduled = schedule(tasks, (soon,), Origin("s", "chain-2"), NOW + 2, RULES, numbered())
+    again, scheduled = schedule(
+        tasks, (soon,), ReminderOrigin("s", "chain-2"), NOW + 2, RULES, numbered()
+    )
     assert again.items == scheduled
     assert scheduled == (replace(tasks.items[0], guard="chain-2", updated_ms=NOW + 2),)
 
@@ -115,7 +119,7 @@ def test_too_many() -> None:
 
 def test_delivered_ones_give_way_the_oldest_first() -> None:
     few = Rules(most=3)
-    tasks = added(*(Wanted(TEA.due_ms - n, f"{n}") for n in range(3)))
+    tasks = added(*(ReminderRequest(TEA.due_ms - n, f"{n}") for n in range(3)))
     tasks = deliver(tasks, {"id-1", "id-2"}, NOW)
     new_id = iter("abc").__next__
     one_more, _ = schedule(tasks, (TEA,), HERE, NOW, few, new_id)
@@ -133,9 +137,9 @@ def test_cancelling_and_clearing() -> None:
     assert cancel(tasks, "id-9") == (tasks, None)
     left, gone = cancel(tasks, "id-1")
     assert (left.items, gone) == (tasks.items[1:], tasks.items[0])
-    assert cancel(left, "id-2")[0] == Tasks()
-    assert clear(tasks) == (Tasks(), 2)
-    assert clear(Tasks()) == (Tasks(), 0)
+    assert cancel(left, "id-2")[0] == ReminderList()
+    assert clear(tasks) == (ReminderList(), 2)
+    assert clear(ReminderList()) == (ReminderList(), 0)
 
 
 READY = TEA.due_ms - RULES.due_window_ms
@@ -159,10 +163,10 @@ def test_when_it_is_due(now: int, is_due: bool, ready: int | None) -> None:
 
 
 def test_when_it_is_not_due_though_it_is_time() -> None:
-    soon = Wanted(NOW, "x")
+    soon = ReminderRequest(NOW, "x")
     tasks = added(soon)
 
-    def seen(tasks: Tasks, chain: str = "c", taken: frozenset[str] = frozenset()) -> object:
+    def seen(tasks: ReminderList, chain: str = "c", taken: frozenset[str] = frozenset()) -> object:
         ready = next_ready(tasks, chain, NOW, RULES, taken)
         return bool(due(tasks, chain, NOW, RULES, taken)), ready
 
@@ -170,11 +174,11 @@ def test_when_it_is_not_due_though_it_is_time() -> None:
     assert seen(tasks, "chain-1") == (False, None)
     assert seen(tasks, taken=frozenset({"id-1"})) == (False, None)
     assert seen(deliver(tasks, {"id-1"}, NOW)) == (False, None)
-    assert seen(added(soon, origin=Origin("s")), "") == (True, NOW - RULES.due_window_ms)
+    assert seen(added(soon, origin=ReminderOrigin("s")), "") == (True, NOW - RULES.due_window_ms)
 
 
 def test_due_ones_come_by_their_time() -> None:
-    tasks = added(*(Wanted(NOW - n % 3, f"{n}") for n in range(6)))
+    tasks = added(*(ReminderRequest(NOW - n % 3, f"{n}") for n in range(6)))
     found = due(tasks, "c", NOW, RULES, ())
     assert [task.text for task in found] == ["2", "5", "1", "4", "0", "3"]
 
@@ -196,14 +200,14 @@ def test_expiring() -> None:
     left, lost = expire(tasks, LAST + 1, RULES)
     assert (left.items, lost) == (tasks.items[2:], tasks.items[:1])
     assert expire(tasks, LAST + 1, RULES, {"id-1"}) == (
-        Tasks((tasks.items[0], tasks.items[2])),
+        ReminderList((tasks.items[0], tasks.items[2])),
         (),
     )
 
 
 def test_the_earliest_of_all() -> None:
-    assert earliest_due(Tasks()) is None
-    tasks = added(TEA, Wanted(NOW + 5, "x"))
+    assert earliest_due(ReminderList()) is None
+    tasks = added(TEA, ReminderRequest(NOW + 5, "x"))
     assert earliest_due(tasks) == NOW + 5
     assert earliest_due(deliver(tasks, {"id-2"}, NOW)) == NOW + 5
 
@@ -211,14 +215,14 @@ def test_the_earliest_of_all() -> None:
 # The document
 
 
-def written(tasks: Tasks, session: str = "s") -> dict[str, Any]:
+def written(tasks: ReminderList, session: str = "s") -> dict[str, Any]:
     document = {"version": 1, "sessionId": session, **encoded(tasks), "updatedAtMs": NOW}
     return msgspec.json.decode(msgspec.json.encode(document), type=dict[str, Any])
 
 
 def test_the_document_of_a_session() -> None:
-    full = Task("u", 5, 1, 2, "tea", "kettle", '{"sugar":1}', 6, 1, "chain", "s")
-    assert written(Tasks((full,)))["tasks"] == [
+    full = Reminder("u", 5, 1, 2, "tea", "kettle", '{"sugar":1}', 6, 1, "chain", "s")
+    assert written(ReminderList((full,)))["tasks"] == [
         {
             "taskId": "u",
             "sessionId": "s",
@@ -233,8 +237,8 @@ def test_the_document_of_a_session() -> None:
             "notBeforeRequestId": "chain",
         }
     ]
-    bare = Task("u", 5, 1, 2, "tea", session="s")
-    assert written(Tasks((bare,)))["tasks"] == [
+    bare = Reminder("u", 5, 1, 2, "tea", session="s")
+    assert written(ReminderList((bare,)))["tasks"] == [
         {
             "taskId": "u",
             "sessionId": "s",
@@ -261,8 +265,8 @@ def test_a_document_by_hand() -> None:
         },
     ]
     assert decoded({"sessionId": "s", "tasks": rows}).items == (
-        Task("a", 5, 0, 0, "tea", session="s"),
-        Task("b", 5, 0, 0, "", arguments='{"a":{},"b":1}', session="s"),
+        Reminder("a", 5, 0, 0, "tea", session="s"),
+        Reminder("b", 5, 0, 0, "", arguments='{"a":{},"b":1}', session="s"),
     )
 
 
@@ -318,7 +322,7 @@ JSON = st.recursive(
 
 INSTANTS = st.integers(0, 2**47)
 TASKS = st.builds(
-    Task,
+    Reminder,
     id=st.text(min_size=1),
     due_ms=INSTANTS,
     created_ms=INSTANTS,
@@ -335,14 +339,16 @@ TASKS = st.builds(
 )
 
 
-@given(st.lists(TASKS, max_size=4).map(lambda items: Tasks(tuple(items))))
-def test_there_and_back(tasks: Tasks) -> None:
+@given(st.lists(TASKS, max_size=4).map(lambda items: ReminderList(tuple(items))))
+def test_there_and_back(tasks: ReminderList) -> None:
     assert decoded(written(tasks)) == tasks
 
 
 def test_asked_for_again_by_another_kind_of_request_it_keeps_the_tools() -> None:
     """A title request may ask first, and the conversation for the same."""
-    first, (tea,) = schedule(Tasks(), (TEA,), Origin("s"), NOW, RULES, lambda: "1")
-    again, (same,) = schedule(first, (TEA,), Origin("s", "", "digest"), NOW, RULES, lambda: "2")
+    first, (tea,) = schedule(ReminderList(), (TEA,), ReminderOrigin("s"), NOW, RULES, lambda: "1")
+    again, (same,) = schedule(
+        first, (TEA,), ReminderOrigin("s", "", "digest"), NOW, RULES, lambda: "2"
+    )
     assert (tea.setter, same.setter, same.id) == ("", "digest", "1")
-    assert schedule(again, (TEA,), Origin("s"), NOW, RULES, lambda: "3")[0] is again
+    assert schedule(again, (TEA,), ReminderOrigin("s"), NOW, RULES, lambda: "3")[0] is again

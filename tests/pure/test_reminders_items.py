@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidInput
-from gateway.reminders.model import DEPTH, TOOL_BYTES, YEAR_MS, Rules, Wanted, read_item
+from gateway.reminders.model import DEPTH, TOOL_BYTES, YEAR_MS, ReminderRequest, Rules, read_item
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = Rules()
@@ -42,7 +42,7 @@ def test_an_item_is_read() -> None:
         RULES,
     )
     expected = datetime(2026, 2, 2, 21, 30, 0, 500_000, UTC).timestamp() * 1000
-    assert item == Wanted(int(expected), "drink tea", "kettle", '{"a":2,"b":[1]}')
+    assert item == ReminderRequest(int(expected), "drink tea", "kettle", '{"a":2,"b":[1]}')
 
 
 @pytest.mark.parametrize(

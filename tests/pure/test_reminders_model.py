@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.errors import InvalidInput
 from gateway.reminders.model import (
-    Origin,
+    ReminderList,
+    ReminderOrigin,
+    ReminderRequest,
     Rules,
-    Tasks,
-    Wanted,
     cancel,
     clear,
     deliver,
@@ -33,7 +33,7 @@ class AgainstAModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tasks = Tasks()
+        self.tasks = ReminderList()
         self.now = 1_000
         self.numbers = count(1)
         self.model: dict[str, dict[str, Any]] = {}
@@ -49,11 +49,11 @@ class AgainstAModel(RuleBasedStateMachine):
         chain=st.sampled_from(["", "c1", "c2"]),
     )
     def schedule(self, wishes: list[tuple[int, str]], chain: str) -> None:
-        wanted = tuple(Wanted(self.now + ahead, text) for ahead, text in wishes)
+        wanted = tuple(ReminderRequest(self.now + ahead, text) for ahead, text in wishes)
         before = self.tasks
         try:
             self.tasks, scheduled = schedule(
-                before, wanted, Origin("s", chain), self.now, FEW, self.new_id
+                before, wanted, ReminderOrigin("s", chain), self.now, FEW, self.new_id
             )
         except InvalidInput:
             undelivered = {

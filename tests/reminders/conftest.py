@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from gateway.clock.manual import ManualClock
-from gateway.reminders.model import Rules, Task, Wanted
-from gateway.reminders.service import SHAPE, Reminders
+from gateway.reminders.model import Reminder, ReminderRequest, Rules
+from gateway.reminders.service import SHAPE, ReminderService
 from gateway.stores import (
     DocumentKey,
     Documents,
@@ -26,8 +26,8 @@ from gateway.stores import (
 NOW = 1_770_067_358_229
 MINUTE = 60_000
 OWNER, SESSION = "local", "s"
-TEA = Wanted(NOW, "drink tea")
-LATER = Wanted(NOW + 10 * MINUTE, "water the plants")
+TEA = ReminderRequest(NOW, "drink tea")
+LATER = ReminderRequest(NOW + 10 * MINUTE, "water the plants")
 RULES = Rules(most=1000)
 LATEST = RULES.retention_ms + 1
 
@@ -44,7 +44,7 @@ class Desk:
         self.clock = clock
         self.notes: list[tuple[str, dict[str, object]]] = []
         self._news = anyio.Event()
-        self.reminders = Reminders(store, clock, RULES, self._note, patience)
+        self.reminders = ReminderService(store, clock, RULES, self._note, patience)
 
     def _note(self, event: str, **fields: object) -> None:
         self.notes.append((event, fields))
@@ -60,17 +60,21 @@ class Desk:
         """Return the particulars of all notes of one kind."""
         return [fields for name, fields in self.notes if name == event]
 
-    async def add(self, *wanted: Wanted, session: str = SESSION, chain: str = "") -> list[str]:
+    async def add(
+        self, *wanted: ReminderRequest, session: str = SESSION, chain: str = ""
+    ) -> list[str]:
         """Schedule, and return the ids."""
         tasks = await self.reminders.schedule(OWNER, session, wanted, chain)
         return [task.id for task in tasks]
 
-    async def kept(self, session: str = SESSION) -> tuple[Task, ...]:
+    async def kept(self, session: str = SESSION) -> tuple[Reminder, ...]:
         """Return what the store holds now, whatever this process remembers."""
         stored = await self.store.read(key_of(session))
         if stored is None:
             return ()
-        fresh = Reminders(self.store, self.clock, Rules(retention_ms=10**12), lambda *_, **__: None)
+        fresh = ReminderService(
+            self.store, self.clock, Rules(retention_ms=10**12), lambda *_, **__: None
+        )
         return (await fresh.tasks(OWNER, session)).items
 
     def outcomes(self, session: str = SESSION) -> dict[str, list[str]]:

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.errors import InvalidInput
 from gateway.reminders.claims import Reservation
-from gateway.reminders.model import Rules, Tasks, Wanted
-from gateway.reminders.records import Counts
+from gateway.reminders.model import ReminderList, ReminderRequest, Rules
+from gateway.reminders.records import ReminderCounts
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, key_of
 
@@ -24,9 +24,9 @@ async def test_scheduled_and_listed(desk: Desk) -> None:
     assert [task.text for task in scheduled] == ["water the plants", "drink tea"]
     assert (await desk.reminders.tasks(OWNER, SESSION)).items == scheduled
     assert await desk.add(TEA) == [scheduled[1].id]
-    assert (await desk.reminders.tasks(OWNER, "other")) == Tasks()
-    assert (await desk.reminders.tasks("ann", SESSION)) == Tasks()
-    assert desk.reminders.counts == Counts(scheduled=2)
+    assert (await desk.reminders.tasks(OWNER, "other")) == ReminderList()
+    assert (await desk.reminders.tasks("ann", SESSION)) == ReminderList()
+    assert desk.reminders.counts == ReminderCounts(scheduled=2)
 
 
 async def test_what_is_scheduled_outlives_the_process(durable: Place) -> None:
@@ -40,7 +40,7 @@ async def test_all_or_nothing(desk: Desk) -> None:
     desk.reminders.rules = Rules(most=2)
     await desk.add(TEA)
     with pytest.raises(InvalidInput):
-        await desk.add(LATER, Wanted(NOW, "one too many"))
+        await desk.add(LATER, ReminderRequest(NOW, "one too many"))
     assert [task.text for task in await desk.kept()] == ["drink tea"]
     assert desk.reminders.counts.scheduled == 1
 
@@ -52,7 +52,7 @@ async def test_cancelled(desk: Desk) -> None:
     assert not await desk.reminders.cancel("ann", SESSION, plants)
     assert [task.id for task in await desk.kept()] == [plants]
     assert desk.outcomes() == {tea: ["cancelled"]}
-    assert desk.reminders.counts == Counts(scheduled=2, cancelled=1)
+    assert desk.reminders.counts == ReminderCounts(scheduled=2, cancelled=1)
 
 
 async def test_cleared(desk: Desk) -> None:
@@ -75,7 +75,7 @@ async def test_delivered(desk: Desk) -> None:
     await desk.reminders.commit(reservation)
     assert [(t.delivered_ms, t.deliveries) for t in await desk.kept()] == [(NOW + 5, 1), (None, 0)]
     assert await desk.reminders.reserve(OWNER, SESSION, "d") is None
-    assert desk.reminders.counts == Counts(scheduled=2, reserved=1, committed=1)
+    assert desk.reminders.counts == ReminderCounts(scheduled=2, reserved=1, committed=1)
     assert desk.outcomes() == {tea: ["delivered"]}
 
 
@@ -104,7 +104,7 @@ async def test_released(desk: Desk) -> None:
     await desk.reminders.commit(second)
     desk.reminders.release(second)
     assert [task.deliveries for task in await desk.kept()] == [1]
-    assert desk.reminders.counts == Counts(scheduled=1, reserved=2, committed=1, released=1)
+    assert desk.reminders.counts == ReminderCounts(scheduled=1, reserved=2, committed=1, released=1)
 
 
 async def test_not_within_the_exchange_that_asked_for_it(desk: Desk) -> None:
@@ -144,15 +144,15 @@ async def test_whether_there_are_any_at_all(desk: Desk) -> None:
 async def test_what_expired_is_neither_listed_nor_due(desk: Desk) -> None:
     (tea,) = await desk.add(TEA)
     desk.clock.advance(LATEST)
-    assert await desk.reminders.tasks(OWNER, SESSION) == Tasks()
+    assert await desk.reminders.tasks(OWNER, SESSION) == ReminderList()
     assert await desk.reminders.reserve(OWNER, SESSION, "c") is None
     assert not await desk.reminders.cancel(OWNER, SESSION, tea)
     assert desk.outcomes() == {tea: ["expired"]}
-    assert desk.reminders.counts == Counts(scheduled=1, expired=1)
+    assert desk.reminders.counts == ReminderCounts(scheduled=1, expired=1)
 
 
 async def test_what_ended_is_told_for_a_day_and_not_at_length(desk: Desk) -> None:
-    (tea,) = await desk.add(Wanted(NOW + 1, "tea " * 1000))
+    (tea,) = await desk.add(ReminderRequest(NOW + 1, "tea " * 1000))
     await desk.reminders.cancel(OWNER, SESSION, tea)
     (end,) = desk.reminders.recent(OWNER, SESSION)
     assert (end.id, end.due_ms, end.outcome, end.at_ms) == (tea, NOW + 1, "cancelled", NOW)
@@ -166,7 +166,9 @@ async def test_what_ended_is_told_for_a_day_and_not_at_length(desk: Desk) -> Non
 
 async def test_what_is_logged(desk: Desk) -> None:
     who = {"owner": OWNER, "session": SESSION}
-    tea, plants, birds = await desk.add(TEA, LATER, Wanted(NOW + 5 * MINUTE, "feed the birds"))
+    tea, plants, birds = await desk.add(
+        TEA, LATER, ReminderRequest(NOW + 5 * MINUTE, "feed the birds")
+    )
     assert desk.notes.pop() == (
         "reminders_scheduled",
         {**who, "count": 3, "earliest_due": NOW},
@@ -211,7 +213,7 @@ async def test_it_says_its_state(desk: Desk) -> None:
 
 async def test_the_file_of_a_session(files: Place) -> None:
     async with files.desk() as desk:
-        wanted = Wanted(NOW, "drink tea", "kettle", '{"sugar":1}')
+        wanted = ReminderRequest(NOW, "drink tea", "kettle", '{"sugar":1}')
         tea, plants = await desk.add(wanted, LATER, chain="chain")
         reservation = await reserved(desk, "another")
         files.clock.advance(7)
@@ -252,7 +254,8 @@ async def test_the_largest_session_there_can_be(files: Place) -> None:
     rules = Rules()
     arguments = msgspec.json.encode({"a": "\x01" * ((rules.arguments_bytes - 8) // 6)}).decode()
     wanted = tuple(
-        Wanted(NOW + n, "\x01" * rules.text_bytes, "\x01" * 256, arguments) for n in range(100)
+        ReminderRequest(NOW + n, "\x01" * rules.text_bytes, "\x01" * 256, arguments)
+        for n in range(100)
     )
     async with files.desk() as desk:
         desk.reminders.rules = rules

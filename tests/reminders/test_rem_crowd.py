@@ -13,8 +13,8 @@ import anyio.lowlevel
 import pytest
 
 from gateway.reminders.claims import Reservation
-from gateway.reminders.model import Wanted
-from gateway.reminders.records import Counts
+from gateway.reminders.model import ReminderRequest
+from gateway.reminders.records import ReminderCounts
 
 from .conftest import LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Troubled, opened
 
@@ -61,7 +61,7 @@ async def test_requests_that_come_while_it_is_committed(desk: Desk) -> None:
 
 
 async def test_a_hundred_schedules_and_a_hundred_cancels(desk: Desk) -> None:
-    old = await desk.add(*(Wanted(NOW + n, f"old {n}") for n in range(100)))
+    old = await desk.add(*(ReminderRequest(NOW + n, f"old {n}") for n in range(100)))
     gone: list[bool] = []
     new: set[str] = set()
 
@@ -69,7 +69,7 @@ async def test_a_hundred_schedules_and_a_hundred_cancels(desk: Desk) -> None:
         gone.append(await desk.reminders.cancel(OWNER, SESSION, id_))
 
     async def add(number: int) -> None:
-        new.update(await desk.add(Wanted(NOW + number, f"new {number}")))
+        new.update(await desk.add(ReminderRequest(NOW + number, f"new {number}")))
 
     calls: list[Call] = [partial(cancel, id_) for id_ in (*old[:80], *old[:20])]
     calls += [partial(add, number) for number in range(100)]
@@ -78,7 +78,7 @@ async def test_a_hundred_schedules_and_a_hundred_cancels(desk: Desk) -> None:
     assert Counter(gone) == {True: 80, False: 20}
     assert {task.id for task in await desk.kept()} == new | set(old[80:])
     assert len(new) == 100
-    assert desk.reminders.counts == Counts(scheduled=200, cancelled=80)
+    assert desk.reminders.counts == ReminderCounts(scheduled=200, cancelled=80)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -87,7 +87,9 @@ async def test_commits_releases_cancels_and_sweeps_against_each_other(
 ) -> None:
     """A storm of requests that succeed, fail or leave, while time passes and people cancel."""
     random = Random(seed)
-    ids = await desk.add(*(Wanted(NOW + random.randrange(30) * MINUTE, f"{n}") for n in range(60)))
+    ids = await desk.add(
+        *(ReminderRequest(NOW + random.randrange(30) * MINUTE, f"{n}") for n in range(60))
+    )
     carried: Counter[str] = Counter()
     committed: Counter[str] = Counter()
     cancelled: set[str] = set()
@@ -176,7 +178,7 @@ async def test_cancelled_by_hand_while_it_is_on_its_way(desk: Desk) -> None:
 
 
 async def test_it_does_not_expire_on_its_way(desk: Desk) -> None:
-    tea, soup = await desk.add(TEA, Wanted(NOW, "stir the soup"))
+    tea, soup = await desk.add(TEA, ReminderRequest(NOW, "stir the soup"))
     reservation = await desk.reminders.reserve(OWNER, SESSION, "c")
     assert reservation is not None
     desk.clock.advance(LATEST)

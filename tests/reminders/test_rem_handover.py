@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.clock.manual import ManualClock
-from gateway.reminders.model import Rules, Wanted
+from gateway.reminders.model import ReminderRequest, Rules
 from gateway.stores import DocumentKey, Memory, SealedDocument
 
 from .conftest import LATEST, MINUTE, NOW, OWNER, TEA, Desk
@@ -38,7 +38,7 @@ class Fragile(Memory):
             raise Killed
 
 
-async def delegated(desk: Desk, *wanted: Wanted) -> None:
+async def delegated(desk: Desk, *wanted: ReminderRequest) -> None:
     await desk.reminders.schedule(OWNER, AGENT, wanted or (TEA,), main=MAIN)
 
 
@@ -81,7 +81,7 @@ async def test_what_a_turn_carries_stays_until_that_ends(desk: Desk) -> None:
 
 async def test_where_there_is_no_room_it_waits(desk: Desk) -> None:
     desk.reminders.rules = Rules(most=1)
-    await desk.add(Wanted(NOW + MINUTE, "stand up"), session=MAIN)
+    await desk.add(ReminderRequest(NOW + MINUTE, "stand up"), session=MAIN)
     await delegated(desk)
     desk.clock.advance(MINUTE)
     assert await desk.reminders.hand_over(OWNER, AGENT) is not None
@@ -94,7 +94,7 @@ async def test_where_there_is_no_room_it_waits(desk: Desk) -> None:
 
 async def test_what_waits_too_long_expires_and_is_counted(desk: Desk) -> None:
     desk.reminders.rules = Rules(most=1)
-    await desk.add(Wanted(NOW + MINUTE, "stand up"), session=MAIN)
+    await desk.add(ReminderRequest(NOW + MINUTE, "stand up"), session=MAIN)
     await delegated(desk)
     desk.clock.advance(LATEST)
     assert await desk.reminders.hand_over(OWNER, AGENT) is None

@@ -10,8 +10,14 @@ import anyio.lowlevel
 import msgspec
 
 from gateway.clock.manual import ManualClock
-from gateway.reminders.model import Task, Tasks, Wanted
-from gateway.reminders.records import MOST_ENDED, MOST_ENDED_HERE, Counts, Ended, Recent
+from gateway.reminders.model import Reminder, ReminderList, ReminderRequest
+from gateway.reminders.records import (
+    MOST_ENDED,
+    MOST_ENDED_HERE,
+    EndedReminder,
+    RecentlyEnded,
+    ReminderCounts,
+)
 from gateway.reminders.service import SHAPE
 from gateway.stores import SealedDocument
 from gateway.stores.documents import seal
@@ -44,13 +50,13 @@ async def test_what_expired_is_removed_and_told(desk: Desk) -> None:
     assert sorted(str(note["tasks"]) for note in desk.noted("reminders_expired")) == sorted(
         [tea, mixed]
     )
-    assert desk.reminders.counts == Counts(scheduled=5, reserved=1, committed=1, expired=2)
+    assert desk.reminders.counts == ReminderCounts(scheduled=5, reserved=1, committed=1, expired=2)
     assert await desk.reminders.sweep() == 0
 
 
 async def test_a_clock_that_is_ahead_for_a_while_expires_nothing(desk: Desk) -> None:
     """Whether it is swept then, listed, or changed."""
-    (task_id,) = await desk.add(Wanted(NOW + 5 * MINUTE, "drink tea"))
+    (task_id,) = await desk.add(ReminderRequest(NOW + 5 * MINUTE, "drink tea"))
     assert await desk.reminders.sweep() == 0
     desk.clock.step(60 * MINUTE)
     for _ in range(3):
@@ -59,7 +65,7 @@ async def test_a_clock_that_is_ahead_for_a_while_expires_nothing(desk: Desk) -> 
         # To the clock it has expired, so nobody delivers it now.
         assert await desk.reminders.reserve(OWNER, SESSION, "chain") is None
         desk.clock.advance(10_000)
-    await desk.add(Wanted(desk.clock.now_ms() + MINUTE, "another"))
+    await desk.add(ReminderRequest(desk.clock.now_ms() + MINUTE, "another"))
     desk.clock.step(-60 * MINUTE)
     assert await desk.reminders.sweep() == 0
     desk.clock.advance(5 * MINUTE)
@@ -121,7 +127,7 @@ async def test_a_session_that_cannot_be_written_hurts_only_itself(
     shaky: Desk, troubled: Troubled, clock: ManualClock
 ) -> None:
     for number in range(AT_ONCE + 50):
-        await shaky.add(Wanted(NOW + number, "x"), session=f"s{number}")
+        await shaky.add(ReminderRequest(NOW + number, "x"), session=f"s{number}")
     troubled.bad = {key_of(f"s{number}") for number in range(AT_ONCE + 10)}
     clock.advance(LATEST + 1000)
     assert await shaky.reminders.sweep() == 40
@@ -136,7 +142,7 @@ async def test_a_disk_that_takes_nothing_is_not_tried_for_ever(
     shaky: Desk, troubled: Troubled, clock: ManualClock
 ) -> None:
     many = MOST_LEFT + 2 * AT_ONCE
-    tasks = Tasks((Task("u", NOW, NOW, NOW, "x"),))
+    tasks = ReminderList((Reminder("u", NOW, NOW, NOW, "x"),))
     for number in range(many):
         key = key_of(f"s{number}")
         await troubled.write(key, seal(key, tasks, SHAPE, NOW), 0)
@@ -164,7 +170,7 @@ async def test_it_sweeps_at_once_and_then_at_every_tick(shaky: Desk, clock: Manu
         async with anyio.create_task_group() as group:
             group.start_soon(shaky.reminders.run, 1)
             await shaky.saw("reminders_expired", 1)
-            await shaky.add(Wanted(clock.now_ms(), "x"))
+            await shaky.add(ReminderRequest(clock.now_ms(), "x"))
             clock.advance(LATEST)
             await shaky.saw("reminders_expired", 2)
             group.cancel_scope.cancel()
@@ -198,7 +204,7 @@ async def test_the_others_are_served_meanwhile(files: Place) -> None:
     files.clock.advance(LATEST)
     most = 0
 
-    async def look(counts: Counts) -> None:
+    async def look(counts: ReminderCounts) -> None:
         nonlocal most
         while True:
             before = counts.expired
@@ -218,12 +224,12 @@ async def test_the_others_are_served_meanwhile(files: Place) -> None:
 # What ended lately
 
 
-def ended(number: int, at_ms: int = NOW) -> Ended:
-    return Ended(f"id-{number}", "x", NOW, "expired", at_ms)
+def ended(number: int, at_ms: int = NOW) -> EndedReminder:
+    return EndedReminder(f"id-{number}", "x", NOW, "expired", at_ms)
 
 
 def test_what_ended_is_bounded_in_a_session() -> None:
-    recent = Recent()
+    recent = RecentlyEnded()
     for number in range(MOST_ENDED_HERE + 5):
         recent.add(key_of(), [ended(number)])
     assert [end.id for end in recent.of(key_of(), NOW)] == [
@@ -233,7 +239,7 @@ def test_what_ended_is_bounded_in_a_session() -> None:
 
 
 def test_what_ended_is_bounded_over_all_sessions() -> None:
-    recent = Recent()
+    recent = RecentlyEnded()
     for number in range(MOST_ENDED + 10):
         recent.add(key_of(f"s{number}"), [ended(number)])
         recent.add(key_of("busy"), [ended(number)])
@@ -244,7 +250,7 @@ def test_what_ended_is_bounded_over_all_sessions() -> None:
 
 
 def test_what_ended_is_forgotten_after_a_day() -> None:
-    recent = Recent()
+    recent = RecentlyEnded()
     recent.add(key_of("a"), [ended(1)])
     recent.add(key_of("b"), [ended(2)])
     recent.add(key_of("a"), [ended(3, NOW + 5)])

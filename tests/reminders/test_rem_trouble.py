@@ -7,8 +7,8 @@ import pytest
 
 from gateway.clock.manual import ManualClock
 from gateway.reminders.claims import Reservation
-from gateway.reminders.model import Tasks
-from gateway.reminders.records import Counts
+from gateway.reminders.model import ReminderList
+from gateway.reminders.records import ReminderCounts
 from gateway.stores import StoreUnavailable
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled
@@ -32,7 +32,7 @@ async def test_nothing_is_half_written(shaky: Desk, troubled: Troubled) -> None:
     with pytest.raises(StoreUnavailable):
         await shaky.reminders.clear(OWNER, SESSION)
     assert [task.id for task in await shaky.kept()] == [tea]
-    assert shaky.reminders.counts == Counts(scheduled=1)
+    assert shaky.reminders.counts == ReminderCounts(scheduled=1)
     assert shaky.outcomes() == {}
     who = {"owner": OWNER, "session": SESSION}
     assert shaky.noted("reminders_not_stored") == [{**who, "why": "The disk is full."}] * 3
@@ -73,7 +73,7 @@ async def test_a_commit_that_cannot_be_written_is_written_by_the_next_sweep(
     assert await shaky.reminders.sweep() == 0
     assert await shaky.kept() == (task,)
     assert repr(shaky.reminders) == "<Reminders <Claims 0 sessions reserved, 0 owed>>"
-    assert shaky.reminders.counts == Counts(scheduled=1, reserved=1, committed=1)
+    assert shaky.reminders.counts == ReminderCounts(scheduled=1, reserved=1, committed=1)
     written = troubled.written
     await shaky.reminders.sweep()
     assert troubled.written == written
@@ -179,4 +179,4 @@ async def test_one_written_by_a_newer_version_is_left_alone(files: Place) -> Non
         files.clock.advance(LATEST)
         await desk.reminders.sweep()
         assert files.file().read_text() == newer
-        assert await desk.reminders.tasks(OWNER, "other") == Tasks()
+        assert await desk.reminders.tasks(OWNER, "other") == ReminderList()

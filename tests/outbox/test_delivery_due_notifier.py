@@ -1,4 +1,4 @@
-"""The herald: each reminder that comes due is told of once, where somebody wants to hear of it."""
+"""The due notifier: each reminder that comes due is told of once, where somebody wants to hear of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.outbox.webhooks import Hook
-from gateway.reminders.model import Rules, Wanted
+from gateway.reminders.model import ReminderRequest, Rules
 from gateway.stores import DocumentKey, Memory, Stored, StoreUnavailable
 from tests.gateway.harness import until
 from tests.outbox.house import MINUTE, NOW, OWNER, SESSION, WEEK, House, living
@@ -27,9 +27,11 @@ async def told(house: House, *ids: str, session: str = SESSION, owner: str = OWN
 
 
 async def settled(house: House) -> None:
-    """Wait until the herald has looked at all it was told of."""
-    await house.herald.attend("marker", "marker")
-    await house.reminders.schedule("marker", "marker", (Wanted(house.clock.now_ms(), "now"),))
+    """Wait until the notifier has looked at all it was told of."""
+    await house.due_notifier.attend("marker", "marker")
+    await house.reminders.schedule(
+        "marker", "marker", (ReminderRequest(house.clock.now_ms(), "now"),)
+    )
 
     async def is_so() -> bool:
         return bool(await house.published("marker", "marker"))
@@ -38,7 +40,7 @@ async def settled(house: House) -> None:
 
 
 async def test_a_reminder_is_told_of_when_it_comes_due(house: House) -> None:
-    await house.herald.attend(OWNER, SESSION)
+    await house.due_notifier.attend(OWNER, SESSION)
     tea = await house.remind("drink tea", MINUTE)
     await settled(house)
     assert await house.published() == []
@@ -52,7 +54,7 @@ async def test_a_reminder_is_told_of_when_it_comes_due(house: House) -> None:
 
 async def test_it_is_due_as_early_as_a_request_would_carry_it() -> None:
     async with living(rules=Rules(due_window_ms=MINUTE)) as house:
-        await house.herald.attend(OWNER, SESSION)
+        await house.due_notifier.attend(OWNER, SESSION)
         tea = await house.remind("drink tea", 2 * MINUTE)
         house.clock.advance(MINUTE - 1)
         await settled(house)
@@ -63,12 +65,12 @@ async def test_it_is_due_as_early_as_a_request_would_carry_it() -> None:
 
 async def test_what_is_due_already_is_told_of_at_once(house: House) -> None:
     tea = await house.remind("drink tea")
-    await house.herald.attend(OWNER, SESSION)
+    await house.due_notifier.attend(OWNER, SESSION)
     await told(house, tea)
 
 
 async def test_each_in_its_time_and_once(house: House) -> None:
-    await house.herald.attend(OWNER, SESSION)
+    await house.due_notifier.attend(OWNER, SESSION)
     late = await house.remind("late", 3 * MINUTE)
     soon = await house.remind("soon", MINUTE)
     house.clock.advance(MINUTE)
@@ -81,7 +83,7 @@ async def test_each_in_its_time_and_once(house: House) -> None:
 
 
 async def test_one_that_is_cancelled_or_delivered_is_not_told_of(house: House) -> None:
-    await house.herald.attend(OWNER, SESSION)
+    await house.due_notifier.attend(OWNER, SESSION)
     cancelled = await house.remind("cancelled", MINUTE)
     acked = await house.remind("acknowledged", MINUTE)
     tea = await house.remind("drink tea", 2 * MINUTE)
@@ -92,7 +94,7 @@ async def test_one_that_is_cancelled_or_delivered_is_not_told_of(house: House) -
 
 
 async def test_a_clock_that_is_stepped_neither_loses_nor_doubles(house: House) -> None:
-    await house.herald.attend(OWNER, SESSION)
+    await house.due_notifier.attend(OWNER, SESSION)
     tea = await house.remind("drink tea", MINUTE)
     house.clock.advance(-60 * MINUTE)
     await settled(house)
@@ -110,7 +112,7 @@ async def test_nobody_asked_so_nothing_is_done(house: House) -> None:
     await house.remind("later", MINUTE)
     await settled(house)
     assert await house.published() == []
-    assert repr(house.herald) == "<Herald of 1 sessions>"
+    assert repr(house.due_notifier) == "<DueNotifier of 1 sessions>"
     assert len(house.timers) == 0
 
 
@@ -119,7 +121,7 @@ async def test_a_new_process_tells_of_what_came_due_meanwhile_and_nothing_twice(
     async with living(rows) as before:
         store = before.reminders.store
         assert isinstance(store, Memory)
-        await before.herald.attend(OWNER, SESSION)
+        await before.due_notifier.attend(OWNER, SESSION)
         first = await before.remind("first")
         await told(before, first)
         second = await before.remind("second", MINUTE)
@@ -156,20 +158,20 @@ async def test_with_a_webhook_a_session_without_reminders_costs_nothing() -> Non
     async with living(hooks=[ANNS]) as house:
         tea = await house.remind("drink tea", MINUTE, owner="ann")
         await settled(house)
-        assert repr(house.herald) == "<Herald of 2 sessions>"
+        assert repr(house.due_notifier) == "<DueNotifier of 2 sessions>"
         await house.reminders.cancel("ann", SESSION, tea)
         await settled(house)
-        assert repr(house.herald) == "<Herald of 1 sessions>"
+        assert repr(house.due_notifier) == "<DueNotifier of 1 sessions>"
         again = await house.remind("again", owner="ann")
         await told(house, again, owner="ann")
 
 
 async def test_interest_ends_after_a_week_unless_somebody_listens(house: House) -> None:
-    await house.herald.attend(OWNER, "left")
+    await house.due_notifier.attend(OWNER, "left")
     with house.feed.subscribed(OWNER, "listens"):
-        await house.herald.attend(OWNER, "listens")
+        await house.due_notifier.attend(OWNER, "listens")
         house.clock.advance(WEEK + 1)
-        await house.herald.refresh()
+        await house.due_notifier.refresh()
         tea = await house.remind("drink tea", session="listens")
         await house.remind("drink tea", session="left")
         await told(house, tea, session="listens")
@@ -194,7 +196,7 @@ async def test_after_trouble_with_a_store_it_is_told_of_late(broken: str) -> Non
     faulty: Any = rows if broken == "rows" else store
     event = "event_not_kept" if broken == "rows" else "reminders_not_read"
     async with living(rows, store=store) as house:
-        await house.herald.attend(OWNER, SESSION)
+        await house.due_notifier.attend(OWNER, SESSION)
         tea = await house.remind("drink tea", MINUTE)
         faulty.fails = True
         house.clock.advance(MINUTE)
@@ -208,7 +210,7 @@ async def test_hundreds_due_at_once(house: House) -> None:
     ids = {}
     for number in range(300):
         session = str(number)
-        await house.herald.attend(OWNER, session)
+        await house.due_notifier.attend(OWNER, session)
         ids[session] = await house.remind("x", MINUTE, session=session)
     house.clock.advance(MINUTE)
     for session, one in ids.items():
