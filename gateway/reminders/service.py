@@ -6,11 +6,12 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 from uuid import uuid4
 
 import anyio
 
+from gateway.clock.protocol import Clock
 from gateway.clock.steps import ClockSteps
 from gateway.exchange.model import UNKNOWN, Requester
 from gateway.reminders.claims import Claims, Debts, Reservation
@@ -48,16 +49,6 @@ LONGEST_SHOWN = 200
 # A change waits for the disk, and for its turn among others; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
 TICK_MS = 60_000
-
-
-class Clock(Protocol):
-    """Whoever knows what time it is."""
-
-    def now_ms(self) -> int:
-        """Return the corrected time in UTC milliseconds."""
-
-    def steady_ms(self) -> int:
-        """Return a time that never steps."""
 
 
 class ReminderService:
