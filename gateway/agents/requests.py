@@ -211,7 +211,7 @@ def _time(means: AgentServices, draft: Draft, talk: AgentClient) -> Timepiece | 
     has_clock = means.clock and may_have and entry.kind is not Kind.COMPACTION
     if not (has_clock or draft.tools or _has_deliveries(means, errand)):
         return None
-    spoken = means.driver.services.ways.spoken(draft.routes[0].upstream)
+    spoken = means.driver.services.translators.find_dialect(draft.routes[0].upstream)
     return means.timepieces.give(
         ToolScope(
             owner=errand.owner,

@@ -97,8 +97,8 @@ class Counting:
             return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
         own = await run(partial(self.dialect.own, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
-        ways, dialect = self.driver.services.ways, self.dialect.name
-        headers = ways.headers(to.upstream, dialect, towards_upstream(note.listed))
+        translators, dialect = self.driver.services.translators, self.dialect.name
+        headers = translators.select_headers(to.upstream, dialect, towards_upstream(note.listed))
         return await _asked(counter, named, headers, query_towards_upstream(dialect, note.query))
 
     def _additions(
@@ -120,7 +120,7 @@ class Counting:
             chain=visit.chain,
             asked=asked,
             dialect=self.dialect,
-            tags_results=self.driver.services.ways.spoken(to.upstream) not in SHY,
+            tags_results=self.driver.services.translators.find_dialect(to.upstream) not in SHY,
             clock=giving.clock and model.clock,
             extras=giving.tools(visit.owner, visit.main or visit.name) if is_free else (),
             collects=False,

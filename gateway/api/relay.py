@@ -266,7 +266,7 @@ class Relay:
             dialect=self.dialect,
             may_hold=is_free and headers.get(b"x-holdgate-hold") != b"off",
             tags_results=entry.asked.last_role != TOOL
-            or self._driver.services.ways.spoken(to.upstream) not in SHY,
+            or self._driver.services.translators.find_dialect(to.upstream) not in SHY,
             clock=has_clock,
             extras=extras,
             collects=is_free and not entry.asked.forces_one,

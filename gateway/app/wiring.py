@@ -19,7 +19,7 @@ from gateway.clock.system import SystemClock
 from gateway.config import Config, UpstreamSection
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import profile_for
-from gateway.dialects.translators import Speech, Ways
+from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.errors import Headers
 from gateway.exchange.additions import ToolDeclaration
 from gateway.exchange.live import LiveExchanges
@@ -58,16 +58,18 @@ def driver_of(
     )
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
     places = anyio.Semaphore(limits.due_followups)
-    ways = Ways(_speeches(config), limits.event_bytes, limits.body_bytes, time.time)
+    translators = Translators(
+        _upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time
+    )
     return LiveExchanges(
         Services(
             upstreams,
             beats,
             time.monotonic,
+            translators,
             bounds,
             rules,
             places=places,
-            ways=ways,
             offload=Offload(_offload_settings(config)),
         )
     )
@@ -83,15 +85,15 @@ def _offload_settings(config: Config) -> OffloadSettings:
     )
 
 
-def _speeches(config: Config) -> dict[str, Speech]:
+def _upstream_dialects(config: Config) -> dict[str, UpstreamDialect]:
     return {
-        section.id: Speech(
+        section.id: UpstreamDialect(
             section.dialect,
             profile_for(section.profile, urlsplit(section.base_url).hostname or ""),
             (ANTHROPIC_VERSION,) if section.dialect == MESSAGES else (),
         )
         for section in config.upstreams
-    } | {DEMO: Speech("openai-chat")}
+    } | {DEMO: UpstreamDialect("openai-chat")}
 
 
 def clock_of(config: Config) -> Clock:

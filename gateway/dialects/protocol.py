@@ -5,7 +5,7 @@ exchange one answer. A `Tap` looks at one turn's bytes: what it returns may be s
 it keeps is the tail, and what it records on its tape can be rebuilt as the assistant's turn.
 
 Taps and splices speak the client's dialect only. An upstream of another dialect is translated
-below them, chunk by chunk: see `Passage`.
+below them, chunk by chunk: see `Translator` in translators.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from gateway.errors import HoldgateError, UpstreamError
-from gateway.exchange.additions import Addition, AnsweredTurn, GatewayParts
+from gateway.exchange.additions import Addition, AnsweredTurn
 from gateway.exchange.model import Asked, TurnEnd
 from gateway.sessions.model import Kept
 
@@ -78,7 +78,7 @@ class Splice(Protocol):
     def heartbeat(self) -> bytes:
         """Return a frame that keeps an idle client's timers quiet and changes nothing."""
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the end of the answer."""
 
     def forget(self) -> None:
@@ -185,27 +185,3 @@ class Renamed(Protocol):
     @property
     def upstream_id(self) -> str:
         """The id by which the upstream knows the last turn."""
-
-
-class Passage(Protocol):
-    """The way to an upstream of another dialect and back, for one turn."""
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        """What of the request has no counterpart there, and was left out."""
-
-    @property
-    def failure(self) -> UpstreamError | None:
-        """What the upstream said went wrong after the answer had begun."""
-
-    def request(self, body: bytes, parts: GatewayParts) -> bytes:
-        """Say the same in the upstream's dialect, or raise `BadRequest`."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take upstream bytes; return what they say in the client's dialect."""
-
-    def close(self) -> bytes:
-        """Take the end of the upstream's bytes. Raises `UpstreamError` if it came too early."""
-
-    def error(self, body: bytes, status: int = 0) -> bytes:
-        """Say an upstream's error answer in the client's dialect."""

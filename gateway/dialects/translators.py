@@ -1,4 +1,9 @@
-"""The ways to upstreams: none is needed to one that speaks the client's dialect."""
+"""Translation between a client's dialect and that of an upstream; none if both speak the same.
+
+There are two classes. `Translators` is made once, at start: it knows the dialect of every upstream.
+`Translator` is made by it for one turn to an upstream of another dialect: it translates the turn's
+request, and then the answer, chunk by chunk.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +37,8 @@ FITTERS: Mapping[str, Callable[[bytes, Profile, GatewayParts], bytes]] = {"opena
 ANY_DEPTH = 1_000_000
 
 
-class Speech(msgspec.Struct, frozen=True, gc=False):
-    """How an upstream is spoken to."""
+class UpstreamDialect(msgspec.Struct, frozen=True, gc=False):
+    """What dialect an upstream speaks, and what is particular about it."""
 
     dialect: str
     profile: Profile = NONE
@@ -41,8 +46,8 @@ class Speech(msgspec.Struct, frozen=True, gc=False):
     """What it is told unless the client says otherwise."""
 
 
-class SaidAgain(msgspec.Struct, frozen=True, gc=False):
-    """A request said in the dialect of its upstream, and what its answer is read with."""
+class OffloadedTranslation(msgspec.Struct, frozen=True, gc=False):
+    """A large request, translated in a helper process, and what its answer is read with."""
 
     body: bytes
     lost: tuple[str, ...]
@@ -50,23 +55,23 @@ class SaidAgain(msgspec.Struct, frozen=True, gc=False):
     told: AnswerContext
 
 
-class Saying(msgspec.Struct, frozen=True):
-    """How a large request is said in the dialect of its upstream: as one piece of work."""
+class TranslationTask(msgspec.Struct, frozen=True):
+    """The translation of a large request as one piece of work, which a helper process can do."""
 
-    speech: Speech
+    spoken: UpstreamDialect
     dialect: Dialect
     turn: str
     at: int
     parts: GatewayParts
 
 
-def say_again(saying: Saying, body: bytes) -> SaidAgain:
-    """Say it; of the request itself the answer's writer is left only what it repeats."""
-    speech, client = saying.speech, saying.dialect.name
-    asked = saying.dialect.read(body, ANY_DEPTH)
-    told = _read_context_of_large(asked, client, saying.turn, saying.at)
-    said = translate_request(body, client, speech.dialect, speech.profile, saying.parts)
-    return SaidAgain(said.body, said.lost, asked.stream, told)
+def translate_large(task: TranslationTask, body: bytes) -> OffloadedTranslation:
+    """Translate a large request; of it the answer's writer is left only what it repeats."""
+    spoken, client = task.spoken, task.dialect.name
+    asked = task.dialect.read(body, ANY_DEPTH)
+    told = _read_context_of_large(asked, client, task.turn, task.at)
+    said = translate_request(body, client, spoken.dialect, spoken.profile, task.parts)
+    return OffloadedTranslation(said.body, said.lost, asked.stream, told)
 
 
 def read_context_of(dialect: Dialect, body: bytes, turn: str, at: int) -> AnswerContext:
@@ -81,66 +86,74 @@ def _read_context_of_large(asked: Asked, dialect: str, turn: str, at: int) -> An
     return msgspec.structs.replace(told, request=repeated(asked.body))
 
 
-class Ways:
-    """How each upstream is spoken to; an upstream that nothing is known of, as its client does."""
+class Translators:
+    """The dialects of all upstreams; one that nothing is known of speaks that of its client."""
 
     def __init__(
         self,
-        speeches: Mapping[str, Speech],
+        dialects: Mapping[str, UpstreamDialect],
         event_bytes: int,
         answer_bytes: int,
         wall: Callable[[], float],
     ) -> None:
-        self._speeches = speeches
+        self._upstream_dialects = dialects
         self._event_bytes = event_bytes
         self._answer_bytes = answer_bytes
         self._wall = wall
         self._particular = {
-            name: speech
-            for name, speech in speeches.items()
-            if speech.dialect in FITTERS and speech.profile.is_particular
+            name: spoken
+            for name, spoken in dialects.items()
+            if spoken.dialect in FITTERS and spoken.profile.is_particular
         }
 
-    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Way | None:
-        """Return the way to an upstream for one turn; None when it speaks the same dialect."""
-        speech = self._speeches.get(upstream)
-        if speech is None or speech.dialect == dialect.name:
+    def make_translator(
+        self, upstream: str, dialect: Dialect, body: bytes, turn: str
+    ) -> Translator | None:
+        """Return the translator of one turn; None when its upstream speaks the same dialect."""
+        spoken = self._upstream_dialects.get(upstream)
+        if spoken is None or spoken.dialect == dialect.name:
             return None
         asked = dialect.read(body, ANY_DEPTH)
         told = read_context(asked, dialect.name, turn, int(self._wall()))
-        return Way(
-            dialect.name, speech, self._answer(speech.dialect, dialect.name, asked.stream, told)
+        return Translator(
+            dialect.name, spoken, self._answer(spoken.dialect, dialect.name, asked.stream, told)
         )
 
-    def saying(
+    def plan_translation(
         self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
-    ) -> Saying | None:
+    ) -> TranslationTask | None:
         """Return how a large request is translated; None when its upstream speaks the same."""
-        speech = self._speeches.get(upstream)
-        if speech is None or speech.dialect == dialect.name:
+        spoken = self._upstream_dialects.get(upstream)
+        if spoken is None or spoken.dialect == dialect.name:
             return None
-        return Saying(speech, dialect, turn, int(self._wall()), parts())
+        return TranslationTask(spoken, dialect, turn, int(self._wall()), parts())
 
-    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Way:
-        """Return the way back for the answer to a request that was translated already."""
-        speech = self._speeches[upstream]
-        answer = self._answer(speech.dialect, dialect.name, said.stream, said.told)
-        return Way(dialect.name, speech, answer, said.lost)
+    def make_answer_translator(
+        self, upstream: str, dialect: Dialect, said: OffloadedTranslation
+    ) -> Translator:
+        """Return the translator of the answer to a request that was translated already."""
+        spoken = self._upstream_dialects[upstream]
+        answer = self._answer(spoken.dialect, dialect.name, said.stream, said.told)
+        return Translator(dialect.name, spoken, answer, said.lost)
 
-    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], AnswerContext]:
-        """Return how to read what the way back needs to know, as one piece of work."""
+    def make_context_reader(
+        self, dialect: Dialect, body: bytes, turn: str
+    ) -> Callable[[], AnswerContext]:
+        """Return how to read what an answer takes from its request, as one piece of work."""
         return partial(read_context_of, dialect, body, turn, int(self._wall()))
 
-    def convert(self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool) -> Way:
-        """Return the way back for an answer that came as a stream where none was asked for.
+    def make_converter(
+        self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool
+    ) -> Translator:
+        """Return the translator of an answer that came as a stream where none was asked for.
 
         Or the other way round: `stream` tells what was asked for, whatever the dialects are.
         """
-        speech = self._speeches.get(upstream) or Speech(dialect.name)
-        told = msgspec.structs.replace(told, keeps_id=speech.dialect == dialect.name)
+        spoken = self._upstream_dialects.get(upstream) or UpstreamDialect(dialect.name)
+        told = msgspec.structs.replace(told, keeps_id=spoken.dialect == dialect.name)
         kind = BodyToStreamTranslator if stream else StreamToBodyTranslator
-        return Way(
-            dialect.name, speech, kind(speech.dialect, dialect.name, told, self._answer_bytes)
+        return Translator(
+            dialect.name, spoken, kind(spoken.dialect, dialect.name, told, self._answer_bytes)
         )
 
     def _answer(
@@ -150,56 +163,56 @@ class Ways:
             return StreamTranslator(spoken, dialect, told, self._event_bytes)
         return BodyTranslator(spoken, dialect, told, self._answer_bytes)
 
-    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
+    def fit_body(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
         """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
-        fitting = self.fitting(upstream, parts)
-        return body if fitting is None else fitting(body)
+        fitter = self.make_fitter(upstream, parts)
+        return body if fitter is None else fitter(body)
 
-    def fitting(
+    def make_fitter(
         self, upstream: str, parts: Callable[[], GatewayParts]
     ) -> Callable[[bytes], bytes] | None:
         """Return how that is written, as one piece of work; None where nothing is to be changed."""
-        speech = self._particular.get(upstream)
-        if speech is None:
+        spoken = self._particular.get(upstream)
+        if spoken is None:
             return None
-        return partial(_fit, speech, parts())
+        return partial(_fit, spoken, parts())
 
-    def spoken(self, upstream: str) -> str:
+    def find_dialect(self, upstream: str) -> str:
         """Return the dialect an upstream speaks, if that is known."""
-        speech = self._speeches.get(upstream)
-        return "" if speech is None else speech.dialect
+        spoken = self._upstream_dialects.get(upstream)
+        return "" if spoken is None else spoken.dialect
 
-    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
+    def select_headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
         """Return what an upstream is told beside the body, of what the client said."""
-        speech = self._speeches.get(upstream)
-        if speech is None:
+        spoken = self._upstream_dialects.get(upstream)
+        if spoken is None:
             return headers
-        if speech.dialect != dialect:
+        if spoken.dialect != dialect:
             headers = tuple(pair for pair in headers if pair[0] in SHARED)
-        if not (speech.always and headers):
-            return headers or speech.always
+        if not (spoken.always and headers):
+            return headers or spoken.always
         said = {name for name, _ in headers}
-        return (*headers, *(pair for pair in speech.always if pair[0] not in said))
+        return (*headers, *(pair for pair in spoken.always if pair[0] not in said))
 
 
-def _fit(speech: Speech, parts: GatewayParts, body: bytes) -> bytes:
-    return FITTERS[speech.dialect](body, speech.profile, parts)
+def _fit(spoken: UpstreamDialect, parts: GatewayParts, body: bytes) -> bytes:
+    return FITTERS[spoken.dialect](body, spoken.profile, parts)
 
 
-class Way:
-    """The way to an upstream of another dialect and back, for one turn."""
+class Translator:
+    """Translates one turn: the request to an upstream of another dialect, and its answer."""
 
-    __slots__ = ("_answer", "_client", "_speech", "close", "feed", "lost")
+    __slots__ = ("_answer", "_client", "_spoken", "close", "feed", "lost")
 
     def __init__(
         self,
         client: str,
-        speech: Speech,
+        spoken: UpstreamDialect,
         answer: StreamTranslator | BodyTranslator,
         lost: tuple[str, ...] = (),
     ) -> None:
         self._client = client
-        self._speech = speech
+        self._spoken = spoken
         self._answer = answer
         self.feed = answer.feed
         self.close = answer.close
@@ -212,11 +225,11 @@ class Way:
 
     def request(self, body: bytes, parts: GatewayParts = NO_PARTS) -> bytes:
         """Say the same in the upstream's dialect, or raise `BadRequest`."""
-        speech = self._speech
-        translated = translate_request(body, self._client, speech.dialect, speech.profile, parts)
+        spoken = self._spoken
+        translated = translate_request(body, self._client, spoken.dialect, spoken.profile, parts)
         self.lost = translated.lost
         return translated.body
 
     def error(self, body: bytes, status: int = 0) -> bytes:
         """Say an upstream's error answer in the client's dialect."""
-        return error_body(body, self._speech.dialect, self._client, status)
+        return error_body(body, self._spoken.dialect, self._client, status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.protocol import Passage
+from gateway.dialects.translators import Translator
 from gateway.errors import Headers, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.state import ExchangeState
 from gateway.exchange.translated_turn import TranslatedTurn
@@ -39,10 +39,10 @@ async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, 
     elif form != (STREAM if stream else BODY):
         if stream:
             first = await _read_body(state, turn, first)
-        state.passage = await _convert(state, name, first)
-    if state.passage is None:
+        state.translator = await _convert(state, name, first)
+    if state.translator is None:
         return turn, first
-    return TranslatedTurn(turn, state.passage, first), b""
+    return TranslatedTurn(turn, state.translator, first), b""
 
 
 async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
@@ -55,19 +55,17 @@ async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
     return b"".join(pieces)
 
 
-async def _convert(state: ExchangeState, name: str, body: bytes) -> Passage:
+async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
     """Return the way back from the form that came, unless it is an error of the upstream's own."""
-    request, ways, asked = state.request, state.services.ways, state.body
-    error = request.dialect.refusal(body) if state.passage is None else None
+    request, translators, asked = state.request, state.services.translators, state.body
+    error = request.dialect.refusal(body) if state.translator is None else None
     if isinstance(error, UpstreamAnswered):
         raise error
-    told = await state.work(len(asked), ways.wanting(request.dialect, asked, name))
+    told = await state.work(
+        len(asked), translators.make_context_reader(request.dialect, asked, name)
+    )
     where, stream = state.exchange.route.upstream, request.asked.stream
-    passage = ways.convert(where, request.dialect, told, stream)
-    if passage is None and error is not None:
-        raise error
-    assert passage is not None
-    return passage
+    return translators.make_converter(where, request.dialect, told, stream)
 
 
 def _content_type(headers: Headers) -> bytes:

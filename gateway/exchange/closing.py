@@ -26,7 +26,7 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
     if session is not None and session.awaits_end and not state.gone:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await session.end()
-    tail = state.splice.tail(effect.plainly)
+    tail = state.splice.tail(effect.neutral_finish)
     if state.request.witness is not None and state.tap is not None:
         state.told((state.tap.answered(),))
     if state.request.answers is not None and state.exchange.number > 1:
@@ -44,7 +44,7 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
 async def _remember(state: ExchangeState) -> None:
     """Keep which upstream answer stands behind the one the client may go on from."""
     splice, answers = state.splice, state.request.answers
-    if answers is None or state.passage is not None or not isinstance(splice, Renamed):
+    if answers is None or state.translator is not None or not isinstance(splice, Renamed):
         return
     if splice.answer_id and splice.upstream_id not in ("", splice.answer_id):
         with anyio.move_on_after(CLEAN_UP, shield=True):

@@ -40,7 +40,7 @@ class Hold(msgspec.Struct, frozen=True, gc=False):
 class Close(msgspec.Struct, frozen=True, gc=False):
     """Save, then show the withheld tail."""
 
-    plainly: bool
+    neutral_finish: bool
     disarm: str = ""
     why: str = ""
     """What cut the answer short, for people."""

@@ -77,7 +77,7 @@ class ToolsKept(msgspec.Struct, frozen=True, gc=False):
     Cut short, they may have been all that was called: then nobody saw a call to wait for.
     """
 
-    plainly: bool = False
+    neutral_finish: bool = False
 
 
 HOLD_FOLLOW_UP = "clock_hold_followup"
@@ -122,9 +122,9 @@ class WaitUntil(msgspec.Struct, frozen=True, gc=False):
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """Verdict: the answer is complete; `plainly` when its reason names a call nobody saw."""
+    """Verdict: the answer is complete; `neutral_finish` when its reason names a call nobody saw."""
 
-    plainly: bool = False
+    neutral_finish: bool = False
     disarm: str = ""
     """Why the session's stop message is spent now, if it is."""
 

@@ -276,16 +276,16 @@ def _enter_holding(exchange: Exchange, event: Event) -> Effect:
 
 def _enter_closing(exchange: Exchange, event: Event) -> Effect:
     if isinstance(event, Finish):
-        return Close(event.plainly, event.disarm)
+        return Close(event.neutral_finish, event.disarm)
     if isinstance(event, FollowUpLost):
         # That the gateway has to go is no failure of the follow-up.
         failed = exchange.repeats and isinstance(event.error, UpstreamError)
         # Lost after tools, it leaves a turn whose reason names a call nobody saw.
-        plainly = exchange.follows_tools
+        neutral_finish = exchange.follows_tools
         why = "the follow-up failed"
-        return Close(plainly, disarm=why) if failed else Close(plainly, why=why)
+        return Close(neutral_finish, disarm=why) if failed else Close(neutral_finish, why=why)
     why = event.reason if isinstance(event, HoldEnded) else ""
-    return Close(plainly=isinstance(event, ToolsKept) and event.plainly, why=why)
+    return Close(neutral_finish=isinstance(event, ToolsKept) and event.neutral_finish, why=why)
 
 
 def _enter_failed(exchange: Exchange, event: Event) -> Effect:

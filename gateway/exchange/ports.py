@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 import anyio
 import msgspec
 
-from gateway.dialects.protocol import Dialect, Passage
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translators import SaidAgain, Saying
+from gateway.dialects.protocol import Dialect
+from gateway.dialects.translators import Translators
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
-from gateway.exchange.additions import Addition, GatewayParts, ToolResult
+from gateway.exchange.additions import Addition, ToolResult
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.events import HoldEnded, ReminderDue, Wait
 from gateway.exchange.machine import State
@@ -170,89 +168,6 @@ class Onlooker(Protocol):
         """Take the words of the turns so far: they are not kept through a long wait."""
 
 
-class Ways(Protocol):
-    """How each upstream is spoken to."""
-
-    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
-        """Return the way to an upstream for a turn of this id; None for the same dialect."""
-
-    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
-        """Write what the gateway itself wrote as an upstream of the client's dialect wants it."""
-
-    def fitting(
-        self, upstream: str, parts: Callable[[], GatewayParts]
-    ) -> Callable[[bytes], bytes] | None:
-        """Return how that is written, as one piece of work; None where nothing is to be changed."""
-
-    def saying(
-        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
-    ) -> Saying | None:
-        """Return how a large request is translated; None when its upstream speaks the same."""
-
-    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], AnswerContext]:
-        """Return how to read what the way back needs to know, as one piece of work."""
-
-    def convert(
-        self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool
-    ) -> Passage | None:
-        """Return the way back for an answer in another form than was asked for, if there is one."""
-
-    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
-        """Return the way back for the answer to a request that was translated already."""
-
-    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
-        """Return what an upstream is told beside the body, of what the client said."""
-
-    def spoken(self, upstream: str) -> str:
-        """Return the dialect an upstream speaks, if that is known."""
-
-
-class SameDialect:
-    """The ways to upstreams that all speak the client's dialect."""
-
-    def to(self, upstream: str, dialect: Dialect, body: bytes, turn: str) -> Passage | None:
-        """Return no way: none is needed."""
-        return None
-
-    def wanting(self, dialect: Dialect, body: bytes, turn: str) -> Callable[[], AnswerContext]:
-        """Return how to read nothing: there is no way back."""
-        return partial(AnswerContext, "", turn)
-
-    def convert(
-        self, upstream: str, dialect: Dialect, told: AnswerContext, stream: bool
-    ) -> Passage | None:
-        """Return none."""
-        return None
-
-    def fit(self, upstream: str, body: bytes, parts: Callable[[], GatewayParts]) -> bytes:
-        """Return the body as it is."""
-        return body
-
-    def fitting(
-        self, upstream: str, parts: Callable[[], GatewayParts]
-    ) -> Callable[[bytes], bytes] | None:
-        """Return nothing: the body stays as it is."""
-        return None
-
-    def saying(
-        self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
-    ) -> Saying | None:
-        """Return nothing: all is said already."""
-        return None
-
-    def back(self, upstream: str, dialect: Dialect, said: SaidAgain) -> Passage:
-        """Return no way: nothing was translated."""
-        raise NotImplementedError
-
-    def headers(self, upstream: str, dialect: str, headers: Headers) -> Headers:
-        """Return all of them."""
-        return headers
-
-    def spoken(self, upstream: str) -> str:
-        """Return nothing."""
-        return ""
-
-
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
 
@@ -315,12 +230,12 @@ class Services:
     upstreams: Mapping[str, Upstream]
     beats: Heartbeats
     now: Callable[[], float]
+    translators: Translators
     limits: Limits = LIMITS
     rules: tuple[Rule, ...] = RULES
     health: Health = field(default_factory=Health)
     places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
     """How many follow-ups of due reminders may be under way at once."""
-    ways: Ways = field(default_factory=SameDialect)
     offload: Offload = field(default_factory=Offload)
     """Does work on large requests beside the loop."""
 

@@ -42,7 +42,7 @@ def nothing_can_follow(facts: Facts) -> Verdict | None:
 def out_of_turns(facts: Facts) -> Verdict | None:
     """A model that calls server tools without end is stopped, and the answer ends plainly."""
     if facts.turn.server_calls and facts.tool_turns_left <= 0:
-        return Finish(plainly=not facts.turn.client_calls)
+        return Finish(neutral_finish=not facts.turn.client_calls)
     return None
 
 

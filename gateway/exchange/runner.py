@@ -185,7 +185,7 @@ class ExchangeRunner:
             case State.HOLDING:
                 return HoldEnded("draining")
             case State.TOOLING:
-                return ToolsKept(plainly=not (isinstance(effect, RunTools) and effect.keep))
+                return ToolsKept(neutral_finish=not (isinstance(effect, RunTools) and effect.keep))
         return Saved()
 
     async def _note(self, effect: Effect | None) -> None:

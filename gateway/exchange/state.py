@@ -11,7 +11,8 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from gateway.dialects.protocol import Passage, Splice, Tap
+from gateway.dialects.protocol import Splice, Tap
+from gateway.dialects.translators import Translator
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
 from gateway.exchange.machine import Exchange
@@ -63,7 +64,6 @@ class ExchangeState:
         "headers",
         "lost",
         "packed",
-        "passage",
         "remark",
         "request",
         "services",
@@ -71,6 +71,7 @@ class ExchangeState:
         "status",
         "tap",
         "time",
+        "translator",
         "turn",
         "usage",
     )
@@ -94,7 +95,7 @@ class ExchangeState:
         self.body_turn = 1 if request.time is None else 0
         self.tap: Tap | None = None
         self.turn: Turn | None = None
-        self.passage: Passage | None = None
+        self.translator: Translator | None = None
         self.lost: tuple[str, ...] = ()
         # What is to be said with the next note.
         self.remark = ""
@@ -154,7 +155,7 @@ class ExchangeState:
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.
         self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
-        self.tap = self.passage = None
+        self.tap = self.translator = None
         if request.onlooker is not None:
             request.onlooker.rest()
         self.splice.rest()
@@ -197,5 +198,5 @@ class ExchangeState:
         self.error = error
         if isinstance(error, UpstreamAnswered):
             error.body = redact_secrets(error.body, self.services.upstreams[upstream].endpoint)
-            if self.passage is not None and self.turn is None:
-                error.body = self.passage.error(error.body, error.status)
+            if self.translator is not None and self.turn is None:
+                error.body = self.translator.error(error.body, error.status)

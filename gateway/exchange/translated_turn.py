@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.protocol import Passage
+from gateway.dialects.translators import Translator
 from gateway.errors import Headers
 from gateway.wire.http_client.upstream import Turn
 
@@ -10,25 +10,25 @@ from gateway.wire.http_client.upstream import Turn
 class TranslatedTurn:
     """One upstream answer, read in the client's dialect."""
 
-    __slots__ = ("_first", "_passage", "_turn", "headers")
+    __slots__ = ("_first", "_translator", "_turn", "headers")
 
-    def __init__(self, turn: Turn, passage: Passage, first: bytes = b"") -> None:
+    def __init__(self, turn: Turn, translator: Translator, first: bytes = b"") -> None:
         self._turn = turn
         # What was read of it before.
         self._first = first
-        self._passage: Passage | None = passage
+        self._translator: Translator | None = translator
         self.headers: Headers = turn.headers
 
     def __aiter__(self) -> TranslatedTurn:
         return self
 
     async def __anext__(self) -> bytes:
-        while (passage := self._passage) is not None:
-            said, is_over = await self._read(passage)
+        while (translator := self._translator) is not None:
+            said, is_over = await self._read(translator)
             if not said and is_over:
                 # Only now: what was said is shown before the end of it is judged.
-                self._passage = None
-                said = passage.close()
+                self._translator = None
+                said = translator.close()
             if said:
                 return said
         raise StopAsyncIteration
@@ -36,17 +36,17 @@ class TranslatedTurn:
     @property
     def over(self) -> bool:
         """Whether all of it was read."""
-        return self._passage is None
+        return self._translator is None
 
-    async def _read(self, passage: Passage) -> tuple[bytes, bool]:
+    async def _read(self, translator: Translator) -> tuple[bytes, bool]:
         """Say what comes next, and whether that was all."""
         if self._first:
             first, self._first = self._first, b""
-            return passage.feed(first), self._turn.over
+            return translator.feed(first), self._turn.over
         if self._turn.over:
             return b"", True
         try:
-            said = passage.feed(await self._turn.__anext__())
+            said = translator.feed(await self._turn.__anext__())
         except StopAsyncIteration:
             return b"", True
         return said, self._turn.over

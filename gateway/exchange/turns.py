@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from gateway.dialects.protocol import Tap
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.translators import say_again
+from gateway.dialects.translators import translate_large
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.exchange.additions import Addition, UserText
 from gateway.exchange.answer_form import read_form
@@ -49,26 +49,26 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
 
 def _told(state: ExchangeState) -> UpstreamError | None:
     """Return an upstream's own error: translated, it may have lost its status."""
-    return None if state.passage is None else state.passage.failure
+    return None if state.translator is None else state.translator.failure
 
 
 async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
-    request, state.passage = state.request, None
+    request, state.translator = state.request, None
     if effect.waits_its_turn:
         await state.take_place()
     if effect.number > state.body_turn:
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
-    ways, where, dialect = state.services.ways, effect.route.upstream, request.dialect.name
+    translators, where = state.services.translators, effect.route.upstream
     if len(state.body) <= state.services.offload.above:
         body = _address(state, effect.route, name)
     else:
         body = await _address_aside(state, effect.route, name)
-    passage = state.passage
-    headers = ways.headers(where, dialect, request.headers)
+    translator = state.translator
+    headers = translators.select_headers(where, request.dialect.name, request.headers)
     upstream = state.services.upstreams[where]
-    query = request.query if passage is None else b""
+    query = request.query if translator is None else b""
     turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())), query)
     state.turn = turn
     if not state.client.started:
@@ -101,11 +101,14 @@ def _address(state: ExchangeState, route: Route, name: str) -> bytes:
     asked, dialect, body = state.request.asked, state.request.dialect, state.body
     if route.model != asked.model or asked.stream_implied:
         body = dialect.rewrite(body, route.model, asked.stream)
-    passage = state.passage = state.services.ways.to(route.upstream, dialect, body, name)
-    if passage is None:
-        return state.services.ways.fit(route.upstream, dialect.own(body), state.gateway_parts)
-    body = passage.request(body, state.gateway_parts())
-    state.lost = passage.lost
+    translators = state.services.translators
+    translator = translators.make_translator(route.upstream, dialect, body, name)
+    state.translator = translator
+    if translator is None:
+        body = dialect.own(body)
+        return translators.fit_body(route.upstream, body, state.gateway_parts)
+    body = translator.request(body, state.gateway_parts())
+    state.lost = translator.lost
     return body
 
 
@@ -115,16 +118,16 @@ async def _address_aside(state: ExchangeState, route: Route, name: str) -> bytes
     work = partial(state.work, len(body))
     if route.model != asked.model or asked.stream_implied:
         body = await work(partial(dialect.rewrite, body, route.model, asked.stream))
-    ways, upstream = state.services.ways, route.upstream
-    state.passage = None
-    saying = ways.saying(upstream, dialect, name, state.gateway_parts)
-    if saying is None:
+    translators, upstream = state.services.translators, route.upstream
+    state.translator = None
+    task = translators.plan_translation(upstream, dialect, name, state.gateway_parts)
+    if task is None:
         if may_be_sealed(body):
             body = await work(partial(dialect.own, body))
-        fitting = ways.fitting(upstream, state.gateway_parts)
+        fitting = translators.make_fitter(upstream, state.gateway_parts)
         return body if fitting is None else await work(partial(fitting, body))
-    said = await work(partial(say_again, saying, body))
-    state.passage = ways.back(upstream, dialect, said)
+    said = await work(partial(translate_large, task, body))
+    state.translator = translators.make_answer_translator(upstream, dialect, said)
     state.lost = said.lost
     return said.body
 

@@ -121,7 +121,7 @@ class RelayRuns:
         clock = means.clock and model.clock
         if not (clock or errand.extras):
             return None
-        shy = means.driver.services.ways.spoken(route.upstream) in SHY
+        shy = means.driver.services.translators.find_dialect(route.upstream) in SHY
         errand = msgspec.structs.replace(errand, clock=clock, tags_results=not shy)
         return means.timepieces.give(errand)
 

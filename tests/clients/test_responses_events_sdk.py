@@ -85,7 +85,7 @@ def beaten(turns: list[bytes]) -> tuple[bytes, Json]:
         for frame in split(each):
             stream += tap.feed(frame) + answer.heartbeat()
         answer.take(tap)
-    return stream + answer.tail(plainly=False), {"id": answer.answer_id}
+    return stream + answer.tail(neutral_finish=False), {"id": answer.answer_id}
 
 
 @pytest.mark.parametrize("name", TURNS)
@@ -134,7 +134,7 @@ async def test_a_whole_answer_of_two_turns() -> None:
         tap.feed(whole(items))
         tap.close()
         answer.take(tap)
-    async with answering(answer.tail(plainly=False), JSON) as client:
+    async with answering(answer.tail(neutral_finish=False), JSON) as client:
         response = await client.responses.create(**ASKED)
     assert response.output_text == "noon"
     assert response.usage is not None

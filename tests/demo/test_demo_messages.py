@@ -257,7 +257,7 @@ class Gate:
 
     def answer(self) -> bytes:
         """Return what the client has got."""
-        return self._shown + self._splice.tail(plainly=False)
+        return self._shown + self._splice.tail(neutral_finish=False)
 
     async def _answer(self) -> bytes:
         async with connected(self.url) as peer:

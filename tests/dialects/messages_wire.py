@@ -92,12 +92,12 @@ def run(answer: Splice, *pieces: bytes) -> tuple[bytes, Tap]:
 
 def played(*pieces: bytes, tools: frozenset[str] = NO_TOOLS, limit: int = 10**6) -> bytes:
     answer = splice(tools, limit)
-    return run(answer, *pieces)[0] + answer.tail(plainly=False)
+    return run(answer, *pieces)[0] + answer.tail(neutral_finish=False)
 
 
-def joined(answer: Splice, *turns: bytes, plainly: bool = False) -> bytes:
+def joined(answer: Splice, *turns: bytes, neutral_finish: bool = False) -> bytes:
     """Make one answer of several turns."""
-    return b"".join(run(answer, turn)[0] for turn in turns) + answer.tail(plainly)
+    return b"".join(run(answer, turn)[0] for turn in turns) + answer.tail(neutral_finish)
 
 
 def cut(stream: bytes, at: Iterable[int]) -> list[bytes]:

@@ -158,7 +158,7 @@ def run(answer: ResponsesStream, *pieces: bytes) -> tuple[bytes, Tap]:
 def played(*turns: bytes, tools: frozenset[str] = CLOCK) -> bytes:
     """Make one answer of turns."""
     answer = splice(tools)
-    return b"".join([run(answer, each)[0] for each in turns]) + answer.tail(plainly=False)
+    return b"".join([run(answer, each)[0] for each in turns]) + answer.tail(neutral_finish=False)
 
 
 def events(stream: bytes) -> list[Json]:

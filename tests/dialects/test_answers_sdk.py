@@ -214,7 +214,7 @@ def answered(source: str, target: str, turns: list[Turn], cuts: list[int], crlf:
         assert tap.end().continuable
         assert len(tap.end().server_calls) == turn.calls.count("ours")
         splice.take(tap)
-    return shown + splice.tail(plainly=False)
+    return shown + splice.tail(neutral_finish=False)
 
 
 def heard_by_chat(stream: bytes) -> Heard:

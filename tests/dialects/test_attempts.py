@@ -8,7 +8,7 @@ import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.statuses import status_of
-from gateway.dialects.translators import Speech, Ways
+from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.exchange.model import Asked
 from gateway.wire.sse import split
 
@@ -58,14 +58,18 @@ ASKED = b'{"model":"m","stream":true,"messages":[]}'
 
 
 def test_an_error_keeps_its_status_where_the_other_dialect_has_no_word_for_it() -> None:
-    ways = Ways({"a": Speech("anthropic-messages")}, 10**6, 10**6, lambda: 7.0)
-    way = ways.to("a", DIALECTS["openai-chat"], ASKED, "turn")
-    assert way is not None
-    assert way.failure is None
-    way.feed(b'data: {"type":"message_start","message":{"id":"x"}}\n\n')
-    way.feed(b'data: {"type":"error","error":{"type":"overloaded_error","message":"No."}}\n\n')
-    assert way.failure is not None
-    assert way.failure.status == 529
+    translators = Translators(
+        {"a": UpstreamDialect("anthropic-messages")}, 10**6, 10**6, lambda: 7.0
+    )
+    translator = translators.make_translator("a", DIALECTS["openai-chat"], ASKED, "turn")
+    assert translator is not None
+    assert translator.failure is None
+    translator.feed(b'data: {"type":"message_start","message":{"id":"x"}}\n\n')
+    translator.feed(
+        b'data: {"type":"error","error":{"type":"overloaded_error","message":"No."}}\n\n'
+    )
+    assert translator.failure is not None
+    assert translator.failure.status == 529
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ def run(answer: Splice, *pieces: bytes) -> tuple[bytes, Tap]:
 def played(*pieces: bytes) -> bytes:
     answer = splice()
     shown, _ = run(answer, *pieces)
-    return shown + answer.tail(plainly=False)
+    return shown + answer.tail(neutral_finish=False)
 
 
 def choices(stream: bytes) -> list[Json]:
@@ -370,7 +370,7 @@ def test_a_follow_up_may_be_joined_on_and_hides_as_much(name: str) -> None:
     story = STORIES[name]
     answer = splice()
     shown = b"".join(run(answer, stream)[0] for stream in (our_call() + ended(), story.stream))
-    stream = shown + answer.tail(plainly=False)
+    stream = shown + answer.tail(neutral_finish=False)
     assert not [secret for secret in story.hidden if secret in stream]
     assert [(called, says) for _, called, says in calls_of(stream)] == list(story.theirs)
     assert text_of(stream) == story.text
@@ -392,7 +392,7 @@ def test_every_form_of_a_turn_has_the_same_calls_and_ids(name: str) -> None:
     assert tuple(ids) == story.answered or not story.answered
     assert [(call.name, call.arguments) for call in end.server_calls] == list(story.ours)
     assert [call for call in told if call.name in TOOLS] == list(end.server_calls)
-    theirs = [ident for ident, _, _ in calls_of(shown + answer.tail(plainly=False))]
+    theirs = [ident for ident, _, _ in calls_of(shown + answer.tail(neutral_finish=False))]
     assert sorted(tap.client_call_ids()) == sorted(theirs)
     assert set(theirs) == set(ids) - {call.id for call in end.server_calls}
     assert end.client_calls is bool(story.theirs)
@@ -422,7 +422,7 @@ def test_a_clients_call_after_the_finish_stands_in_the_tail() -> None:
     late = parts(part(0, "clo", "{}", id="w1"))
     answer = splice()
     shown, tap = run(answer, chunk({"content": "x"}) + chunk({}, "tool_calls") + late + DONE)
-    tail = answer.tail(plainly=False)
+    tail = answer.tail(neutral_finish=False)
     assert shown == chunk({"content": "x"})
     assert calls_of(tail) == [("w1", "clo", "{}")]
     assert tail.endswith(DONE)
@@ -436,7 +436,7 @@ def test_held_and_told_apart_after_the_finish() -> None:
     late = parts(part(0, "clo", id="w1")) + parts(part(0, "cker", "{}"))
     answer = splice()
     _, tap = run(answer, chunk({}, "tool_calls") + late + DONE)
-    assert calls_of(answer.tail(plainly=False)) == [("w1", "clocker", "{}")]
+    assert calls_of(answer.tail(neutral_finish=False)) == [("w1", "clocker", "{}")]
     assert not tap.end().continuable
 
 
@@ -461,7 +461,7 @@ def test_ours_only_and_then_the_last_turns_end() -> None:
         {"content": " noon."}
     )
     second, _ = run(answer, last + chunk({}, "length", usage={"total": 2}) + DONE)
-    stream = first + second + answer.tail(plainly=False)
+    stream = first + second + answer.tail(neutral_finish=False)
     assert [c["delta"] for c in choices(stream)] == [
         {"role": "assistant", "content": None},
         {"content": "It is"},
@@ -504,7 +504,7 @@ def test_a_hidden_call_that_cannot_be_run_leaves_a_plain_stop() -> None:
     shown = tap.feed(our_call() + chunk({"content": "x" * 500})) + tap.feed(ended())
     answer.take(tap)
     assert tap.end().server_calls == ()
-    assert finishes(shown + answer.tail(plainly=False)) == ["stop"]
+    assert finishes(shown + answer.tail(neutral_finish=False)) == ["stop"]
 
 
 def test_a_call_that_names_no_tool_does_not_fill_memory() -> None:
@@ -589,7 +589,7 @@ def test_whatever_the_names_and_however_they_come(
     stream, calls = turn
     answer = splice()
     shown, tap = run(answer, stream)
-    seen = calls_of(shown + answer.tail(plainly=False))
+    seen = calls_of(shown + answer.tail(neutral_finish=False))
     says = {ident: f'{{"{ident[2:]}":1}}' for ident, _ in calls}
     theirs = [(ident, name, says[ident]) for ident, name in calls if name != "clock"]
     assert sorted(seen) == sorted(theirs)

@@ -246,7 +246,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
     record = Kept(
         msgspec.json.encode(tap.answered().message), CHAT.name, tap.client_call_ids(), results, 0
     )
-    shown = json.loads(answer.tail(plainly=False))["choices"][0]["message"]
+    shown = json.loads(answer.tail(neutral_finish=False))["choices"][0]["message"]
     assert [c["function"]["name"] for c in shown["tool_calls"]] == ["weather", "news"]
     data = body(USER, shown, *(told(c["id"]) for c in shown["tool_calls"]))
     after = rebuilt(data, record)

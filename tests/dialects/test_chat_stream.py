@@ -78,7 +78,7 @@ def test_a_recorded_stream_passes_in_many_pieces_with_server_tools_on(cuts: list
     points = sorted({0, *cuts, len(TEXT)})
     answer = splice(frozenset({"clock"}))
     shown, _ = run(answer, *(TEXT[a:b] for a, b in pairwise(points)))
-    assert shown + answer.tail(plainly=False) == TEXT
+    assert shown + answer.tail(neutral_finish=False) == TEXT
 
 
 def test_the_tail_waits_for_the_verdict() -> None:
@@ -108,10 +108,10 @@ def test_content_that_rides_on_the_finish_is_shown_and_the_finish_withheld() -> 
         {"index": 0, "delta": {"role": "assistant", "content": "all"}, "finish_reason": None}
     ]
     assert "usage" not in chunks(shown)[0]
-    rest = chunks(answer.tail(plainly=False))
+    rest = chunks(answer.tail(neutral_finish=False))
     assert rest[0]["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     assert rest[0]["usage"] == usage
-    assert answer.tail(plainly=False).endswith(DONE)
+    assert answer.tail(neutral_finish=False).endswith(DONE)
     assert tap.end().stop is Stop.STOP
 
 
@@ -136,7 +136,7 @@ def test_a_word_for_no_end_yet_ends_nothing(word: str) -> None:
     assert tap.feed(chunk({}, "stop") + DONE) == b""
     assert tap.end().stop is Stop.STOP
     answer.take(tap)
-    assert answer.tail(plainly=False) == chunk({}, "stop") + DONE
+    assert answer.tail(neutral_finish=False) == chunk({}, "stop") + DONE
     with pytest.raises(UpstreamBroke):
         run(splice(), *begun)
 
@@ -151,7 +151,7 @@ def test_an_answer_has_no_name_before_its_first_choice() -> None:
     tap.feed(turn("one"))
     answer.take(tap)
     beat, (shown, _) = answer.heartbeat(), run(answer, filtered, turn("two", "b"))
-    later = chunks(beat + shown + answer.tail(plainly=False))
+    later = chunks(beat + shown + answer.tail(neutral_finish=False))
     names = {(c["id"], c["object"], c["created"], c["model"]) for c in later}
     assert names == {("a", "chat.completion.chunk", 1, "m-a")}
     assert text_of(shown) == "\n\ntwo"
@@ -164,7 +164,10 @@ def test_usage_after_the_finish_may_look_like_any_other_chunk() -> None:
     for at in range(len(stream)):
         answer = splice()
         shown, tap = run(answer, stream[:at], stream[at:])
-        assert (shown, answer.tail(plainly=False)) == (said, chunk({}, "stop") + usage + DONE)
+        assert (shown, answer.tail(neutral_finish=False)) == (
+            said,
+            chunk({}, "stop") + usage + DONE,
+        )
         assert tap.end().continuable
 
 
@@ -172,7 +175,7 @@ def test_many_choices_pass_untouched_and_nothing_can_follow() -> None:
     stream = chunk({"content": "x"}, "stop") + chunk({"content": "y"}) + DONE
     answer = splice(choices=2)
     shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert not tap.end().continuable
 
 
@@ -199,7 +202,7 @@ def test_three_turns_are_one_answer() -> None:
     numbers = {"prompt_tokens": 2, "completion_tokens": 3, "details": details, "note": None}
     texts = ["one", "two", "three"]
     shown = b"".join(run(answer, turn(t, t, usage=numbers))[0] for t in texts)
-    stream = shown + answer.tail(plainly=False)
+    stream = shown + answer.tail(neutral_finish=False)
     found = chunks(stream)
     assert text_of(stream) == "one\n\ntwo\n\nthree"
     assert {(c["id"], c["model"]) for c in found if "model" in c} == {("one", "m-one")}
@@ -222,7 +225,7 @@ def test_usage_of_several_turns_is_shown_only_if_asked_for() -> None:
     answer = splice()
     run(answer, turn("one", usage={"prompt_tokens": 2}))
     run(answer, turn("two", usage={"prompt_tokens": 2}))
-    assert b"usage" not in answer.tail(plainly=False)
+    assert b"usage" not in answer.tail(neutral_finish=False)
 
 
 def test_no_blank_line_where_a_turn_has_no_text() -> None:
@@ -251,7 +254,9 @@ def test_a_turn_ends_plainly_when_its_reason_names_what_nobody_saw() -> None:
     )
     assert shown == b""
     assert tap.end().server_calls == (ToolCall("c1", "clock", "{}"),)
-    assert [c["choices"][0]["finish_reason"] for c in chunks(answer.tail(plainly=True))] == ["stop"]
+    assert [c["choices"][0]["finish_reason"] for c in chunks(answer.tail(neutral_finish=True))] == [
+        "stop"
+    ]
 
 
 def test_no_fragment_of_a_server_tools_call_is_shown() -> None:
@@ -276,7 +281,9 @@ def test_no_fragment_of_a_server_tools_call_is_shown() -> None:
     end = tap.end()
     assert end.server_calls == (ToolCall("c1", "clock", '{"action":"get"}'),)
     assert end.client_calls
-    assert chunks(answer.tail(plainly=False))[0]["choices"][0]["finish_reason"] == "tool_calls"
+    assert (
+        chunks(answer.tail(neutral_finish=False))[0]["choices"][0]["finish_reason"] == "tool_calls"
+    )
 
 
 def test_the_answered_turn_holds_everything_the_model_said() -> None:
@@ -403,7 +410,7 @@ def test_the_word_error_in_a_text_is_no_error() -> None:
     stream = turn("error").replace(b'"finish_reason":null', b'"finish_reason":null,"x":1')
     answer = splice()
     shown, tap = run(answer, *(frame for frame in split(stream)))
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.failure is None
 
 
@@ -421,10 +428,10 @@ def test_odd_tool_calls_pass_and_crash_nothing(call: dict[str, Any]) -> None:
     for tools in (frozenset[str](), frozenset({"clock"})):
         answer = splice(tools)
         shown, tap = run(answer, stream)
-        assert answer.tail(plainly=False).endswith(DONE)
+        assert answer.tail(neutral_finish=False).endswith(DONE)
         assert tap.end().client_calls
         assert tap.answered()
-        assert tools or shown + answer.tail(plainly=False) == stream
+        assert tools or shown + answer.tail(neutral_finish=False) == stream
 
 
 @pytest.mark.parametrize(
@@ -441,14 +448,14 @@ def test_an_upstream_that_omits_done_ended_well_after_its_finish() -> None:
     stream = turn("x").removesuffix(DONE)
     answer = splice()
     shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.end().continuable
 
 
 def test_a_last_frame_without_its_empty_line_counts() -> None:
     answer = splice()
     shown, _ = run(answer, turn("x")[:-2])
-    assert shown + answer.tail(plainly=False) == turn("x")
+    assert shown + answer.tail(neutral_finish=False) == turn("x")
 
 
 def test_what_comes_after_the_end_is_dropped() -> None:
@@ -456,14 +463,14 @@ def test_what_comes_after_the_end_is_dropped() -> None:
     tap = answer.tap()
     shown = tap.feed(turn("x") + chunk({"content": "more"}) + DONE)
     answer.take(tap)
-    assert shown + answer.tail(plainly=False) == turn("x")
+    assert shown + answer.tail(neutral_finish=False) == turn("x")
 
 
 def test_words_after_the_finish_keep_their_place_and_nothing_follows() -> None:
     stream = chunk({"content": "x"}) + chunk({}, "stop") + chunk({"content": "y"}) + DONE
     answer = splice()
     shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert not tap.end().continuable
 
 
@@ -479,7 +486,7 @@ def test_a_finish_in_another_spacing_is_relayed_and_nothing_follows() -> None:
     for pieces in ([chunk({"content": "x"}), odd, DONE], [chunk({"content": "x"}), odd]):
         answer = splice()
         shown, tap = run(answer, *pieces)
-        assert shown + answer.tail(plainly=False) == b"".join(pieces)
+        assert shown + answer.tail(neutral_finish=False) == b"".join(pieces)
         assert not tap.end().continuable
 
 
@@ -493,7 +500,7 @@ def test_data_that_is_no_json_passes() -> None:
     )
     answer = splice()
     shown, _ = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
 
 
 def test_a_stream_without_end_does_not_fill_memory() -> None:

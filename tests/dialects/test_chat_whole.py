@@ -44,7 +44,7 @@ def run(answer: Splice, data: bytes) -> Tap:
 def test_one_turn_passes_byte_for_byte() -> None:
     answer = splice()
     tap = run(answer, body("hi"))
-    assert answer.tail(plainly=False) == body("hi")
+    assert answer.tail(neutral_finish=False) == body("hi")
     assert answer.content_type == b"application/json"
     assert tap.text() == "hi"
     assert tap.end().stop is Stop.STOP
@@ -86,7 +86,7 @@ def test_two_turns_are_one_body() -> None:
     answer = splice()
     run(answer, body("one", ident="first"))
     run(answer, body("two", "length", ident="second"))
-    joined = json.loads(answer.tail(plainly=False))
+    joined = json.loads(answer.tail(neutral_finish=False))
     assert joined["id"] == joined["model"] == "first"
     assert joined["choices"][0]["message"] == {"role": "assistant", "content": "one\n\ntwo"}
     assert joined["choices"][0]["finish_reason"] == "length"
@@ -100,7 +100,7 @@ def test_calls_to_server_tools_are_taken_out() -> None:
     end = tap.end()
     assert end.server_calls == (ToolCall("c1", "clock", "{}"),)
     assert end.client_calls
-    shown = json.loads(answer.tail(plainly=False))["choices"][0]
+    shown = json.loads(answer.tail(neutral_finish=False))["choices"][0]
     assert shown["message"] == {"role": "assistant", "content": None, "tool_calls": calls[1:]}
     assert tap.answered().message == {"role": "assistant", "content": None, "tool_calls": calls}
 
@@ -110,13 +110,13 @@ def test_odd_tool_calls_crash_nothing() -> None:
     answer = splice(frozenset({"clock"}))
     tap = run(answer, body(None, "tool_calls", tool_calls=calls))
     assert tap.end().client_calls
-    assert answer.tail(plainly=False) == body(None, "tool_calls", tool_calls=calls)
+    assert answer.tail(neutral_finish=False) == body(None, "tool_calls", tool_calls=calls)
 
 
 def test_only_server_tools_and_no_more_turns() -> None:
     answer = splice(frozenset({"clock"}))
     run(answer, body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")]))
-    shown = json.loads(answer.tail(plainly=True))["choices"][0]
+    shown = json.loads(answer.tail(neutral_finish=True))["choices"][0]
     assert shown["finish_reason"] == "stop"
     assert "tool_calls" not in shown["message"]
 
@@ -124,7 +124,7 @@ def test_only_server_tools_and_no_more_turns() -> None:
 def test_a_hidden_call_that_cannot_be_run_leaves_a_plain_stop() -> None:
     answer = splice(frozenset({"clock"}))
     run(answer, body("x", "tool_calls", tool_calls=[tool_call("clock", "c1")]))
-    assert json.loads(answer.tail(plainly=False))["choices"][0]["finish_reason"] == "stop"
+    assert json.loads(answer.tail(neutral_finish=False))["choices"][0]["finish_reason"] == "stop"
 
 
 def test_ours_only_and_then_the_last_turns_end() -> None:
@@ -134,7 +134,7 @@ def test_ours_only_and_then_the_last_turns_end() -> None:
     mixed = [tool_call("weather", "w1"), tool_call("clock", "c1")]
     second = run(answer, body("So.", "tool_calls", tool_calls=mixed))
     assert second.client_call_ids() == ("w1",)
-    shown = json.loads(answer.tail(plainly=False))["choices"][0]
+    shown = json.loads(answer.tail(neutral_finish=False))["choices"][0]
     assert shown["finish_reason"] == "tool_calls"
     assert shown["message"] == {"role": "assistant", "content": "So.", "tool_calls": mixed[:1]}
 
@@ -150,7 +150,7 @@ def test_calls_without_ids_get_them_and_keep_them(names: list[str]) -> None:
     ids = [call["id"] for call in message["tool_calls"]]
     assert len(set(ids)) == len(names)
     ours = {call.id for call in tap.end().server_calls}
-    shown = json.loads(answer.tail(plainly=False))["choices"][0]["message"]["tool_calls"]
+    shown = json.loads(answer.tail(neutral_finish=False))["choices"][0]["message"]["tool_calls"]
     assert [call["id"] for call in shown] == list(tap.client_call_ids())
     assert [i for i in ids if i not in ours] == list(tap.client_call_ids())
     assert len(ours) == names.count("clock")
@@ -160,7 +160,7 @@ def test_without_server_tools_calls_pass_even_without_ids() -> None:
     answer = splice()
     said = body(None, "tool_calls", tool_calls=[{"function": {"name": "weather"}}])
     tap = run(answer, said)
-    assert answer.tail(plainly=False) == said
+    assert answer.tail(neutral_finish=False) == said
     assert tap.end().client_calls
 
 
@@ -184,7 +184,7 @@ def test_of_many_choices_none_is_touched() -> None:
     said = body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")])
     tap = run(answer, said)
     assert tap.end().server_calls == ()
-    assert answer.tail(plainly=False) == said
+    assert answer.tail(neutral_finish=False) == said
 
 
 def test_many_choices_and_old_function_calls() -> None:
@@ -201,7 +201,7 @@ def test_a_body_without_usage() -> None:
     assert tap.end().usage is None
     assert not tap.end().continuable
     run(answer, b'{"choices":[]}')
-    assert "usage" not in json.loads(answer.tail(plainly=False))
+    assert "usage" not in json.loads(answer.tail(neutral_finish=False))
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"data: {}\n\n", b"[]"])

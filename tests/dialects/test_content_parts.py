@@ -55,7 +55,7 @@ def test_the_text_is_known_and_the_bytes_pass(stream: bool) -> None:
         shown += tap.close()
     assert tap.text() == "One."
     splice.take(tap)
-    assert shown + splice.tail(plainly=False) == sent
+    assert shown + splice.tail(neutral_finish=False) == sent
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -67,7 +67,7 @@ def test_texts_of_two_turns_are_set_apart(stream: bool) -> None:
         shown += tap.feed(STREAM if stream else BODY)
         shown += b"" if tap.ended else tap.close()
         splice.take(tap)
-    shown += splice.tail(plainly=False)
+    shown += splice.tail(neutral_finish=False)
     if stream:
         assert shown.count(b'"content":"\\n\\n"') == 1
         assert shown.index(b"Hm.", shown.index(b"Hm.") + 1) < shown.index(b'"content":"\\n\\n"')

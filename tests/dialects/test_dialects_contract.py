@@ -50,7 +50,7 @@ def ended(path: Path, splice: Splice, tap: Tap) -> tuple[bytes, TurnEnd | None]:
         dialect = DIALECTS[NAMES[path.stem.partition("_")[0]]]
         return dialect.error_frame(tap.failure, splice), None
     splice.take(tap)
-    return splice.tail(plainly=False), tap.end()
+    return splice.tail(neutral_finish=False), tap.end()
 
 
 def passed(path: Path, tools: frozenset[str], *pieces: bytes) -> tuple[bytes, TurnEnd | None]:

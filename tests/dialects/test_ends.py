@@ -87,7 +87,7 @@ def passed(name: str, pieces: list[bytes], tools: frozenset[str], turns: int = 1
             tap.answered(), tap.text(), tap.client_call_ids(), splice.heartbeat()
         except UpstreamError as error:
             return shown + dialect.error_frame(error, splice)
-    return shown + splice.tail(plainly=False)
+    return shown + splice.tail(neutral_finish=False)
 
 
 def ends_in(shown: bytes) -> tuple[int, int]:

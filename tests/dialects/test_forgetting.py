@@ -25,7 +25,7 @@ def live(dialect: str, stream: bool) -> None:
     tap.feed(answer(dialect, stream))
     tap.close()
     splice.take(tap)
-    splice.tail(plainly=False)
+    splice.tail(neutral_finish=False)
     splice.tap()
     splice.forget()
 

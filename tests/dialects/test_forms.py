@@ -1,4 +1,4 @@
-"""Answers that come as a stream where a body was asked for, and the other way round."""
+"""Answers that come as a stream where a body was asked for, and the other translator round."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Dialect
-from gateway.dialects.translators import Speech, Way, Ways
+from gateway.dialects.translators import Translator, Translators, UpstreamDialect
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 
 ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
@@ -21,37 +21,39 @@ BODY = {
 ASKED = b'{"model":"m","messages":[]}'
 
 
-def ways(**speeches: str) -> Ways:
-    spoken = {name: Speech(dialect) for name, dialect in speeches.items()}
-    return Ways(spoken, 10**6, 10**6, lambda: 7.0)
+def translators(**dialects: str) -> Translators:
+    spoken = {name: UpstreamDialect(dialect) for name, dialect in dialects.items()}
+    return Translators(spoken, 10**6, 10**6, lambda: 7.0)
 
 
-def convert(through: Ways, dialect: Dialect, asked: bytes, stream: bool) -> Way:
-    return through.convert("a", dialect, through.wanting(dialect, asked, "turn")(), stream)
+def convert(through: Translators, dialect: Dialect, asked: bytes, stream: bool) -> Translator:
+    return through.make_converter(
+        "a", dialect, through.make_context_reader(dialect, asked, "turn")(), stream
+    )
 
 
 def test_a_body_becomes_a_stream_and_keeps_its_id() -> None:
-    way = convert(ways(), CHAT, ASKED, True)
-    assert way.feed(json.dumps(BODY).encode()) == b""
-    told = way.close()
+    translator = convert(translators(), CHAT, ASKED, True)
+    assert translator.feed(json.dumps(BODY).encode()) == b""
+    told = translator.close()
     assert told.count(b'"id":"chatcmpl-1"') == told.count(b"data: {")
     assert b'"content":"Hi."' in told
     assert told.endswith(b"data: [DONE]\n\n")
-    assert way.failure is None
+    assert translator.failure is None
 
 
 def test_a_body_without_an_id_gets_one() -> None:
-    way = convert(ways(), CHAT, ASKED, True)
-    way.feed(json.dumps({**BODY, "id": ""}).encode())
-    assert b'"id":"chatcmpl-' in way.close()
+    translator = convert(translators(), CHAT, ASKED, True)
+    translator.feed(json.dumps({**BODY, "id": ""}).encode())
+    assert b'"id":"chatcmpl-' in translator.close()
 
 
 def test_a_stream_becomes_a_body_and_keeps_its_id() -> None:
-    way = convert(ways(a="openai-responses"), RESPONSES, b'{"model":"m"}', False)
+    translator = convert(translators(a="openai-responses"), RESPONSES, b'{"model":"m"}', False)
     stream = ANSWERS.joinpath("responses_text.sse").read_bytes()
     for at in range(0, len(stream), 100):
-        assert way.feed(stream[at : at + 100]) == b""
-    body = json.loads(way.close())
+        assert translator.feed(stream[at : at + 100]) == b""
+    body = json.loads(translator.close())
     assert body["id"].encode() in stream
     assert body["output"][0]["content"][0]["text"]
 
@@ -59,25 +61,27 @@ def test_a_stream_becomes_a_body_and_keeps_its_id() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_error_in_another_form_keeps_its_status(stream: bool) -> None:
     error = b'{"error":{"message":"No.","code":"rate_limit_exceeded"}}'
-    way = convert(ways(a="openai-chat"), DIALECTS["anthropic-messages"], ASKED, stream)
-    way.feed(error if stream else b"data: " + error + b"\n\n")
+    translator = convert(
+        translators(a="openai-chat"), DIALECTS["anthropic-messages"], ASKED, stream
+    )
+    translator.feed(error if stream else b"data: " + error + b"\n\n")
     with pytest.raises(UpstreamAnswered) as raised:
-        way.close()
+        translator.close()
     assert raised.value.status == 429
     assert json.loads(raised.value.body)["type"] == "error"
 
 
 def test_a_stream_that_breaks_off_is_no_body() -> None:
-    way = convert(ways(), CHAT, ASKED, False)
-    way.feed(b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
+    translator = convert(translators(), CHAT, ASKED, False)
+    translator.feed(b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
     with pytest.raises(UpstreamBroke):
-        way.close()
+        translator.close()
 
 
 def test_of_a_large_request_only_what_the_answer_repeats_is_kept() -> None:
     asked = b'{"model":"m","temperature":0.5,"input":"%b"}' % (b"x" * 100_000)
-    told = ways().wanting(RESPONSES, asked, "turn")()
+    told = translators().make_context_reader(RESPONSES, asked, "turn")()
     assert told.model == "m"
     assert told.request == b'{"temperature":0.5}'
     small = b'{"model":"m","input":"x"}'
-    assert ways().wanting(RESPONSES, small, "turn")().request == small
+    assert translators().make_context_reader(RESPONSES, small, "turn")().request == small

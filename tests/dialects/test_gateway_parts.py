@@ -10,7 +10,7 @@ import pytest
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import PROFILES
 from gateway.dialects.translate.requests import translate_request
-from gateway.dialects.translators import Speech, Ways
+from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.exchange.additions import (
     NO_PARTS,
     AnsweredTurn,
@@ -139,9 +139,9 @@ STRICT = {**FUNCTION, "function": {**FUNCTION["function"], "strict": True}}
 
 def fit(body: dict[str, Any], profile: str, parts: GatewayParts = PARTS) -> dict[str, Any]:
     """Return what an upstream of the client's dialect is sent."""
-    speech = Speech(CHAT, PROFILES[profile])
+    speech = UpstreamDialect(CHAT, PROFILES[profile])
     asked = json.dumps({"model": "m", **body}).encode()
-    fitted = Ways({"u": speech}, 1000, 1000, lambda: 0.0).fit("u", asked, lambda: parts)
+    fitted = Translators({"u": speech}, 1000, 1000, lambda: 0.0).fit_body("u", asked, lambda: parts)
     assert (fitted == asked) is (json.loads(fitted) == json.loads(asked))
     sent: dict[str, Any] = json.loads(fitted)
     return sent
@@ -197,5 +197,5 @@ def test_what_needs_no_change_stays_as_it_is(body: dict[str, Any]) -> None:
 
 
 def test_an_upstream_nothing_is_known_of_gets_what_was_written() -> None:
-    ways = Ways({}, 1000, 1000, lambda: 0.0)
-    assert ways.fit("u", b"{}", lambda: PARTS) == b"{}"
+    translators = Translators({}, 1000, 1000, lambda: 0.0)
+    assert translators.fit_body("u", b"{}", lambda: PARTS) == b"{}"

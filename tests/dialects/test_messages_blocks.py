@@ -269,7 +269,7 @@ def test_every_form_of_a_turn_has_the_same_calls_and_ids(name: str) -> None:
     assert [block["id"] for block in calls if block["name"] == "clock"] == [
         made.id for made in end.server_calls
     ]
-    client = [ident for ident, _, _ in read(shown + answer.tail(plainly=False)).calls]
+    client = [ident for ident, _, _ in read(shown + answer.tail(neutral_finish=False)).calls]
     assert list(tap.client_call_ids()) == client
     assert end.client_calls is bool(client)
     assert end.continuable
@@ -310,7 +310,7 @@ def test_only_ours_and_then_the_last_turns_end() -> None:
     assert not tap.end().client_calls
     assert first == start() + PING
     second, _ = run(answer, start("b") + say(0, "It is", " noon.") + finish("max_tokens"))
-    message = read(first + second + answer.tail(plainly=False))
+    message = read(first + second + answer.tail(neutral_finish=False))
     assert message.texts == ["It is noon."]
     assert message.stop_reason == "max_tokens"
     assert message.start["id"] == "msg_a"
@@ -321,7 +321,7 @@ def test_a_hidden_call_that_cannot_be_run_leaves_a_plain_stop() -> None:
     answer = splice(CLOCK, limit=600)
     shown, tap = run(answer, start() + ours(0), say(1, "x" * 500), ended())
     assert tap.end().server_calls == ()
-    assert read(shown + answer.tail(plainly=False)).stop_reason == "end_turn"
+    assert read(shown + answer.tail(neutral_finish=False)).stop_reason == "end_turn"
 
 
 def made_ids(body: bytes, answer: str = "a") -> list[str]:

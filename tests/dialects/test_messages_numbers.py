@@ -115,7 +115,7 @@ def test_odd_events_crash_nothing() -> None:
         assert tap.client_call_ids() == ("7",)
         assert tap.answered()
         run(answer, start() + odd + finish())
-        assert answer.tail(plainly=False).endswith(STOP)
+        assert answer.tail(neutral_finish=False).endswith(STOP)
     assert played(start() + odd + finish()) == start() + odd + finish()
 
 
@@ -154,7 +154,7 @@ def test_whatever_comes_and_however_it_is_mixed(
     answer = splice(CLOCK)
     before = run(answer, turn("before"))[0] if follows else b""
     shown, tap = run(answer, *cut(stream, cuts))
-    message = read(before + shown + answer.tail(plainly=False))
+    message = read(before + shown + answer.tail(neutral_finish=False))
     calls = {f"id{at}": name for at, name in enumerate(names) if name is not None}
     client = {ident: name for ident, name in calls.items() if name != "clock"}
     assert {ident: name for ident, name, _ in message.calls} == client

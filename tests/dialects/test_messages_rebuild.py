@@ -255,7 +255,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
     message = msgspec.json.encode(tap.answered().message)
     record = Kept(message, DIALECT.name, tap.client_call_ids(), results, 0)
-    shown = json.loads(answer.tail(plainly=False))["content"]
+    shown = json.loads(answer.tail(neutral_finish=False))["content"]
     calls = [block["id"] for block in shown if block["type"] == "tool_use"]
     after = rebuilt(body(USER, {"role": "assistant", "content": shown}, told(*calls)), record)
     assert after[1] == json.loads(message)

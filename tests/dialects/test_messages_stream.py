@@ -62,7 +62,7 @@ def test_the_tail_waits_for_the_verdict() -> None:
     answer = splice()
     shown, tap = run(answer, fixture("text"))
     assert shown.endswith(stop(0))
-    assert [told["type"] for told in events(answer.tail(plainly=False))] == [
+    assert [told["type"] for told in events(answer.tail(neutral_finish=False))] == [
         "message_delta",
         "message_stop",
     ]
@@ -156,7 +156,7 @@ def test_turns_are_joined_the_same_however_they_are_split(
     whole, pieces = splice(tools), splice(tools)
     expected = joined(whole, *map(fixture, names))
     shown = b"".join(run(pieces, *cut(fixture(name), cuts))[0] for name in names)
-    assert shown + pieces.tail(plainly=False) == expected
+    assert shown + pieces.tail(neutral_finish=False) == expected
 
 
 def test_what_turns_cost_is_added_up_and_listed() -> None:
@@ -249,7 +249,7 @@ def test_what_stands_in_the_tail_waits_with_it() -> None:
     answer = splice()
     shown, tap = run(answer, stream)
     assert shown == start() + say(0, "x")
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.end().continuable
 
 
@@ -331,7 +331,7 @@ def test_a_stop_without_a_reason_is_an_end_but_nothing_follows() -> None:
     stream = start() + say(0, "x") + STOP
     answer = splice()
     shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.end() == TurnEnd(Stop.UNKNOWN, usage=Usage(10, 1), continuable=False)
     assert read(joined(splice(), turn("one"), stream)).stop_reason == "end_turn"
 
@@ -341,10 +341,10 @@ def test_an_upstream_without_a_stop_ended_well_after_its_reason(rest: bytes) -> 
     stream = turn("x").removesuffix(STOP)
     answer = splice()
     shown, tap = run(answer, stream + rest)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.end().continuable
     run(answer, turn("y"))
-    assert answer.tail(plainly=False).endswith(STOP)
+    assert answer.tail(neutral_finish=False).endswith(STOP)
 
 
 def test_a_last_frame_without_its_empty_line_counts() -> None:
@@ -360,7 +360,7 @@ def test_words_after_the_reason_keep_their_place_and_nothing_follows() -> None:
     answer = splice()
     shown, tap = run(answer, stream)
     assert shown == start() + say(0, "x")
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert not tap.end().continuable
     for sifted in (joined(splice(CLOCK), stream), joined(splice(), turn("x"), stream)):
         assert read(sifted).texts[-1] == "y"
@@ -409,7 +409,7 @@ def test_a_hidden_call_and_nothing_more_ends_plainly() -> None:
     shown, tap = run(answer, start() + call(0, "clock", "c1") + finish("tool_use"))
     assert shown == start()
     assert tap.end().server_calls == (ToolCall("c1", "clock", "{}"),)
-    message = read(shown + answer.tail(plainly=True))
+    message = read(shown + answer.tail(neutral_finish=True))
     assert message.stop_reason == "end_turn"
     assert message.end["usage"] == {"output_tokens": 5}
 
@@ -432,7 +432,7 @@ def test_a_message_that_begins_with_content_passes_and_is_remembered(
     stream = prefilled(HMM, TOLD, HELD) + say(3, "x") + finish("tool_use")
     answer = splice(tools)
     shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.text() == "So far.x"
     assert tap.client_call_ids() == ("t1",)
     content = json.loads(msgspec.json.encode(tap.answered().message))["content"]
@@ -446,6 +446,6 @@ def test_what_a_message_begins_with_is_numbered_like_the_rest() -> None:
     assert b"clock" not in shown
     assert [made.id for made in tap.end().server_calls] == ["c1"]
     later, _ = run(answer, prefilled(HMM, TOLD, {"type": "odd", "n": 1}) + say(3, "y") + finish())
-    message = read(shown + later + answer.tail(plainly=False))
+    message = read(shown + later + answer.tail(neutral_finish=False))
     assert message.texts == ["So far.", "x", "\n\nSo far.", "y"]
     assert {"type": "odd", "n": 1} in message.content

@@ -48,8 +48,8 @@ def run(answer: Splice, data: bytes) -> Tap:
     return tap
 
 
-def shown(answer: Splice, plainly: bool = False) -> Json:
-    told = json.loads(answer.tail(plainly))
+def shown(answer: Splice, neutral_finish: bool = False) -> Json:
+    told = json.loads(answer.tail(neutral_finish))
     assert isinstance(told, dict)
     return told
 
@@ -59,7 +59,7 @@ def test_one_turn_passes_byte_for_byte() -> None:
         answer = splice(tools)
         said = body(text("hi"), call("weather", "w"), odd=1e2)
         tap = run(answer, said)
-        assert answer.tail(plainly=False) == said
+        assert answer.tail(neutral_finish=False) == said
         assert tap.text() == "hi"
         assert tap.end().usage == Usage(6, 3)
         assert tap.end().spoke
@@ -130,7 +130,7 @@ def test_only_server_tools_end_plainly_unless_a_turn_follows() -> None:
     answer = splice()
     tap = run(answer, body(call("clock", "c1"), reason="tool_use"))
     assert not tap.end().client_calls
-    assert shown(answer, plainly=True)["stop_reason"] == "end_turn"
+    assert shown(answer, neutral_finish=True)["stop_reason"] == "end_turn"
     assert shown(answer)["stop_reason"] == "end_turn"
     assert shown(answer)["content"] == []
     run(answer, body(text("Noon."), reason="refusal"))
@@ -155,7 +155,7 @@ def test_without_server_tools_calls_pass_even_without_ids() -> None:
     answer = splice(frozenset())
     said = body(call("clock"), reason="tool_use")
     run(answer, said)
-    assert answer.tail(plainly=False) == said
+    assert answer.tail(neutral_finish=False) == said
 
 
 def test_input_that_is_missing_or_no_object() -> None:
@@ -183,7 +183,7 @@ def test_numbers_stay_as_they_were_written() -> None:
     big = b"12345678901234567890123.10"
     answer = splice()
     tap = run(answer, said.replace(b'"BIG"', big))
-    assert big in answer.tail(plainly=False)
+    assert big in answer.tail(neutral_finish=False)
     assert msgspec.json.encode(tap.answered().message).count(big) == 2
     assert big.decode() in tap.end().server_calls[0].arguments
 
@@ -192,7 +192,7 @@ def test_numbers_stay_as_they_were_written() -> None:
 def test_a_body_that_says_nothing(data: bytes) -> None:
     answer = splice()
     tap = run(answer, data)
-    assert answer.tail(plainly=False) == data
+    assert answer.tail(neutral_finish=False) == data
     assert tap.end().usage is None
     assert not tap.end().spoke
     assert not tap.end().continuable

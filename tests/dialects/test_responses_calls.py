@@ -210,7 +210,7 @@ def test_however_its_bytes_are_split(name: str) -> None:
     for at in range(0, len(stream), 7):
         answer = splice(CLOCK)
         shown, _ = run(answer, stream[:at], stream[at:])
-        assert shown + answer.tail(plainly=False) == whole
+        assert shown + answer.tail(neutral_finish=False) == whole
 
 
 @given(st.sampled_from(sorted(STORIES)), st.lists(st.integers(0, 4000), max_size=60), st.booleans())
@@ -220,7 +220,7 @@ def test_and_in_many_pieces_with_either_line_end(name: str, cuts: list[int], crl
     points = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
     answer = splice(CLOCK)
     shown, _ = run(answer, *(stream[a:b] for a, b in pairwise(points)))
-    found = (shown + answer.tail(plainly=False)).replace(b"\r\n", b"\n")
+    found = (shown + answer.tail(neutral_finish=False)).replace(b"\r\n", b"\n")
     assert found == played(STORIES[name].stream)
 
 
@@ -267,7 +267,7 @@ def test_an_upstream_that_numbers_no_items() -> None:
     for at in range(0, len(stream), 7):
         answer = splice(CLOCK)
         shown, tap = run(answer, stream[:at], stream[at:])
-        assert shown + answer.tail(plainly=False) == whole
+        assert shown + answer.tail(neutral_finish=False) == whole
         assert [c.id for c in tap.end().server_calls] == ["call_srv"]
     later = played(turn(message("m", "first"), ident="resp_0"), stream)
     assert not [secret for secret in HIDDEN if secret in later]
@@ -323,7 +323,7 @@ def test_calls_without_ids_get_them_and_keep_them() -> None:
     assert len(set(ids)) == 3
     assert tap.end().server_calls == (ToolCall(ids[1], "clock", ARGUMENTS),)
     assert tap.client_call_ids() == (ids[0], ids[2])
-    response = Client().read(shown + answer.tail(plainly=False))
+    response = Client().read(shown + answer.tail(neutral_finish=False))
     assert [item["call_id"] for item in response["output"]] == [ids[0], ids[2]]
     again = run(answer, turn(*bare, ident="b"))[1]
     assert set(again.client_call_ids()).isdisjoint(ids)
@@ -388,7 +388,7 @@ def test_odd_events_pass_and_crash_nothing(odd: list[Json], joined: bool) -> Non
     answer.take(tap)
     assert tap.end().stop
     assert tap.answered()
-    assert answer.tail(plainly=False)
+    assert answer.tail(neutral_finish=False)
     assert {"m0", "m1"} <= set(shown_ids_of(shown))
 
 
@@ -419,7 +419,7 @@ def test_a_hidden_call_after_more_than_is_remembered_is_hidden_all_the_same() ->
     items = [message("m", "x" * 4000), ours(), theirs(), message("n", "y")]
     answer = splice(CLOCK, limit=5_000)
     shown, tap = run(answer, *split(turn(*items)))
-    stream = shown + answer.tail(plainly=False)
+    stream = shown + answer.tail(neutral_finish=False)
     assert not [secret for secret in HIDDEN if secret in stream]
     places = {e["item"]["id"]: e["output_index"] for e in events(stream) if e["type"] == DONE}
     assert places == {"m": 0, "fc_w": 1, "n": 2}
@@ -438,7 +438,7 @@ def test_one_that_is_remembered_no_longer_when_it_is_read_goes_on_all_the_same()
     shown = b"".join(tap.feed(each) for each in split(turn(*items)))
     assert answer.heartbeat() == b": wait\n"
     answer.take(tap)
-    stream = shown + answer.tail(plainly=False)
+    stream = shown + answer.tail(neutral_finish=False)
     assert not [secret for secret in HIDDEN if secret in stream]
     assert [item["id"] for item in ended(stream)["output"]] == ["fc_w", "m"]
     assert tap.end().continuable

@@ -17,7 +17,7 @@ def test_only_the_first_text_of_a_turn_begins_with_it_wherever_it_is_told() -> N
     first, _ = run(answer, turn(message("m", "One."), ident="a"))
     later = turn(two_texts("n", "Two.", "Three."), message("o", "Four."), ident="b")
     more, tap = run(answer, later)
-    response = Client().read(first + more + answer.tail(plainly=False))
+    response = Client().read(first + more + answer.tail(neutral_finish=False))
     texts = [part["text"] for item in response["output"] for part in item["content"]]
     assert texts == ["One.", "\n\nTwo.", "Three.", "Four."]
     # The model's own words stay as they are.

@@ -258,7 +258,9 @@ def test_from_the_answer_to_the_next_request(store: bool) -> None:
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
     message_ = msgspec.json.encode(tap.answered().message)
     record_ = Kept(message_, NAME, tap.client_call_ids(), results, 0)
-    shown = json.loads(answer.tail(plainly=False).partition(b"data: ")[2])["response"]["output"]
+    shown = json.loads(answer.tail(neutral_finish=False).partition(b"data: ")[2])["response"][
+        "output"
+    ]
     data = body(USER, *shown, *(told(i["call_id"]) for i in shown if "call_id" in i), store=store)
     after = rebuilt(data, record_)
     assert [i.get("call_id") for i in after[3:6]] == ["id0", "id1", "id2"]

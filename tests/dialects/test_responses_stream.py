@@ -57,7 +57,7 @@ def test_a_recorded_stream_passes_in_many_pieces_with_either_line_end(
     points = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
     answer = splice(CLOCK)
     shown, _ = run(answer, *(stream[a:b] for a, b in pairwise(points)))
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
 
 
 def test_a_stream_that_changes_its_line_ends_is_not_taken_for_plain() -> None:
@@ -133,7 +133,7 @@ def test_what_the_client_has_to_answer(item: Json, client_calls: bool) -> None:
     stream = turn(item)
     answer = splice(CLOCK)
     shown, tap = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.end().client_calls is client_calls
     assert tap.end().server_calls == ()
 
@@ -232,7 +232,7 @@ def test_an_upstream_that_does_not_number_its_events() -> None:
 def test_done_at_the_end_means_nothing() -> None:
     answer = splice()
     shown, tap = run(answer, TEXT + b"data: [DONE]\n\n")
-    assert shown + answer.tail(plainly=False) == TEXT
+    assert shown + answer.tail(neutral_finish=False) == TEXT
     assert tap.feed(b"data: [DONE]\n\n") == b""
     early = splice().tap()
     assert early.feed(b"data: [DONE]\n\n") == b""
@@ -250,7 +250,7 @@ def test_an_upstream_that_lists_its_items_only_at_the_end() -> None:
     assert items_of(tap) == bare.items
     run(answer, turn(message("n", "two"), ident="b"))
     assert kinds(shown) == ["created", "in_progress"]
-    ended = events(answer.tail(plainly=False))[0]["response"]
+    ended = events(answer.tail(neutral_finish=False))[0]["response"]
     assert [item["id"] for item in ended["output"]] == ["m", "n"]
 
 
@@ -260,7 +260,9 @@ def test_an_upstream_that_lists_nothing_at_the_end() -> None:
     _, tap = run(answer, stream)
     assert tap.end().server_calls[0].id == "call_1"
     assert tap.text() == "one"
-    assert [i["id"] for i in events(answer.tail(plainly=False))[0]["response"]["output"]] == ["m"]
+    assert [
+        i["id"] for i in events(answer.tail(neutral_finish=False))[0]["response"]["output"]
+    ] == ["m"]
     plain = run(splice(), turn(message("m", "one"), call("1", "f"), output=None))[1]
     assert plain.end().client_calls
 
@@ -272,7 +274,7 @@ def test_the_end_alone_is_an_answer() -> None:
     assert shown == b""
     assert answer.answer_id == "a"
     assert tap.end().continuable
-    assert answer.tail(plainly=False) == whole
+    assert answer.tail(neutral_finish=False) == whole
 
 
 def test_an_end_without_a_response() -> None:
@@ -280,7 +282,7 @@ def test_an_end_without_a_response() -> None:
     _, tap = run(answer, frame("response.completed"))
     assert tap.end() == TurnEnd(Stop.STOP)
     run(answer, turn(message("m", "x"), ident="b"))
-    assert events(answer.tail(plainly=False))[0]["response"]["id"] == "b"
+    assert events(answer.tail(neutral_finish=False))[0]["response"]["id"] == "b"
 
 
 def test_the_answers_id_and_the_upstreams() -> None:
@@ -351,7 +353,7 @@ def test_a_heartbeat_lists_all_there_is_at_every_moment() -> None:
             answer.take(tap)
             for event in events(answer.heartbeat()):
                 client.take(event)
-        assert len(client.read(answer.tail(plainly=False))["output"]) == 6
+        assert len(client.read(answer.tail(neutral_finish=False))["output"]) == 6
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -362,7 +364,7 @@ def test_heartbeats_of_recorded_streams(name: str) -> None:
         for event in events(tap.feed(each)) + events(answer.heartbeat()):
             client.take(event)
     answer.take(tap)
-    client.read(answer.tail(plainly=False))
+    client.read(answer.tail(neutral_finish=False))
 
 
 def test_a_heartbeat_after_frames_that_passed_together() -> None:
@@ -437,7 +439,7 @@ def test_and_a_follow_up_that_only_begins_is_lost_without_harm() -> None:
         assert not tap.seen
     with pytest.raises(UpstreamAnswered):
         tap.feed(FAILED)
-    assert first + answer.tail(plainly=False) == turn(message("m", "x"), ident="a")
+    assert first + answer.tail(neutral_finish=False) == turn(message("m", "x"), ident="a")
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -519,13 +521,13 @@ def test_a_turn_cut_short_is_broken(stream: bytes) -> None:
 def test_a_last_frame_without_its_empty_line_counts() -> None:
     answer = splice()
     shown, _ = run(answer, TEXT[:-2])
-    assert shown + answer.tail(plainly=False) == TEXT
+    assert shown + answer.tail(neutral_finish=False) == TEXT
 
 
 def test_what_comes_after_the_end_is_dropped() -> None:
     answer = splice()
     shown, _ = run(answer, TEXT + turn(message("m", "more")))
-    assert shown + answer.tail(plainly=False) == TEXT
+    assert shown + answer.tail(neutral_finish=False) == TEXT
 
 
 def test_data_that_is_no_event_passes() -> None:
@@ -540,7 +542,7 @@ def test_data_that_is_no_event_passes() -> None:
     stream = b"".join([first, *odd, *rest])
     answer = splice()
     shown, _ = run(answer, stream)
-    assert shown + answer.tail(plainly=False) == stream
+    assert shown + answer.tail(neutral_finish=False) == stream
 
 
 # Bounds.
@@ -570,7 +572,7 @@ def test_a_long_turn_that_lists_its_items_at_the_end_can_be_gone_on_from() -> No
     assert tap.end().continuable
     assert items_of(tap) == [said]
     more, _ = run(answer, turn(message("n", "more"), ident="b"))
-    response = Client().read(shown + more + answer.tail(plainly=False))
+    response = Client().read(shown + more + answer.tail(neutral_finish=False))
     assert response["output"] == [said, message("n", "\n\nmore")]
 
 
@@ -690,14 +692,14 @@ def test_whatever_comes_is_one_answer_that_hides_what_is_ours(
         answer.take(tap)
         assert items_of(tap) == named_anew(items, items_of(tap))
         assert [c.id for c in tap.end().server_calls] == [i["call_id"] for i in items if is_ours(i)]
-    response = client.read(shown + answer.tail(plainly=False))
+    response = client.read(shown + answer.tail(neutral_finish=False))
     assert b"clock" not in shown
     visible = [item for _, items in told for item in items if not is_ours(item)]
     shown_items = [closed_up(item) for item in response["output"]]
     assert shown_items == named_anew(visible, shown_items)
     assert gaps_in(response["output"]) == gaps_expected([items for _, items in told])
     if len(told) == 1 and visible == told[0][1] and not beats:
-        assert shown + answer.tail(plainly=False) == told[0][0]
+        assert shown + answer.tail(neutral_finish=False) == told[0][0]
 
 
 def named_anew(items: list[Json], like: list[Json]) -> list[Json]:

@@ -40,7 +40,7 @@ def run(answer: ResponsesWhole, data: bytes) -> Tap:
 
 
 def tail(answer: ResponsesWhole) -> Json:
-    found = json.loads(answer.tail(plainly=False))
+    found = json.loads(answer.tail(neutral_finish=False))
     assert isinstance(found, dict)
     return found
 
@@ -51,7 +51,7 @@ def test_one_turn_passes_byte_for_byte() -> None:
         assert (answer.answer_id, answer.upstream_id) == ("", "")
         data = body(reasoning("rs"), message("m", "hi"), call("1", "f"), big=10**30)
         tap = run(answer, data)
-        assert answer.tail(plainly=False) == data
+        assert answer.tail(neutral_finish=False) == data
         assert tap.text() == "hi"
         assert tap.end().usage == Usage(2, 3)
         assert tap.end().client_calls
@@ -82,7 +82,7 @@ def test_why_a_turn_ended(data: bytes, stop: Stop) -> None:
     end = run(answer, data).end()
     assert end.stop is stop
     assert end.continuable is (stop is not Stop.UNKNOWN)
-    assert answer.tail(plainly=False) == data
+    assert answer.tail(neutral_finish=False) == data
 
 
 @given(

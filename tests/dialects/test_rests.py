@@ -124,7 +124,7 @@ def joined(answer: Splice, turns: tuple[bytes, ...], between: Callable[[Splice],
         shown += passed(answer, turn)
         between(answer)
         shown += answer.heartbeat()
-    return shown + answer.tail(plainly=False)
+    return shown + answer.tail(neutral_finish=False)
 
 
 @EACH
@@ -147,8 +147,8 @@ def test_an_answer_that_ends_after_the_wait_ends_as_it_would_have(
         for turn in TURNS[dialect, stream][:2]:
             passed(answer, turn)
     late.rest()
-    for plainly in (True, False):
-        assert late.tail(plainly) == at_once.tail(plainly)
+    for neutral_finish in (True, False):
+        assert late.tail(neutral_finish) == at_once.tail(neutral_finish)
 
 
 @EACH

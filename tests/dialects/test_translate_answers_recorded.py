@@ -220,7 +220,7 @@ def test_the_clients_tap_reads_it_to_its_end(source: str, target: str, name: str
         splice.take(tap)
         end = tap.end()
         assert end.client_calls == (name in ("tool", "parallel"))
-        assert shown + splice.tail(plainly=False) == stream
+        assert shown + splice.tail(neutral_finish=False) == stream
 
 
 @pytest.mark.parametrize("name", NAMES)

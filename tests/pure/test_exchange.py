@@ -62,7 +62,7 @@ def play(exchange: Exchange, *outcomes: Outcome) -> list[object]:
 def test_one_turn() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), STOPPED, Saved())
-    assert effects == [OpenTurn(1, A), RelayTurn(), Close(plainly=False), None]
+    assert effects == [OpenTurn(1, A), RelayTurn(), Close(neutral_finish=False), None]
     assert exchange.state is State.DONE
     assert repr(exchange) == "<Exchange turn 1 done>"
 
@@ -126,7 +126,7 @@ def test_follow_ups_stay_with_whoever_answered_and_never_repeat_a_suffix() -> No
         OpenTurn(2, B, said, "test_followup"),
         OpenTurn(3, B, said, "test_followup.2"),
     ]
-    assert effects[-1] == Close(plainly=False)
+    assert effects[-1] == Close(neutral_finish=False)
 
 
 def test_a_follow_up_may_fail_over() -> None:
@@ -138,19 +138,21 @@ def test_a_follow_up_may_fail_over() -> None:
 def test_a_lost_follow_up_leaves_the_answer_as_it_stands() -> None:
     exchange = Exchange((A,), (go_on_twice,))
     effects = play(exchange, TurnOpened(), STOPPED, OpeningFailed(DOWN), Saved())
-    assert effects[-2:] == [Close(plainly=False, why="the follow-up failed"), None]
+    assert effects[-2:] == [Close(neutral_finish=False, why="the follow-up failed"), None]
     assert exchange.state is State.DONE
 
 
 def test_lost_after_tools_it_ends_plainly_for_nobody_saw_the_call() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), CALLED, RESULTS, OpeningFailed(DOWN))
-    assert effects[-1] == Close(plainly=True, why="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=True, why="the follow-up failed")
 
 
 def test_tools_that_are_cut_short_end_the_answer_plainly() -> None:
     exchange = Exchange((A,))
-    assert play(exchange, TurnOpened(), CALLED, ToolsKept(plainly=True))[-1] == Close(plainly=True)
+    assert play(exchange, TurnOpened(), CALLED, ToolsKept(neutral_finish=True))[-1] == Close(
+        neutral_finish=True
+    )
 
 
 @pytest.mark.parametrize("stop", Stop)
@@ -162,7 +164,7 @@ def test_an_answer_is_held_only_for_what_is_ready_soon_enough(
     ended = TurnEnded(TurnEnd(stop), wait=Wait(1000, in_ms, 60))
     effect = play(exchange, TurnOpened(), ended)[-1]
     holds = holds and stop in (Stop.STOP, Stop.LENGTH)
-    assert effect == (Hold(1000) if holds else Close(plainly=False))
+    assert effect == (Hold(1000) if holds else Close(neutral_finish=False))
 
 
 def test_the_stop_message_goes_before_the_hold() -> None:
@@ -191,19 +193,19 @@ def test_server_tools_run_and_the_model_is_told() -> None:
         RunTools((CALL,), keep=False),
         OpenTurn(2, A, RESULTS.results, "clock_followup"),
     ]
-    assert effects[-1] == Close(plainly=False)
+    assert effects[-1] == Close(neutral_finish=False)
 
 
 def test_beside_client_tools_the_results_are_kept() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), MIXED, ToolsKept())
-    assert effects[-2:] == [RunTools((CALL,), keep=True), Close(plainly=False)]
+    assert effects[-2:] == [RunTools((CALL,), keep=True), Close(neutral_finish=False)]
 
 
 def test_a_model_that_only_calls_tools_is_stopped() -> None:
     exchange = Exchange((A,), tool_turns=2)
     effects = play(exchange, *(TurnOpened(), CALLED, RESULTS) * 2, TurnOpened(), CALLED)
-    assert effects[-1] == Close(plainly=True)
+    assert effects[-1] == Close(neutral_finish=True)
 
 
 def test_tool_turns_count_anew_after_a_stop() -> None:
@@ -220,7 +222,7 @@ def test_a_hold_ends_in_a_follow_up_or_in_the_tail() -> None:
     assert effects[-2:] == [Hold(1000), OpenTurn(2, A, (), "clock_hold_followup", True)]
     ended = Exchange((A,), (wait_once,))
     assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(
-        plainly=False, why="cancelled"
+        neutral_finish=False, why="cancelled"
     )
 
 
@@ -271,7 +273,7 @@ def test_the_diagram_in_the_docs_is_the_table() -> None:
         (TurnEnd(Stop.TOOL_CALLS, client_calls=True), 16, Finish()),
         (TurnEnd(Stop.TOOL_CALLS, (CALL,)), 16, CallTools((CALL,))),
         (TurnEnd(Stop.TOOL_CALLS, (CALL,), client_calls=True), 16, CallTools((CALL,), keep=True)),
-        (TurnEnd(Stop.TOOL_CALLS, (CALL,)), 0, Finish(plainly=True)),
+        (TurnEnd(Stop.TOOL_CALLS, (CALL,)), 0, Finish(neutral_finish=True)),
         (TurnEnd(Stop.TOOL_CALLS, (CALL,), client_calls=True), 0, Finish()),
         (TurnEnd(Stop.TOOL_CALLS, (CALL,), continuable=False), 16, Finish()),
     ],
@@ -291,7 +293,7 @@ def test_a_stop_message_is_sent_and_its_turns_are_numbered() -> None:
         OpenTurn(2, A, FOLLOW_UP, "stop_followup"),
         OpenTurn(3, A, FOLLOW_UP, "stop_followup.2"),
     ]
-    assert effects[-1] == Close(plainly=False)
+    assert effects[-1] == Close(neutral_finish=False)
 
 
 def test_what_would_be_sent_is_known_before_it_is_counted() -> None:
@@ -309,7 +311,7 @@ def test_a_stop_follow_up_that_fails_is_tried_once_more_and_then_disarmed() -> N
     effects = play(exchange, TurnOpened(), ARMED, failed, failed, failed)
     routes = [e.route for e in effects if isinstance(e, OpenTurn)]
     assert routes == [A, A, B, A]
-    assert effects[-1] == Close(plainly=False, disarm="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, disarm="the follow-up failed")
 
 
 def test_each_stop_follow_up_has_its_own_second_try() -> None:
@@ -322,20 +324,22 @@ def test_each_stop_follow_up_has_its_own_second_try() -> None:
 def test_a_drain_gives_no_second_try_and_disarms_nothing() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), ARMED, OpeningFailed(Draining("Leaving.")))
-    assert effects[-1] == Close(plainly=False, why="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, why="the follow-up failed")
 
 
 def test_an_empty_follow_up_ends_it() -> None:
     empty = TurnEnded(TurnEnd(Stop.STOP, spoke=False), repeat="go on")
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), ARMED, TurnOpened(), empty)
-    assert effects[-1] == Close(plainly=False, disarm="the follow-up was empty")
+    assert effects[-1] == Close(neutral_finish=False, disarm="the follow-up was empty")
 
 
 def test_five_same_answers_end_it() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, *(TurnOpened(), ARMED) * 5)
-    assert effects[-1] == Close(plainly=False, disarm="the answer was the same 5 times in a row")
+    assert effects[-1] == Close(
+        neutral_finish=False, disarm="the answer was the same 5 times in a row"
+    )
     different = TurnEnded(TurnEnd(Stop.STOP), repeat="go on", said="other")
     other = Exchange((A,))
     play(other, *(TurnOpened(), ARMED) * 4, TurnOpened(), different)
@@ -346,7 +350,7 @@ def test_five_same_answers_end_it() -> None:
 def test_only_a_stop_is_followed_up(stop: Stop) -> None:
     exchange = Exchange((A,))
     ended = TurnEnded(TurnEnd(stop), repeat="go on", said="x")
-    assert play(exchange, TurnOpened(), ended)[-1] == Close(plainly=False)
+    assert play(exchange, TurnOpened(), ended)[-1] == Close(neutral_finish=False)
 
 
 def test_values_say_what_they_are() -> None:

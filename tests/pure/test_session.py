@@ -391,21 +391,21 @@ def test_a_stop_is_followed_up() -> None:
     ],
 )
 def test_anything_else_is_not(end: TurnEnded) -> None:
-    assert play(TurnOpened(), end)[-1] == Close(plainly=False)
+    assert play(TurnOpened(), end)[-1] == Close(neutral_finish=False)
 
 
 def test_an_empty_follow_up_spends_it() -> None:
     first = ended("", spoke=False)
     effects = play(TurnOpened(), first, TurnOpened(), ended("", spoke=False))
     assert isinstance(effects[2], OpenTurn)
-    assert effects[-1] == Close(plainly=False, disarm="the follow-up was empty")
+    assert effects[-1] == Close(neutral_finish=False, disarm="the follow-up was empty")
 
 
 def test_the_same_answer_again_and_again_spends_it() -> None:
     turns = (TurnOpened(), ended("same")) * SAME_ANSWERS
     effects = play(*turns)
     assert effects[-1] == Close(
-        plainly=False, disarm=f"the answer was the same {SAME_ANSWERS} times in a row"
+        neutral_finish=False, disarm=f"the answer was the same {SAME_ANSWERS} times in a row"
     )
     assert sum(isinstance(effect, OpenTurn) for effect in effects) == SAME_ANSWERS
 
@@ -417,14 +417,14 @@ def test_a_failed_follow_up_is_tried_once_more_and_then_spends_it(
     failed = OpeningFailed(error)
     effects = play(TurnOpened(), ended(), failed, failed)
     assert effects[2] == effects[3] == OpenTurn(2, A, SAID, "stop_followup")
-    assert effects[-1] == Close(plainly=False, disarm="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, disarm="the follow-up failed")
 
 
 def test_each_follow_up_has_its_second_try() -> None:
     failed = OpeningFailed(DOWN)
     again = (ended("one"), failed, TurnOpened(), ended("two"), failed, TurnOpened())
     effects = play(TurnOpened(), *again, ended("three", repeat=None))
-    assert effects[-1] == Close(plainly=False)
+    assert effects[-1] == Close(neutral_finish=False)
 
 
 def test_with_other_routes_it_fails_over_and_still_has_one_more_try() -> None:
@@ -432,12 +432,12 @@ def test_with_other_routes_it_fails_over_and_still_has_one_more_try() -> None:
     effects = play(TurnOpened(), ended(), failed, failed, failed, routes=(A, B))
     asked = [effect.route for effect in effects if isinstance(effect, OpenTurn)]
     assert asked == [A, A, B, A]
-    assert effects[-1] == Close(plainly=False, disarm="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, disarm="the follow-up failed")
 
 
 def test_a_gateway_that_has_to_go_spends_nothing() -> None:
     effects = play(TurnOpened(), ended(), OpeningFailed(Draining("Bye.")))
-    assert effects[-1] == Close(plainly=False, why="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, why="the follow-up failed")
 
 
 def test_whether_it_would_be_sent_is_judged_before_it_is_counted() -> None:

@@ -70,10 +70,10 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     usage: Json
     next_block: int
 
-    def closing(self, plainly: bool) -> Json:
+    def closing(self, neutral_finish: bool) -> Json:
         """Return the event that ends the message as this turn ended, or as if it called nothing."""
         delta = part_of(self.end, "delta")
-        reason = PLAIN_STOP if plainly else self.stop_reason or PLAIN_STOP
+        reason = PLAIN_STOP if neutral_finish else self.stop_reason or PLAIN_STOP
         told = {"stop_sequence": None, **delta, "stop_reason": reason}
         return {"type": "message_delta", "usage": self.usage, **self.end, "delta": told}
 
@@ -162,13 +162,13 @@ class MessagesStream:
         """Return a ping; before the message has begun, a bare comment line."""
         return b": wait\n" if self._message is None or self.settling else PING
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
         last = self._taken[-1]
-        plainly = plainly or last.hides_its_reason
-        if len(self._taken) == 1 and not plainly:
+        neutral_finish = neutral_finish or last.hides_its_reason
+        if len(self._taken) == 1 and not neutral_finish:
             return last.tail
-        event = last.closing(plainly)
+        event = last.closing(neutral_finish)
         if len(self._taken) > 1:
             event["usage"] = totalled((turn.model, turn.usage) for turn in self._taken)
         return self.close_blocks() + written(event) + STOP

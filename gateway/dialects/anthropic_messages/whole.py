@@ -67,15 +67,15 @@ class MessagesWhole(WholeAnswer["MessagesTap"]):
         """Begin to look at one attempt at the next turn."""
         return MessagesTap(self, self._limit, turn=len(self._taken))
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
         first, last = self._taken[0], self._taken[-1]
-        plainly = plainly or last.hides_its_reason
-        if first is last and not plainly and first.passes:
+        neutral_finish = neutral_finish or last.hides_its_reason
+        if first is last and not neutral_finish and first.passes:
             return first.body
-        return msgspec.json.encode(self._joined(plainly))
+        return msgspec.json.encode(self._joined(neutral_finish))
 
-    def _joined(self, plainly: bool) -> Json:
+    def _joined(self, neutral_finish: bool) -> Json:
         first, last = self._taken[0].answer, self._taken[-1].answer
         blocks: list[Json] = []
         for tap in self._taken:
@@ -83,7 +83,7 @@ class MessagesWhole(WholeAnswer["MessagesTap"]):
             blocks += _apart(shown) if any(map(_text_of, blocks)) else shown
         envelope = {name: first[name] for name in ENVELOPE if name in first}
         answer = {**last, **envelope, "content": blocks}
-        if plainly:
+        if neutral_finish:
             answer["stop_reason"] = PLAIN_STOP
         if len(self._taken) > 1:
             answer["usage"] = totalled((tap.answer.get("model"), tap.usage) for tap in self._taken)

@@ -134,14 +134,14 @@ class ChatStream:
             self._beat = self.chunk({})
         return self._beat
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the end of the answer: turn 1's own bytes, or one end for all turns."""
         self._unread.clear()
         last = self._taken[-1]
-        plainly = plainly or last.hides_its_reason
-        if len(self._taken) == 1 and not plainly:
+        neutral_finish = neutral_finish or last.hides_its_reason
+        if len(self._taken) == 1 and not neutral_finish:
             return last.tail
-        end = self.chunk({}, "stop" if plainly else last.finish or "stop")
+        end = self.chunk({}, "stop" if neutral_finish else last.finish or "stop")
         usage = summed(turn.usage for turn in self._taken)
         if self._wants_usage and usage:
             totals = {**(self.envelope or {}), "choices": [], "usage": usage}

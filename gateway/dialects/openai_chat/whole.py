@@ -69,14 +69,14 @@ class ChatWhole(WholeAnswer["ChatTap"]):
         """Begin to look at one attempt at the next turn."""
         return ChatTap(self, self._limit, turn=len(self._taken))
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
         first = self._taken[0]
-        if len(self._taken) == 1 and not plainly and first.passes:
+        if len(self._taken) == 1 and not neutral_finish and first.passes:
             return first.body
-        return msgspec.json.encode(self._joined(plainly))
+        return msgspec.json.encode(self._joined(neutral_finish))
 
-    def _joined(self, plainly: bool) -> Json:
+    def _joined(self, neutral_finish: bool) -> Json:
         first, last = self._taken[0].answer, self._taken[-1].answer
         recorded = [tap.recorded() for tap in self._taken]
         message = dict(part_of(first_choice(last), "message"))
@@ -86,7 +86,7 @@ class ChatWhole(WholeAnswer["ChatTap"]):
         if calls:
             message["tool_calls"] = calls
         choice = {**first_choice(last), "index": 0, "message": message}
-        if plainly or self._taken[-1].hides_its_reason:
+        if neutral_finish or self._taken[-1].hides_its_reason:
             choice["finish_reason"] = "stop"
         answer = {**first, "choices": [choice]}
         if usage := summed(tap.usage for tap in self._taken):

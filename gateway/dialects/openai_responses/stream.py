@@ -87,7 +87,7 @@ class ResponsesStream:
         changes = {"status": raw("in_progress"), "output": raw(shown)}
         return lifecycle(IN_PROGRESS, {**envelope, **changes}, max(self._sequence(), 0))
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the end of the answer: turn 1's own bytes, or one end for all turns.
 
         To end plainly needs no other words: `completed` is the end of a call as of a stop.

@@ -93,7 +93,7 @@ class ResponsesWhole(WholeAnswer["ResponsesTap"]):
         """Begin to look at one attempt at the next turn."""
         return ResponsesTap(self, self._limit, turn=len(self._taken))
 
-    def tail(self, plainly: bool) -> bytes:
+    def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
         first, last = self._taken[0], self._taken[-1]
         if len(self._taken) == 1 and first.passes:
