@@ -37,8 +37,8 @@ class AgentMessage:
     owner: str
     agent: Agent
     session: str
-    message: str
-    chain: str
+    text: str
+    exchange_id: str
     request_id: str
     fresh: bool = False
     """Whether it is a conversation of its own: nothing is read of the session, nothing kept."""

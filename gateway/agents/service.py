@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from gateway.agents.client import AgentClient
-from gateway.agents.conversations import Record, Unkept
+from gateway.agents.conversations import Conversations, Record, Unkept
 from gateway.agents.locks import Lease
 from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Ear, Outcome
-from gateway.agents.requests import AgentServices, drafted, request_of
+from gateway.agents.requests import compose_request, read_message
 from gateway.errors import NotFound
+from gateway.exchange.live import LiveExchanges
 from gateway.exchange.ports import Request
+from gateway.exchange.prepare import ExchangePreparer, Listeners
+from gateway.reminders.tool_scope import ServerTool
+from gateway.sessions.service import SessionView
 
 log = logging.getLogger("holdgate.agents")
 MOST_NAMED = 20
+Tools = Callable[[AgentMessage], tuple[ServerTool, ...]]
 NOT_BEGUN = "not begun"
+
+
+@dataclass(slots=True)
+class AgentServices:
+    """What all agents work with."""
+
+    exchanges: LiveExchanges
+    preparer: ExchangePreparer
+    conversations: Conversations
+    note: Callable[..., None]
+    tools: Tools
+    """Which tools are offered for a message beside the clock."""
 
 
 class Agents:
     """All agents, and how each of them answers."""
 
-    def __init__(self, listed: Iterable[Agent], means: AgentServices) -> None:
+    def __init__(self, listed: Iterable[Agent], services: AgentServices) -> None:
         self._listed = tuple(listed)
         self.known: Mapping[str, Agent] = {agent.id: agent for agent in self._listed}
-        self.means = means
+        self.services = services
 
     def __repr__(self) -> str:
         return f"<Agents {', '.join(self.known)}>"
@@ -33,7 +51,7 @@ class Agents:
         """Say in the log which agents there are."""
         for agent in self._listed:
             if self.known[agent.id] is agent:
-                self.means.note("agent_registered", id=agent.id, name=agent.name)
+                self.services.note("agent_registered", id=agent.id, name=agent.name)
             else:
                 log.warning("the agent %s is there twice; the later one counts", agent.id)
 
@@ -46,63 +64,75 @@ class Agents:
         hint = f"there are: {known}." if known else "none is configured, see [[agents]]."
         raise NotFound(f"No agent is called '{name[:100]}'; {hint}", param="agentId")
 
-    async def chat(self, lease: Lease | None, errand: AgentMessage, ear: Ear) -> Outcome:
+    async def chat(self, lease: Lease | None, message: AgentMessage, ear: Ear) -> Outcome:
         """Have an agent answer a message; the lease is released on every way out.
 
         Raises before anything was heard if the message cannot be sent at all.
         """
         try:
-            talk, request, told = await self._prepared(lease, errand, ear)
+            client, request, told = await self._prepare(lease, message, ear)
         except BaseException:
             if lease is not None:
                 await lease.release(NOT_BEGUN)
             raise
         try:
-            return await self._answered(talk, request, told, ear)
+            return await self._answer(client, request, told, ear)
         finally:
-            if talk.outcome is not None:
-                self._log(errand, talk.outcome)
+            if client.outcome is not None:
+                self._log(message, client.outcome)
 
-    async def _prepared(
-        self, lease: Lease | None, errand: AgentMessage, ear: Ear
+    async def _prepare(
+        self, lease: Lease | None, message: AgentMessage, ear: Ear
     ) -> tuple[AgentClient, Request, str]:
         """Make of a message a request, and who hears what comes of it."""
-        means = self.means
-        record = await self._record(errand)
-        draft = await drafted(means, errand, record.messages)
-        talk = AgentClient(draft.message, ear, lease, record)
-        return talk, request_of(means, draft, talk), draft.entry.told
+        services, preparer = self.services, self.services.preparer
+        offload, sentinels = services.exchanges.services.offload, preparer.sessions.sentinels
+        record = await self._record(message)
+        tools = services.tools(message)
+        given = await compose_request(message, record.messages, tools, offload, sentinels)
+        client = AgentClient(message.text, ear, lease, record)
+        told = ""
 
-    async def _record(self, errand: AgentMessage) -> Record | Unkept:
-        if errand.fresh:
+        def begin(view: SessionView) -> Listeners:
+            nonlocal told
+            told = view.told
+            return Listeners(client.gains, client.narration)
+
+        request = await preparer.prepare(given, begin)
+        if given.asked.directives:
+            client.gains.set_message(await read_message(request.asked, message.owner, offload))
+        return client, request, told
+
+    async def _record(self, message: AgentMessage) -> Record | Unkept:
+        if message.fresh:
             return Unkept()
-        where = (errand.owner, errand.agent.id, errand.session)
-        return await self.means.conversations.open(*where)
+        where = (message.owner, message.agent.id, message.session)
+        return await self.services.conversations.open(*where)
 
-    async def _answered(self, talk: AgentClient, request: Request, told: str, ear: Ear) -> Outcome:
-        driver = self.means.driver
+    async def _answer(self, client: AgentClient, request: Request, told: str, ear: Ear) -> Outcome:
+        exchanges = self.services.exchanges
         why = CANCELLED
         try:
             await ear.start(told)
             if ear.line is not None:
-                driver.services.beats.add(talk)
-            await driver.run(request, talk)
+                exchanges.services.beats.add(client)
+            await exchanges.run(request, client)
             why = GONE
         except Exception:
-            await talk.crash()
+            await client.crash()
             raise
         finally:
-            driver.services.beats.remove(talk)
-            outcome = await talk.leave(why)
+            exchanges.services.beats.remove(client)
+            outcome = await client.leave(why)
         return outcome
 
-    def _log(self, errand: AgentMessage, outcome: Outcome) -> None:
-        self.means.note(
+    def _log(self, message: AgentMessage, outcome: Outcome) -> None:
+        self.services.note(
             "chat_done",
-            id=errand.request_id,
-            owner=errand.owner,
-            agent=errand.agent.id,
-            session=errand.session,
+            id=message.request_id,
+            owner=message.owner,
+            agent=message.agent.id,
+            session=message.session,
             reason=outcome.reason,
             code=outcome.code or None,
             tool_count=outcome.tool_count,

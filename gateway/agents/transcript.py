@@ -39,6 +39,10 @@ class Transcript:
         self.unanswered = False
         """Whether the last turn called tools whose results no turn was told."""
 
+    def set_message(self, text: str) -> None:
+        """Take the user's message as the model reads it, its directives taken out."""
+        self._messages[0] = _user(text)
+
     def told(self, additions: tuple[Addition, ...]) -> None:
         """Hear what was put into the request, or answered it at last."""
         for addition in additions:

@@ -206,7 +206,7 @@ class Chat:
             await checkpoint()
 
     async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> _Body:
-        offload = self.agents.means.driver.services.offload
+        offload = self.agents.services.exchanges.services.offload
         body = await BodyUnpacker(self.limits.size, offload).unpack(note.headers, body, owner)
         return await offload.run(owner, len(body), partial(_given, body, self.limits.depth))
 
@@ -216,8 +216,8 @@ class Chat:
             owner=self._speaker(owner, given.user_id),
             agent=agent,
             session=_short("sessionId", given.session_id) or agent.id,
-            message=_said(given.message),
-            chain=note.exchange_id,
+            text=_said(given.message),
+            exchange_id=note.exchange_id,
             request_id=note.request_id,
             directives=True,
         )

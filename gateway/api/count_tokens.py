@@ -17,18 +17,13 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys
-from gateway.api.relay import SHY, Giving, RelayLimits
+from gateway.api.relay import RelayLimits, ToolOffer
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
-from gateway.exchange.additions import Addition
 from gateway.exchange.live import LiveExchanges
-from gateway.exchange.model import Route as ModelRoute
 from gateway.exchange.ports import error_headers
+from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.request_reader import ModelRequestReader
-from gateway.reminders.tool_scope import ToolScope
-from gateway.routing import Models, PublicModel
-from gateway.sessions.service import Sessions, SessionView
-from gateway.sessions.session_request import Kind, SessionRequest
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
 from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
@@ -38,8 +33,6 @@ ANSWER_BYTES = 64 * 1024
 BYTES_A_TOKEN = 4
 # What a picture takes is not told by its bytes.
 PICTURE_TOKENS = 1_500
-# Nothing is added to these.
-BARE = (Kind.AUXILIARY, Kind.COMPACTION)
 _body = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -48,13 +41,12 @@ class Counting:
     """The route that counts tokens."""
 
     dialect: Dialect
-    models: Models
     keys: Keys
     counters: Mapping[str, Upstream]
     """The upstreams that can count, by their ids."""
-    driver: LiveExchanges
-    sessions: Sessions
-    giving: Giving
+    exchanges: LiveExchanges
+    preparer: ExchangePreparer
+    offer: ToolOffer
     limits: RelayLimits
     reader: ModelRequestReader
 
@@ -67,7 +59,7 @@ class Counting:
         note = incoming_of(request.scope)
         try:
             owner = self.keys.owner(note.headers).name
-            most, offload = self.limits.body_bytes, self.driver.services.offload
+            most, offload = self.limits.body_bytes, self.exchanges.services.offload
             try:
                 body = await receive_body(note.headers, request.receive, most)
             except ClientLeft:
@@ -80,16 +72,29 @@ class Counting:
 
     async def _count(self, note: IncomingRequest, owner: str, body: bytes) -> Response:
         read = await self.reader.read(body, False, note.listed, owner)
-        asked, who = read.asked, read.who
-        model = self.models.find(asked.model)
-        visit = SessionRequest(
-            owner, who.session, asked, self.dialect, note.exchange_id, main=who.main
+        asked, who, preparer = read.asked, read.who, self.preparer
+        given = ExchangeInput(
+            id=note.request_id,
+            exchange_id=note.exchange_id,
+            owner=owner,
+            session=who.session,
+            asked=asked,
+            dialect=self.dialect,
+            main=who.main,
+            tools=self.offer.for_client(owner, who.main or who.session),
+            takes_over=False,
+            adds=note.headers.get(b"x-holdgate-clock") != b"off",
+            # What is due is not claimed by a count.
+            collects=False,
         )
-        entry = await self.sessions.preview(visit, self.driver.services.upstreams.keys())
+        model = preparer.models.find(asked.model)
+        view = await preparer.preview(given)
         to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
-        run = partial(self.driver.services.offload.run, owner, len(body))
-        additions = self._additions(visit, entry, note, model, to)
-        sent = entry.asked.body
+        services = self.exchanges.services
+        run = partial(services.offload.run, owner, len(body))
+        tools = preparer.give_tools(given, view, model, to)
+        additions = (tools.first_at_once() or ()) if tools is not None else ()
+        sent = view.asked.body
         if additions:
             sent = await run(partial(self.dialect.add, sent, additions))
         counter = self.counters.get(to.upstream)
@@ -97,38 +102,14 @@ class Counting:
             return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
         own = await run(partial(self.dialect.own, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
-        translators, dialect = self.driver.services.translators, self.dialect.name
-        headers = translators.select_headers(to.upstream, dialect, towards_upstream(note.listed))
-        return await _asked(counter, named, headers, query_towards_upstream(dialect, note.query))
-
-    def _additions(
-        self,
-        visit: SessionRequest,
-        entry: SessionView,
-        note: IncomingRequest,
-        model: PublicModel,
-        to: ModelRoute,
-    ) -> tuple[Addition, ...]:
-        """Return what a real request would get, but for what is due: that is not claimed."""
-        giving, asked = self.giving, entry.asked
-        if entry.kind in BARE or note.headers.get(b"x-holdgate-clock") == b"off":
-            return ()
-        is_free = entry.kind is not Kind.STRUCTURED
-        errand = ToolScope(
-            owner=visit.owner,
-            session=visit.name,
-            chain=visit.chain,
-            asked=asked,
-            dialect=self.dialect,
-            tags_results=self.driver.services.translators.find_dialect(to.upstream) not in SHY,
-            clock=giving.clock and model.clock,
-            extras=giving.tools(visit.owner, visit.main or visit.name) if is_free else (),
-            collects=False,
+        dialect = self.dialect.name
+        headers = services.translators.select_headers(
+            to.upstream, dialect, towards_upstream(note.listed)
         )
-        return giving.timepieces.give(errand).first_at_once() or ()
+        return await _ask(counter, named, headers, query_towards_upstream(dialect, note.query))
 
 
-async def _asked(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:
+async def _ask(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:
     turn = await counter.open(body, headers, query)
     answer = b""
     try:

@@ -12,9 +12,7 @@ import msgspec
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
-from gateway.agents.model import AgentMessage
-from gateway.agents.requests import AgentServices
-from gateway.agents.service import Agents
+from gateway.agents.service import Agents, AgentServices
 from gateway.api.auth import Keys
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
@@ -23,16 +21,15 @@ from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.live import LiveExchanges
+from gateway.exchange.prepare import ExchangePreparer
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.index import Agenda
-from gateway.jobs.model import Job
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.run_services import Parts as RunParts
 from gateway.jobs.scheduler import Scheduler
 from gateway.jobs.service import Jobs
 from gateway.jobs.snapshots import Snapshots
-from gateway.jobs.tool import ScheduleTask
-from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.jobs.tool import ScheduleTaskOffer
 from gateway.metrics import Metrics
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox
@@ -43,7 +40,6 @@ from gateway.reminders.holds import Holds
 from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.service import ReminderService
 from gateway.reminders.timepiece import Timepieces
-from gateway.reminders.tool_scope import ServerTool
 from gateway.routing import Models
 from gateway.sessions.service import Sessions
 from gateway.sessions.state_store import States
@@ -112,8 +108,10 @@ class Parts:
         offload = base.driver.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
+        self.preparer = self._preparer()
         self.agents = self._agents()
         self.jobs = self._jobs()
+        self.offer = ScheduleTaskOffer(self.jobs, config.cron.offer_to_clients)
         self.scheduler = self._scheduler()
 
     def _sessions(self) -> Sessions:
@@ -158,18 +156,29 @@ class Parts:
         return unnamed
 
     def _agents(self) -> Agents:
-        base = self.base
-        means = AgentServices(
+        base, config = self.base, self.base.config
+        # Agents are made before the jobs that their tools make.
+        services = AgentServices(
             base.driver,
+            self.preparer,
+            self.conversations,
+            base.note,
+            lambda message: self.offer.for_agent(message),
+        )
+        return Agents(wiring.agents_of(config), services)
+
+    def _preparer(self) -> ExchangePreparer:
+        base, services = self.base, self.base.driver.services
+        return ExchangePreparer(
             base.models,
             self.sessions,
             self.timepieces,
-            self.conversations,
-            base.note,
+            self.deliveries,
+            services.upstreams.keys(),
+            services.translators.find_dialect,
             base.config.clock.enabled,
-            self.tools_for_agent,
+            self.snapshots if base.config.cron.enabled else None,
         )
-        return Agents(wiring.agents_of(base.config), means)
 
     def _jobs(self) -> Jobs:
         base = self.base
@@ -201,7 +210,11 @@ class Parts:
             base.note,
         )
         relays = RelayRuns(
-            self.agents.means, self.snapshots, self.tools_for_run, config.limits.json_depth
+            base.driver,
+            self.preparer,
+            self.snapshots,
+            self.offer.for_run,
+            config.limits.json_depth,
         )
         scheduler = Scheduler(parts, AgentRuns(self.agents, self.locks), relays)
         self.jobs.timer = scheduler
@@ -228,24 +241,3 @@ class Parts:
             "ntp": msgspec.to_builtins(base.clock.ntp),
             "holds": len(base.holds),
         }
-
-    # The tools beside the clock.
-
-    def tools_for_agent(self, errand: AgentMessage) -> tuple[ServerTool, ...]:
-        """Return what an agent is offered."""
-        if SCHEDULE_TASK not in errand.agent.tools:
-            return ()
-        may_add = errand.may_schedule
-        return (ScheduleTask(self.jobs, errand.owner, errand.session, errand.agent.id, may_add),)
-
-    def tools_for_client(self, owner: str, session: str | None) -> tuple[ServerTool, ...]:
-        """Return what a relay session is offered."""
-        if not self.base.config.cron.offer_to_clients:
-            return ()
-        return (ScheduleTask(self.jobs, owner, session),)
-
-    def tools_for_run(self, job: Job) -> tuple[ServerTool, ...]:
-        """Return what a run of a relay session is offered."""
-        if not self.base.config.cron.offer_to_clients:
-            return ()
-        return (ScheduleTask(self.jobs, job.user_id, job.session_id, may_add=False),)

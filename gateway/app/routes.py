@@ -15,7 +15,7 @@ from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.jobs import CronArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
-from gateway.api.relay import Giving, Relay, RelayLimits, reading_rules
+from gateway.api.relay import Relay, RelayLimits, reading_rules
 from gateway.api.reminders import BodyLimits, RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
@@ -84,28 +84,17 @@ def _operations(parts: Parts) -> Operations:
 
 
 def _counting(parts: Parts) -> Counting:
-    base, giving, limits = parts.base, _giving(parts), _relay_limits(parts)
-    rules = reading_rules(base.models, parts.sessions, giving, limits)
+    base, limits = parts.base, _relay_limits(parts)
+    dialect, offload = DIALECTS[MESSAGES], base.driver.services.offload
     return Counting(
-        DIALECTS[MESSAGES],
-        base.models,
+        dialect,
         base.keys,
         base.counters,
         base.driver,
-        parts.sessions,
-        giving,
+        parts.preparer,
+        parts.offer,
         limits,
-        ModelRequestReader(DIALECTS[MESSAGES], base.driver.services.offload, rules),
-    )
-
-
-def _giving(parts: Parts) -> Giving:
-    return Giving(
-        parts.timepieces,
-        parts.deliveries,
-        parts.base.config.clock.enabled,
-        parts.tools_for_client,
-        parts.snapshots if parts.scheduler is not None else None,
+        ModelRequestReader(dialect, offload, reading_rules(parts.preparer, limits)),
     )
 
 
@@ -119,10 +108,9 @@ def _relay(parts: Parts, dialect: str) -> Relay:
     return Relay(
         DIALECTS[dialect],
         base.driver,
-        parts.base.models,
-        parts.base.keys,
-        parts.sessions,
-        _giving(parts),
+        parts.preparer,
+        base.keys,
+        parts.offer,
         parts.answers,
         _relay_limits(parts),
         base.draining,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from gateway.agents.model import AgentMessage
 from gateway.errors import HoldgateError, InvalidInput, NotFound
 from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
@@ -13,6 +14,7 @@ from gateway.jobs.service import Jobs
 from gateway.jobs.tool_calls import (
     DECLARATION,
     IN_A_RUN,
+    NAME,
     NEEDS_SESSION,
     Call,
     failed,
@@ -105,3 +107,29 @@ class ScheduleTask:
         if session is None and not self.agent:
             return []
         return await self.jobs.listing(self.owner, session, self.agent)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTaskOffer:
+    """Tells who is offered the tool."""
+
+    jobs: Jobs
+    to_clients: bool
+    """Whether the operator lets relay sessions have it (`cron.offer_to_clients`)."""
+
+    def for_client(self, owner: str, session: str | None) -> tuple[ScheduleTask, ...]:
+        """Return what a relay session is offered."""
+        return (ScheduleTask(self.jobs, owner, session),) if self.to_clients else ()
+
+    def for_agent(self, message: AgentMessage) -> tuple[ScheduleTask, ...]:
+        """Return what an agent is offered."""
+        if NAME not in message.agent.tools:
+            return ()
+        owner, session, may_add = message.owner, message.session, message.may_schedule
+        return (ScheduleTask(self.jobs, owner, session, message.agent.id, may_add),)
+
+    def for_run(self, job: Job) -> tuple[ScheduleTask, ...]:
+        """Return what a run of a relay session is offered."""
+        if not self.to_clients:
+            return ()
+        return (ScheduleTask(self.jobs, job.user_id, job.session_id, may_add=False),)

@@ -123,6 +123,11 @@ class Sessions:
         session = Session(self.around, request, state, kind, message)
         return SessionView(request.asked, kind, session, state.routing, forced, told.header())
 
+    async def look(self, request: SessionRequest) -> SessionView:
+        """Say what is in force for a request whose text does not act."""
+        state = await self.states.read(request.key)
+        return SessionView(request.asked, routing=state.routing)
+
     async def preview(self, request: SessionRequest, upstreams: Collection[str]) -> SessionView:
         """Say what would be sent of a request, and of which kind it is; nothing acts or is kept."""
         state = NEW if request.key is None else await self.states.read(request.key)

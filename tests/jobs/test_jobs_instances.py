@@ -40,7 +40,7 @@ async def others(gate: Running, count: int) -> AsyncIterator[list[Scheduler]]:
     """Run more schedulers on the store of a gateway, as other instances would."""
     parts = gate.gateway.parts
     assert parts.scheduler is not None
-    relays = RelayRuns(parts.agents.means, parts.snapshots, parts.tools_for_run)
+    relays = RelayRuns(parts.base.driver, parts.preparer, parts.snapshots, parts.offer.for_run)
     agents = AgentRuns(parts.agents, parts.locks)
     found = [Scheduler(parts.scheduler.parts, agents, relays, alone=False) for _ in range(count)]
     async with anyio.create_task_group() as tasks:

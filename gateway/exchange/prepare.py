@@ -1,0 +1,244 @@
+"""The one way into an exchange: every request to a model becomes a `Request` here.
+
+Requests come from `/v1/…`, from `/api/chat` and from runs of jobs. Each of these ways reads its
+request and says in an `ExchangeInput` what is special about it; all that follows is the same for
+all of them, in this order:
+
+1. The session is entered. Directives act, if a user wrote them; else only what is in force counts.
+2. The model is found, and the routes to it as far as the session's directives and the operator
+   allow. A directive can choose among what the operator offers, and nothing else.
+3. The gateway's own tools, the clock, and what waits for the session are given.
+4. What is remembered of the session is told who observes the exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from gateway.dialects.protocol import Dialect
+from gateway.errors import Headers, NoRoute
+from gateway.exchange.answer_ids import Answers
+from gateway.exchange.model import Asked, Route
+from gateway.exchange.ports import Onlooker, Request, Witness
+from gateway.outbox.queue import Deliveries
+from gateway.reminders.timepiece import Timepiece, Timepieces
+from gateway.reminders.tool_scope import Narrator, ServerTool, ToolScope
+from gateway.routing import Models, PublicModel
+from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
+from gateway.sessions.directives.routing import NOTHING, candidates, no_route
+from gateway.sessions.service import Sessions, SessionView
+from gateway.sessions.session_request import Kind, SessionRequest
+
+# Upstreams of this dialect may answer nothing at all when the time follows the results of tools.
+SILENT_AFTER_TIME = frozenset({"anthropic-messages"})
+TOOL = "tool"
+
+
+class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
+    """A request to a model as one of the ways in hands it over; the defaults are a client's."""
+
+    id: str
+    exchange_id: str
+    """What all turns of the exchange have in common."""
+    owner: str
+    session: str | None
+    """The session that is entered; None: nothing of a session is read or kept."""
+    asked: Asked
+    dialect: Dialect
+    main: str = ""
+    """The main session, if this is a request of one of its sub-agents."""
+    belongs_to: str | None = None
+    """The session the exchange ends with when that is deleted, if it is not the one entered."""
+    headers: Headers = ()
+    query: bytes = b""
+    attempt: Attempt = NO_ATTEMPT
+    answers: Answers | None = None
+    tools: tuple[ServerTool, ...] = ()
+    """What the model is offered beside the clock."""
+    notes: bool = False
+    acts: bool = True
+    """Whether directives in its text act: a user wrote it."""
+    takes_over: bool = True
+    """Whether it ends the hold of its session: the user has gone on."""
+    adds: bool = True
+    """Whether anything may be added to it."""
+    may_hold: bool = True
+    collects: bool = True
+    """Whether it takes what waits for the session; a run of a job leaves that to the client."""
+    wants_clock: bool = False
+    """Whether the clock is asked for by name, whatever is said of the model."""
+    is_composed: bool = False
+    """Whether the gateway wrote all of it, as for an agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who hears what comes of an exchange."""
+
+    witness: Witness | None = None
+    narrator: Narrator | None = None
+
+
+NO_LISTENERS = Listeners()
+Begin = Callable[[SessionView], Listeners]
+
+
+class SnapshotTaker(Protocol):
+    """Remembers what sessions asked last."""
+
+    def onlooker(
+        self,
+        owner: str,
+        session: str,
+        dialect: str,
+        asked: Asked,
+        headers: Headers,
+        is_side_call: Callable[[], bool] | None,
+    ) -> Onlooker | None:
+        """Return who is to hear how a request is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePreparer:
+    """Makes exchange requests of what the ways in hand over."""
+
+    models: Models
+    sessions: Sessions
+    timepieces: Timepieces
+    deliveries: Deliveries
+    upstreams: Collection[str]
+    """The names that directives may speak of."""
+    dialect_of: Callable[[str], str]
+    """Tells which dialect an upstream speaks."""
+    clock: bool = True
+    """Whether models that may have a clock get one."""
+    snapshots: SnapshotTaker | None = None
+
+    async def prepare(self, given: ExchangeInput, begin: Begin) -> Request:
+        """Enter the session, find the routes, and give the exchange all that it may have.
+
+        `begin` hears what the session says of the request before anything else can go wrong, and
+        returns who listens. Raises `ModelNotFound` and `NoRoute`.
+        """
+        view = await self._enter(given)
+        listeners = begin(view)
+        model = self.models.find(given.asked.model)
+        routes = self._find_routes(model, view)
+        return Request(
+            id=given.id,
+            owner=given.owner,
+            asked=view.asked,
+            dialect=given.dialect,
+            routes=routes,
+            headers=given.headers,
+            query=given.query,
+            notes=given.notes,
+            session=view.session,
+            answers=given.answers,
+            time=self.give_tools(given, view, model, routes[0], listeners.narrator),
+            witness=listeners.witness,
+            onlooker=self._take_snapshot(given, view),
+            session_id=given.belongs_to or given.session,
+            is_composed=given.is_composed,
+        )
+
+    async def preview(self, given: ExchangeInput) -> SessionView:
+        """Say what would be sent of a request; nothing acts and nothing is kept."""
+        return await self.sessions.preview(_in_session(given), self.upstreams)
+
+    async def _enter(self, given: ExchangeInput) -> SessionView:
+        request = _in_session(given)
+        if not given.acts:
+            return await self.sessions.look(request)
+        return self.sessions.glance(request) or await self.sessions.enter(request, self.upstreams)
+
+    def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
+        """Return whom to ask: where the model leads, as far as the session's directives go."""
+        public, routing, forced = model.routes, view.routing, view.forced
+        if forced is None and (routing is NOTHING or routing == NOTHING):
+            return public
+        # A directive is a user's text. It may name what the operator took out of the configuration
+        # since, or what was never in it: only what is offered is asked.
+        routes = tuple(
+            route
+            for route in candidates(public, routing, forced)
+            if route in public or self.models.offers(route)
+        )
+        if routes:
+            return routes
+        if forced is not None:
+            raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
+        raise NoRoute(no_route(view.asked.model, routing))
+
+    def give_tools(
+        self,
+        given: ExchangeInput,
+        view: SessionView,
+        model: PublicModel,
+        to: Route,
+        narrator: Narrator | None = None,
+    ) -> Timepiece | None:
+        """Give the exchange its clock and tools, and what waits for its session; None: nothing."""
+        kind, owner, session = view.kind, given.owner, given.session
+        if kind is Kind.AUXILIARY and not given.is_composed:
+            return None
+        # Who wants an answer of a certain form cannot take over what the session is held for.
+        is_free = kind is not Kind.STRUCTURED
+        if given.takes_over and session is not None and is_free:
+            self.timepieces.arrive(owner, session)
+        if kind is Kind.COMPACTION or not given.adds:
+            return None
+        asked = view.asked
+        tools = given.tools if is_free else ()
+        has_clock = self.clock and (model.clock or given.wants_clock)
+        collects = given.collects and is_free and not asked.forces_one
+        waits = session is not None and collects and not self.deliveries.idle(owner, session)
+        if not (has_clock or tools or waits):
+            return None
+        follows_results = asked.last_role == TOOL
+        scope = ToolScope(
+            owner=owner,
+            session=session,
+            chain=given.exchange_id,
+            asked=asked,
+            dialect=given.dialect,
+            may_hold=given.may_hold and is_free,
+            tags_results=not follows_results
+            or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
+            clock=has_clock,
+            extras=tools,
+            narrator=narrator,
+            collects=collects,
+            main=given.main,
+            asker=None if given.is_composed else view.session,
+        )
+        return self.timepieces.give(scope)
+
+    def _take_snapshot(self, given: ExchangeInput, view: SessionView) -> Onlooker | None:
+        """Return who remembers what the session asked, for jobs that go on from it."""
+        session, snapshots = view.session, self.snapshots
+        if snapshots is None or session is None or given.session is None or given.is_composed:
+            return None
+        # What a sub-agent asked is nothing to go on from when it is no more.
+        if given.main or view.kind is Kind.COMPACTION:
+            return None
+        asked = view.asked
+        is_side_call = None if asked.tools else session.is_auxiliary
+        dialect, headers = given.dialect.name, given.headers
+        return snapshots.onlooker(given.owner, given.session, dialect, asked, headers, is_side_call)
+
+
+def _in_session(given: ExchangeInput) -> SessionRequest:
+    return SessionRequest(
+        given.owner,
+        given.session,
+        given.asked,
+        given.dialect,
+        given.exchange_id,
+        attempt=given.attempt,
+        main=given.main,
+    )
