@@ -17,8 +17,8 @@ from typing import cast
 import httptools
 import uvloop
 
+from gateway.demo.dialect import AnswerStamp
 from gateway.demo.output import Output
-from gateway.demo.play import AnswerStamp
 from gateway.demo.player import Player
 from gateway.demo.routes import respond
 from gateway.demo.script import Break

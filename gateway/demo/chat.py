@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    Json,
+    ModelRequest,
+    RequestRefused,
+    decode_request,
+    encode_json,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.script import Fail, FinishAnswer
+from gateway.wire import sse
 
 path = "/v1/chat/completions"
 
 FINGERPRINT = "fp_holdgate_demo"
 MOST_CHOICES = 128
-encode = msgspec.json.encode
+UNREADABLE = "We could not parse the JSON body of your request."
 
 
-class Part(msgspec.Struct):
+class ChatPart(msgspec.Struct):
     """One part of a message's content."""
 
     type: str
     text: str | None = None
 
 
-class Function(msgspec.Struct):
+class ChatFunction(msgspec.Struct):
     """A function's name, and its arguments in a call."""
 
     name: str
@@ -36,14 +45,14 @@ class ChatToolCall(msgspec.Struct):
     """A tool call in an assistant's message."""
 
     id: str
-    function: Function | None = None
+    function: ChatFunction | None = None
 
 
 class ChatMessage(msgspec.Struct):
     """One message of a request."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | list[ChatPart] | None = None
     tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
 
@@ -52,7 +61,7 @@ class ChatTool(msgspec.Struct):
     """One tool on offer."""
 
     type: str
-    function: Function | None = None
+    function: ChatFunction | None = None
 
 
 class StreamOptions(msgspec.Struct):
@@ -79,34 +88,21 @@ DECODER = msgspec.json.Decoder(ChatRequest)
 
 
 def read(body: bytes) -> ModelRequest:
-    """Read a request's body, or refuse it with a sentence."""
-    try:
-        request = DECODER.decode(body)
-    except msgspec.ValidationError as error:
-        raise RequestRefused(Fail(400, f"{error}.", param=field_in(str(error)))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RequestRefused(
-            Fail(400, "We could not parse the JSON body of your request.")
-        ) from None
-    check(request)
-    return ask_of(request)
-
-
-def field_in(problem: str) -> str | None:
-    """Find the field a validation error speaks of."""
-    field = problem.rpartition("at `$.")[2].rstrip("`") if "at `$." in problem else None
-    if field is None and "required field `" in problem:
-        return problem.partition("required field `")[2].partition("`")[0]
-    return field
-
-
-def check(request: ChatRequest) -> None:
-    """Refuse what the real service refuses."""
+    """Read a request's body, or refuse what the real service refuses."""
+    request = decode_request(DECODER, body, UNREADABLE)
     if not request.messages:
         raise RequestRefused(Fail(400, "The list of messages is empty.", "empty_array", "messages"))
     if not 1 <= (request.n or 1) <= MOST_CHOICES:
         raise RequestRefused(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
     check_results(request.messages)
+    offered = () if request.tool_choice == "none" else request.tools or ()
+    dialogue = Dialogue(
+        messages=tuple(map(read_message, request.messages)),
+        tools=frozenset(tool.function.name for tool in offered if tool.function),
+        limit=request.max_completion_tokens or request.max_tokens,
+    )
+    usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+    return ModelRequest(dialogue, request.model, bool(request.stream), request.n or 1, usage)
 
 
 def check_results(messages: Sequence[ChatMessage]) -> None:
@@ -118,14 +114,12 @@ def check_results(messages: Sequence[ChatMessage]) -> None:
                 raise refuse_message(at, "a message of role 'tool' must answer a call before it")
             open_calls.discard(message.tool_call_id)
         elif open_calls:
-            raise refuse_message(
-                at, f"the tool calls {sorted(open_calls)} must be answered before it"
-            )
+            why = f"the tool calls {sorted(open_calls)} must be answered before it"
+            raise refuse_message(at, why)
         open_calls |= {call.id for call in message.tool_calls or ()}
     if open_calls:
-        raise refuse_message(
-            len(messages) - 1, f"the tool calls {sorted(open_calls)} have no results"
-        )
+        why = f"the tool calls {sorted(open_calls)} have no results"
+        raise refuse_message(len(messages) - 1, why)
 
 
 def refuse_message(at: int, why: str) -> RequestRefused:
@@ -133,19 +127,7 @@ def refuse_message(at: int, why: str) -> RequestRefused:
     return RequestRefused(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
 
 
-def ask_of(request: ChatRequest) -> ModelRequest:
-    """Say what a request asks, free of this dialect."""
-    offered = () if request.tool_choice == "none" else request.tools or ()
-    dialogue = Dialogue(
-        messages=tuple(message_of(message) for message in request.messages),
-        tools=frozenset(tool.function.name for tool in offered if tool.function),
-        limit=request.max_completion_tokens or request.max_tokens,
-    )
-    usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-    return ModelRequest(dialogue, request.model, bool(request.stream), request.n or 1, usage)
-
-
-def message_of(message: ChatMessage) -> DialogueMessage:
+def read_message(message: ChatMessage) -> DialogueMessage:
     """Say what a message holds, free of this dialect."""
     if isinstance(message.content, str):
         texts: tuple[str, ...] = (message.content,)
@@ -159,14 +141,9 @@ def message_of(message: ChatMessage) -> DialogueMessage:
     return DialogueMessage(message.role, texts, calls, message.tool_call_id)
 
 
-def words_in(dialogue: Dialogue) -> int:
-    """Count a prompt's tokens the simple way: words, and one for each message."""
-    return sum(1 + text.count(" ") for message in dialogue.messages for text in message.texts)
-
-
-def usage_of(ask: ModelRequest, completion: int) -> dict[str, object]:
+def write_usage(request: ModelRequest, pieces: int) -> Json:
     """Write the usage block."""
-    prompt = words_in(ask.dialogue)
+    prompt, completion = request.prompt_tokens, pieces * request.choices
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -181,14 +158,13 @@ def usage_of(ask: ModelRequest, completion: int) -> dict[str, object]:
     }
 
 
-def completion_id(stamp: AnswerStamp) -> str:
-    """Name an answer."""
-    return f"chatcmpl-demo{stamp.number:08d}"
+def write_envelope(kind: str, request: ModelRequest, stamp: AnswerStamp) -> Json:
+    """Write what a chunk and a whole answer begin with."""
+    ident = f"chatcmpl-demo{stamp.number:08d}"
+    return {"id": ident, "object": kind, "created": stamp.created, "model": request.model}
 
 
-def call_of(
-    stamp: AnswerStamp, choice: int, at: int, name: str, arguments: str
-) -> dict[str, object]:
+def write_call(stamp: AnswerStamp, choice: int, at: int, name: str, arguments: str) -> Json:
     """Write one tool call."""
     return {
         "id": f"call_demo{stamp.number:08d}_{choice}_{at}",
@@ -198,115 +174,94 @@ def call_of(
 
 
 class ChatFrameWriter:
-    """One streamed answer: compact chunks, each a frame."""
+    """One streamed answer: each choice has a chunk, and each chunk is a frame."""
 
-    def __init__(self, ask: ModelRequest, stamp: AnswerStamp) -> None:
-        self._ask = ask
+    def __init__(self, request: ModelRequest, stamp: AnswerStamp) -> None:
+        self._request = request
         self._stamp = stamp
         self._calls = 0
         self._pieces = 0
-        head = encode(
-            {
-                "id": completion_id(stamp),
-                "object": "chat.completion.chunk",
-                "created": stamp.created,
-                "model": ask.model,
-                "service_tier": "default",
-                "system_fingerprint": FINGERPRINT,
-            }
-        )
-        self._envelope = b"data: " + head[:-1] + b',"choices":['
-        self._starts = tuple(
-            self._envelope + b'{"index":%d,"delta":' % choice for choice in range(ask.choices)
-        )
-        self._close = b',"usage":null}\n\n' if ask.usage else b"}\n\n"
-        self._end = b',"logprobs":null,"finish_reason":null}]' + self._close
-        self._content = tuple(start + b'{"content":' for start in self._starts)
-        self._content_end = b"}" + self._end
+        self._envelope = {
+            **write_envelope("chat.completion.chunk", request, stamp),
+            "service_tier": "default",
+            "system_fingerprint": FINGERPRINT,
+        }
+        self._no_usage: Json = {"usage": None} if request.usage else {}
 
     def begin(self, speaks: bool) -> bytes:
         """Write the frame that names the role."""
-        delta = {"role": "assistant", "content": "" if speaks else None, "refusal": None}
-        return b"".join(start + encode(delta) + self._end for start in self._starts)
+        content = "" if speaks else None
+        return self._write({"role": "assistant", "content": content, "refusal": None})
 
     def say(self, token: str) -> bytes:
         """Write one token."""
         self._pieces += 1
-        text, end = encode(token), self._content_end
-        if len(self._content) == 1:
-            return self._content[0] + text + end
-        return b"".join(start + text + end for start in self._content)
+        return self._write({"content": token})
 
     def call(self, name: str) -> bytes:
         """Open a tool call."""
         at, self._calls = self._calls, self._calls + 1
-        return b"".join(
-            self._tool_frame(start, {"index": at, **call_of(self._stamp, choice, at, name, "")})
-            for choice, start in enumerate(self._starts)
+        calls = (
+            {"index": at, **write_call(self._stamp, choice, at, name, "")}
+            for choice in range(self._request.choices)
         )
+        return self._write_each({"tool_calls": [call]} for call in calls)
 
     def argue(self, piece: str) -> bytes:
         """Write a piece of the open call's arguments."""
         self._pieces += 1
-        delta: dict[str, object] = {"index": self._calls - 1, "function": {"arguments": piece}}
-        return b"".join(self._tool_frame(start, delta) for start in self._starts)
+        call = {"index": self._calls - 1, "function": {"arguments": piece}}
+        return self._write({"tool_calls": [call]})
 
     def fail(self, fail: Fail) -> bytes:
         """Write the error frame."""
-        return b"data: " + error(fail) + b"\n\n"
+        return sse.encode(write_error(fail))
 
     def finish(self, finish: FinishAnswer) -> bytes:
         """Write the finish frame, the usage if it is wanted, and the end mark."""
-        reason = b'{},"logprobs":null,"finish_reason":' + encode(finish.reason) + b"}]"
-        frames = [start + reason + self._close for start in self._starts]
-        if self._ask.usage:
-            usage = usage_of(self._ask, self._pieces * self._ask.choices)
-            frames.append(self._envelope + b'],"usage":' + encode(usage) + b"}\n\n")
-        return b"".join(frames) + b"data: [DONE]\n\n" * finish.ends
+        frames = self._write({}, finish.reason)
+        if self._request.usage:
+            usage = write_usage(self._request, self._pieces)
+            frames += sse.encode(encode_json({**self._envelope, "choices": [], "usage": usage}))
+        return frames + sse.encode(b"[DONE]") * finish.ends
 
-    def _tool_frame(self, start: bytes, call: dict[str, object]) -> bytes:
-        return start + encode({"tool_calls": [call]}) + self._end
+    def _write(self, delta: Json, reason: str | None = None) -> bytes:
+        return self._write_each([delta] * self._request.choices, reason)
+
+    def _write_each(self, deltas: Iterable[Json], reason: str | None = None) -> bytes:
+        """Write a chunk for each choice, which has its own delta."""
+        end = {"logprobs": None, "finish_reason": reason}
+        choices = ({"index": at, "delta": delta, **end} for at, delta in enumerate(deltas))
+        chunks = ({**self._envelope, "choices": [choice], **self._no_usage} for choice in choices)
+        return b"".join(sse.encode(encode_json(chunk)) for chunk in chunks)
 
 
-def voice(ask: ModelRequest, stamp: AnswerStamp) -> ChatFrameWriter:
-    """Lend a voice to one answer."""
-    return ChatFrameWriter(ask, stamp)
+def open_stream(request: ModelRequest, stamp: AnswerStamp) -> ChatFrameWriter:
+    """Return who writes the frames of one answer."""
+    return ChatFrameWriter(request, stamp)
 
 
-def whole(ask: ModelRequest, told: CompleteAnswer, stamp: AnswerStamp) -> bytes:
+def write_whole(request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
-    return encode(
+    return encode_json(
         {
-            "id": completion_id(stamp),
-            "object": "chat.completion",
-            "created": stamp.created,
-            "model": ask.model,
-            "choices": [choice_of(told, stamp, index) for index in range(ask.choices)],
-            "usage": usage_of(ask, told.pieces * ask.choices),
+            **write_envelope("chat.completion", request, stamp),
+            "choices": [write_choice(answer, stamp, index) for index in range(request.choices)],
+            "usage": write_usage(request, answer.pieces),
             "service_tier": "default",
             "system_fingerprint": FINGERPRINT,
         }
     )
 
 
-def choice_of(told: CompleteAnswer, stamp: AnswerStamp, index: int) -> dict[str, object]:
+def write_choice(answer: CompleteAnswer, stamp: AnswerStamp, index: int) -> Json:
     """Write one choice of a whole answer."""
-    message: dict[str, object] = {
-        "role": "assistant",
-        "content": None if told.calls and not told.text else told.text,
-        "refusal": None,
-        "annotations": [],
-    }
-    if told.calls:
-        message["tool_calls"] = [
-            call_of(stamp, index, at, *call) for at, call in enumerate(told.calls)
-        ]
-    return {
-        "index": index,
-        "message": message,
-        "logprobs": None,
-        "finish_reason": told.reason,
-    }
+    content = None if answer.calls and not answer.text else answer.text
+    message: Json = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
+    if answer.calls:
+        calls = enumerate(answer.calls)
+        message["tool_calls"] = [write_call(stamp, index, at, *call) for at, call in calls]
+    return {"index": index, "message": message, "logprobs": None, "finish_reason": answer.reason}
 
 
 # What the real service says with each status, where the script has no code of its own.
@@ -319,14 +274,9 @@ KINDS: dict[int, tuple[str, str | None]] = {
 }
 
 
-def error(fail: Fail) -> bytes:
+def write_error(fail: Fail) -> bytes:
     """Write an error as the real service does."""
     default = "server_error" if fail.status >= 500 else "invalid_request_error"
     kind, code = KINDS.get(fail.status, (default, None))
-    shown = {
-        "message": fail.message,
-        "type": kind,
-        "param": fail.param,
-        "code": fail.code or code,
-    }
-    return encode({"error": shown})
+    shown = {"message": fail.message, "type": kind, "param": fail.param, "code": fail.code or code}
+    return encode_json({"error": shown})

@@ -1,7 +1,4 @@
-"""What the demo model does with the clock: which call it makes next, and how it tells of it.
-
-All of it works on the conversation, so it is the same in every dialect.
-"""
+"""What the demo model does with `clock`: which call it makes next, and how it tells of it."""
 
 from __future__ import annotations
 
@@ -10,25 +7,16 @@ from datetime import datetime
 
 import msgspec
 
-from gateway.demo.calls import actions_of, decode_json
-from gateway.demo.dialogue import Dialogue, ModelReply
-from gateway.demo.moments import CurrentTime, clock_time, find_time, instant
-from gateway.demo.phrases import Phrases, phrases_for
-from gateway.demo.reminder_intents import (
+from gateway.demo.intents import (
     CancelReminder,
     ClearAllReminders,
     ListReminders,
     ReminderIntent,
-    RemindSometime,
     SetReminders,
     TellTime,
-    read_reminder_intent,
 )
-from gateway.demo.task_intents import AddTasks
-from gateway.demo.task_tool import task_intent
-
-CLOCK = "clock"
-MARKS = (".", "!", "?", "…", "。", "！", "？")
+from gateway.demo.times import clock_time, instant
+from gateway.demo.turn import CLOCK, Turn, decode_json
 
 # What is asked of the clock first; setting a reminder needs the time only if no tag tells it.
 OPENINGS: dict[type[ReminderIntent], str] = {
@@ -49,6 +37,10 @@ class ListedReminder(msgspec.Struct, frozen=True, rename="camel"):
     delivery: str = ""
     delivered_at: str | None = None
 
+    def fits(self, words: Iterable[str]) -> bool:
+        """Whether it is still to come, and its task has all these words."""
+        return self.delivered_at is None and all(word in self.task.lower() for word in words)
+
 
 class ClockResult(msgspec.Struct, frozen=True, rename="camel"):
     """What the clock answered, whatever it was asked to do."""
@@ -63,172 +55,104 @@ class ClockResult(msgspec.Struct, frozen=True, rename="camel"):
     timezone: str = ""
 
 
-ANSWER = msgspec.json.Decoder(ClockResult)
+RESULT = msgspec.json.Decoder(ClockResult)
 
 
-def due_news(dialogue: Dialogue) -> str:
-    """Say what is due, if anything is."""
-    if not dialogue.due:
-        return ""
-    phrases = phrases_for(dialogue.prompt or "".join(dialogue.due))
-    return announcement(phrases, "; ".join(task.strip() for task in dialogue.due))
-
-
-def announcement(phrases: Phrases, tasks: str) -> str:
-    """Say that it is time."""
-    said = phrases.due.format(tasks=tasks)
-    return said if said.endswith(MARKS) else said + phrases.stop
-
-
-def reminder_intent(dialogue: Dialogue) -> ReminderIntent | None:
-    """Read what the person wants of the clock, apart from what is wanted again and again."""
-    errand = task_intent(dialogue)
-    if errand is None:
-        return read_reminder_intent(dialogue.prompt)
-    return read_reminder_intent(errand.rest) if isinstance(errand, AddTasks) else None
-
-
-def clock_call(dialogue: Dialogue) -> str | None:
-    """Write what the clock is told next for what the person wishes, if there is anything."""
-    return next_call(dialogue, reminder_intent(dialogue)) if CLOCK in dialogue.tools else None
-
-
-def needs_time(dialogue: Dialogue) -> bool:
+def needs_time(turn: Turn) -> bool:
     """Whether the clock is to be asked for the time before a reminder can be set."""
-    wish = reminder_intent(dialogue) if CLOCK in dialogue.tools else None
-    return isinstance(wish, SetReminders) and find_time(dialogue.messages) is None
+    wanted = CLOCK in turn.dialogue.tools and isinstance(turn.reminders, SetReminders)
+    return wanted and turn.now is None
 
 
-def ask_when(dialogue: Dialogue) -> ModelReply | None:
-    """Ask for the time of a reminder that has none."""
-    if not isinstance(reminder_intent(dialogue), RemindSometime):
+def next_clock_call(turn: Turn) -> str | None:
+    """Write the arguments of the next call; none when all that was wanted is known or done."""
+    if CLOCK not in turn.dialogue.tools or turn.reminders is None:
         return None
-    return ModelReply(phrases_for(dialogue.prompt).when)
-
-
-def regret(dialogue: Dialogue) -> ModelReply | None:
-    """Say that without a clock there is neither time nor reminder."""
-    if CLOCK in dialogue.tools or reminder_intent(dialogue) is None:
-        return None
-    return ModelReply(phrases_for(dialogue.prompt).no_clock)
-
-
-def next_call(dialogue: Dialogue, wish: ReminderIntent | None) -> str | None:
-    """Write the arguments of the next call a wish needs; none when it has all it needs."""
-    done = actions_of(dialogue.calls, CLOCK)
-    if isinstance(wish, SetReminders) and "schedule" not in done:
-        now = find_time(dialogue.messages)
-        if now is not None:
-            return arguments_of(
-                "schedule", items=items_for(wish, now, phrases_for(dialogue.prompt))
-            )
-    if isinstance(wish, CancelReminder) and "cancel" not in done:
-        fitting = fits(wish, find_reminders(dialogue))
+    done = turn.find_actions(CLOCK)
+    if isinstance(turn.reminders, SetReminders) and "schedule" not in done and turn.now:
+        items = [
+            {
+                "dueAt": instant(turn.now, one.when),
+                "task": one.task or turn.phrases.say("unnamed"),
+                "tool": "",
+                "arguments": "{}",
+            }
+            for one in turn.reminders.reminders
+        ]
+        return write_arguments("schedule", items=items)
+    if isinstance(turn.reminders, CancelReminder) and "cancel" not in done:
+        fitting = [one for one in listed_reminders(turn) if one.fits(turn.reminders.words)]
         if len(fitting) == 1:
-            return arguments_of("cancel", task_id=fitting[0].task_id)
-    opening = OPENINGS.get(type(wish)) if wish and not done else None
-    return arguments_of(opening) if opening else None
+            return write_arguments("cancel", task_id=fitting[0].task_id)
+    opening = None if done else OPENINGS.get(type(turn.reminders))
+    return write_arguments(opening) if opening else None
 
 
-def items_for(wish: SetReminders, now: CurrentTime, phrases: Phrases) -> tuple[dict[str, str], ...]:
-    """Write reminders as the clock wants them."""
-    return tuple(
-        {
-            "dueAt": instant(now, one.when),
-            "task": one.task or phrases.task,
-            "tool": "",
-            "arguments": "{}",
-        }
-        for one in wish.reminders
-    )
-
-
-def arguments_of(action: str, items: Sequence[dict[str, str]] = (), task_id: str = "") -> str:
+def write_arguments(action: str, items: Sequence[dict[str, str]] = (), task_id: str = "") -> str:
     """Write the arguments of a call; the clock's strict schema wants every key."""
     return msgspec.json.encode({"action": action, "items": items, "taskId": task_id}).decode()
 
 
-def find_reminders(dialogue: Dialogue) -> tuple[ListedReminder, ...]:
+def listed_reminders(turn: Turn) -> tuple[ListedReminder, ...]:
     """Return the reminders the clock has listed since the prompt."""
-    answers = (
-        decode_json(ANSWER, result.text) for result in dialogue.learned if result.tool == CLOCK
-    )
-    return next((answer.items for answer in answers if answer and answer.items), ())
+    return next((result.items for result in turn.find_results(CLOCK, RESULT) if result.items), ())
 
 
-def to_come(items: Iterable[ListedReminder]) -> tuple[ListedReminder, ...]:
-    """Return the reminders that were not brought yet."""
-    return tuple(item for item in items if item.delivered_at is None)
-
-
-def fits(wish: CancelReminder, items: Iterable[ListedReminder]) -> tuple[ListedReminder, ...]:
-    """Return the reminders to come whose task has all the words of a wish."""
-    return tuple(
-        item for item in to_come(items) if all(word in item.task.lower() for word in wish.words)
-    )
-
-
-def clock_sentence(dialogue: Dialogue, phrases: Phrases, result: str) -> str | None:
+def describe_clock_result(turn: Turn, text: str) -> str | None:
     """Put what the clock answered into words, where it is of a known kind."""
-    now = find_time(dialogue.messages)
-    match decode_json(ANSWER, result):
+    say = turn.phrases.say
+    match decode_json(RESULT, text):
         case ClockResult(ok=False, error=error) if error:
-            return phrases.refused.format(error=error)
+            return say("refused", error=error)
         case ClockResult(scheduled=items) if items:
-            return promise(phrases, items, now)
+            return promise_reminders(turn, items)
         case ClockResult(items=tuple(items)):
-            wish = reminder_intent(dialogue)
-            if isinstance(wish, CancelReminder):
-                return question(phrases, to_come(items), now, wish)
-            return listing(phrases, items, now)
+            return list_reminders(turn, items)
         case ClockResult(removed=task_id) if task_id:
-            known = {item.task_id: item.task for item in find_reminders(dialogue)}
-            return phrases.cancelled.format(task=known.get(task_id, task_id))
+            known = {item.task_id: item.task for item in listed_reminders(turn)}
+            return say("cancelled", task=known.get(task_id, task_id))
         case ClockResult(removed_count=int(count)):
-            return phrases.cleared.format(count=count) if count else phrases.no_reminders
+            return say("cleared", count=count) if count else say("no_reminders")
         case ClockResult(local=local, timezone=zone) if local:
-            return time_sentence(phrases, local, zone)
+            return tell_time(turn, local, zone)
     return None
 
 
-def promise(phrases: Phrases, items: Sequence[ListedReminder], now: CurrentTime | None) -> str:
+def promise_reminders(turn: Turn, items: Iterable[ListedReminder]) -> str:
     """Say what was set, when it will come back, and how."""
-    said = [phrases.scheduled.format(tasks="; ".join(item.task for item in items))]
-    for held, how in ((True, phrases.hold), (False, phrases.next_request)):
-        times = [clock_time(i.due_at, now) for i in items if (i.delivery == "hold") is held]
-        said += [how.format(times=phrases.also.join(times))] if times else []
-    return phrases.space.join(said)
+    phrases = turn.phrases
+    times: dict[str, list[str]] = {"hold": [], "next_request": []}
+    for item in items:
+        how = "hold" if item.delivery == "hold" else "next_request"
+        times[how].append(clock_time(item.due_at, turn.now))
+    also = phrases.say("also")
+    promises = [phrases.say(how, times=also.join(at)) for how, at in times.items() if at]
+    tasks = phrases.say("scheduled", tasks="; ".join(item.task for item in items))
+    return phrases.space.join((tasks, *promises))
 
 
-def listing(phrases: Phrases, items: Iterable[ListedReminder], now: CurrentTime | None) -> str:
-    """Tell the reminders there are."""
-    shown = "; ".join(
-        phrases.brought.format(task=item.task)
+def list_reminders(turn: Turn, items: Iterable[ListedReminder]) -> str:
+    """Tell the reminders there are; or, if one was to be cancelled, ask which."""
+    say, intent = turn.phrases.say, turn.reminders
+    asks = isinstance(intent, CancelReminder)
+    shown = [
+        say("brought", task=item.task)
         if item.delivered_at
-        else phrases.item.format(task=item.task, time=clock_time(item.due_at, now))
+        else say("reminder", task=item.task, time=clock_time(item.due_at, turn.now))
         for item in items
-    )
-    return phrases.listed.format(items=shown) if shown else phrases.no_reminders
+        if not (asks and item.delivered_at is not None)
+    ]
+    if not isinstance(intent, CancelReminder):
+        return turn.tell_list("reminder", shown)
+    fits = any(item.fits(intent.words) for item in items)
+    return turn.ask_which("reminder", shown, intent.words, fits)
 
 
-def question(
-    phrases: Phrases, items: Sequence[ListedReminder], now: CurrentTime | None, wish: CancelReminder
-) -> str:
-    """Say why none of the reminders was cancelled: none fits, or several do."""
-    if not items:
-        return phrases.no_reminders
-    why = (
-        phrases.which if fits(wish, items) else phrases.none_fits.format(words=" ".join(wish.words))
-    )
-    return phrases.space.join((why, listing(phrases, items, now)))
-
-
-def time_sentence(phrases: Phrases, local: str, zone: str) -> str:
+def tell_time(turn: Turn, local: str, zone: str) -> str:
     """Say what time it is; the clock writes it as `2026-02-02 13:22:38.229 -08:00`."""
+    say = turn.phrases.say
     try:
         time = datetime.fromisoformat(local[:19])
     except ValueError:
-        return phrases.result.format(tool=CLOCK, text=local)
-    return phrases.time.format(
-        time=f"{time:%H:%M:%S}", date=phrases.date.format(time), timezone=zone
-    )
+        return say("result", tool=CLOCK, text=local)
+    return say("time", time=f"{time:%H:%M:%S}", date=say("date", day=time), timezone=zone)

@@ -10,10 +10,11 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from gateway.demo.chat import error
+from gateway.demo.chat import write_error
+from gateway.demo.dialect import AnswerStamp
 from gateway.demo.journal import EventKind, ReceivedRequest, RequestJournal
 from gateway.demo.output import Outputs
-from gateway.demo.play import AnswerStamp, document
+from gateway.demo.play import send_document
 from gateway.demo.player import Player
 from gateway.demo.routes import respond
 from gateway.demo.script import Break, Fail
@@ -214,6 +215,6 @@ class ClientConnection(asyncio.Protocol):
         if self._asked is not None:
             self._transport.abort()
             return
-        body = document(fail.status, error(fail))
+        body = send_document(fail.status, write_error(fail))
         Player(self._transport, body, CLOSE, True, lambda broke: None).play()
         self._transport.close()

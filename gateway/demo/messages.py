@@ -7,13 +7,25 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.demo.chat import field_in, words_in
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    Json,
+    ModelRequest,
+    RequestRefused,
+    decode_request,
+    encode_json,
+    find_texts,
+    merge_turns,
+    write_event,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.script import Fail, FinishAnswer
+from gateway.wire import sse
 
 path = "/v1/messages"
 
+UNREADABLE = "The request body is not valid JSON."
 THINKING = ("thinking", "redacted_thinking")
 REASONS = {
     "stop": "end_turn",
@@ -21,8 +33,6 @@ REASONS = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
-encode = msgspec.json.encode
-Json = dict[str, Any]
 
 
 class ContentBlock(msgspec.Struct):
@@ -79,18 +89,23 @@ DECODER = msgspec.json.Decoder(MessagesRequest)
 
 
 def read(body: bytes) -> ModelRequest:
-    """Read a request's body, or refuse it with a sentence."""
-    try:
-        request = DECODER.decode(body)
-    except msgspec.ValidationError as problem:
-        raise RequestRefused(Fail(400, f"{problem}.", param=field_in(str(problem)))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RequestRefused(Fail(400, "The request body is not valid JSON.")) from None
+    """Read a request's body, or refuse what the real service refuses."""
+    request = decode_request(DECODER, body, UNREADABLE)
     if not request.messages:
         raise refusal("messages", "there must be at least one message")
     check_contents(request.messages)
     check_results(request.messages)
-    return ask_of(request)
+    choice = request.tool_choice
+    offered = () if choice is not None and choice.type == "none" else request.tools or ()
+    told = texts_of(request.system)
+    system = (DialogueMessage("system", told),) if told else ()
+    said = (part for message in request.messages for part in read_message(message))
+    dialogue = Dialogue(
+        messages=(*system, *merge_turns(said)),
+        tools=frozenset(tool.name for tool in offered if tool.name),
+        limit=request.max_tokens,
+    )
+    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
 def refusal(field: str, why: str) -> RequestRefused:
@@ -141,20 +156,6 @@ def refuse_waiting(waiting: dict[str, int]) -> None:
         raise refusal(f"messages.{at}", f"the tool_use {ident!r} has no result right after it")
 
 
-def ask_of(request: MessagesRequest) -> ModelRequest:
-    """Say what a request asks, free of this dialect."""
-    unused = request.tool_choice is not None and request.tool_choice.type == "none"
-    offered = () if unused else request.tools or ()
-    told = texts_of(request.system)
-    system = (DialogueMessage("system", told),) if told else ()
-    dialogue = Dialogue(
-        messages=(*system, *merge_turns(said for m in request.messages for said in messages_of(m))),
-        tools=frozenset(tool.name for tool in offered if tool.name),
-        limit=request.max_tokens,
-    )
-    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
-
-
 def texts_of(content: str | Iterable[ContentBlock] | None) -> tuple[str, ...]:
     """Return the texts in a text, in blocks, or in nothing."""
     if isinstance(content, str):
@@ -162,163 +163,138 @@ def texts_of(content: str | Iterable[ContentBlock] | None) -> tuple[str, ...]:
     return tuple(block.text for block in content or () if block.text)
 
 
-def messages_of(message: MessagesMessage) -> Iterator[DialogueMessage]:
+def read_message(message: MessagesMessage) -> Iterator[DialogueMessage]:
     """Say what a message holds, free of this dialect: each result, then what was said."""
     said: list[ContentBlock] = []
     calls: list[DialogueCall] = []
     for block in message.blocks:
         if block.type == "tool_result":
-            yield DialogueMessage("tool", result_texts(block.content), answers=block.tool_use_id)
+            yield DialogueMessage("tool", find_texts(block.content), answers=block.tool_use_id)
             continue
         if block.type == "tool_use":
-            calls.append(DialogueCall(block.id, block.name, encode(block.input).decode()))
+            calls.append(DialogueCall(block.id, block.name, encode_json(block.input).decode()))
         said.append(block)
     if said:
         yield DialogueMessage(message.role, texts_of(said), tuple(calls))
 
 
-def result_texts(content: object) -> tuple[str, ...]:
-    """Return the texts of a result."""
-    if isinstance(content, str):
-        return (content,)
-    parts = content if isinstance(content, list) else ()
-    return tuple(part["text"] for part in parts if isinstance(part, dict) and "text" in part)
-
-
-def merge_turns(messages: Iterable[DialogueMessage]) -> Iterator[DialogueMessage]:
-    """Make one turn of messages that the model said in a row."""
-    last: DialogueMessage | None = None
-    for message in messages:
-        if last is not None and last.role == message.role == "assistant":
-            message = DialogueMessage(
-                "assistant", last.texts + message.texts, last.calls + message.calls
-            )
-        elif last is not None:
-            yield last
-        last = message
-    if last is not None:
-        yield last
-
-
-def usage_of(ask: ModelRequest, output: int) -> Json:
+def write_usage(request: ModelRequest, pieces: int) -> Json:
     """Write the usage block."""
     return {
-        "input_tokens": words_in(ask.dialogue),
+        "input_tokens": request.prompt_tokens,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
-        "output_tokens": output,
+        "output_tokens": pieces,
     }
 
 
-def message_with(
-    ask: ModelRequest, stamp: AnswerStamp, content: list[Json], reason: str | None, out: int
-) -> Json:
-    """Write a message."""
-    message: Json = {
+def write_message(request: ModelRequest, stamp: AnswerStamp, content: list[Json]) -> Json:
+    """Write a message that has not ended yet."""
+    return {
         "id": f"msg_demo{stamp.number:08d}",
         "type": "message",
         "role": "assistant",
-        "model": ask.model,
+        "model": request.model,
         "content": content,
-        "stop_reason": reason,
+        "stop_reason": None,
         "stop_sequence": None,
     }
-    counted = {"usage": {**usage_of(ask, out), "service_tier": "standard"}}
-    return {**message, **counted} if ask.usage else message
 
 
-def call_of(stamp: AnswerStamp, at: int, name: str, parse_arguments: object) -> Json:
+def write_final_usage(request: ModelRequest, pieces: int) -> Json:
+    """Write the usage member of a message, if it is wanted."""
+    usage = {**write_usage(request, pieces), "service_tier": "standard"}
+    return {"usage": usage} if request.usage else {}
+
+
+def write_call(stamp: AnswerStamp, at: int, name: str, given: object) -> Json:
     """Write one tool call."""
     ident = f"toolu_demo{stamp.number:08d}_{at}"
-    return {"type": "tool_use", "id": ident, "name": name, "input": parse_arguments}
-
-
-def frame(event: Json) -> bytes:
-    """Write an event under its name."""
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), encode(event))
+    return {"type": "tool_use", "id": ident, "name": name, "input": given}
 
 
 class MessagesFrameWriter:
     """One streamed answer: blocks one after the other, each with its beginning and its end."""
 
-    def __init__(self, ask: ModelRequest, stamp: AnswerStamp) -> None:
-        self._ask = ask
+    def __init__(self, request: ModelRequest, stamp: AnswerStamp) -> None:
+        self._request = request
         self._stamp = stamp
         self._open = ""
         self._index = -1
         self._calls = 0
         self._pieces = 0
-        self._start = b""
 
     def begin(self, speaks: bool) -> bytes:
         """Write the frames that open the message."""
-        message = message_with(self._ask, self._stamp, [], None, 1)
-        return frame({"type": "message_start", "message": message}) + frame({"type": "ping"})
+        message = write_message(self._request, self._stamp, [])
+        message |= write_final_usage(self._request, 1)
+        start = write_event({"type": "message_start", "message": message})
+        return start + write_event({"type": "ping"})
 
     def say(self, token: str) -> bytes:
         """Write one token."""
         self._pieces += 1
-        opened = b"" if self._open == "text" else self._open_block({"type": "text", "text": ""})
-        return opened + self._start + b'{"type":"text_delta","text":' + encode(token) + b"}}\n\n"
+        opening = b"" if self._open == "text" else self._open_block({"type": "text", "text": ""})
+        return opening + self._write_delta({"type": "text_delta", "text": token})
 
     def call(self, name: str) -> bytes:
         """Open a tool call."""
         at, self._calls = self._calls, self._calls + 1
-        return self._open_block(call_of(self._stamp, at, name, {})) + self._write_arguments("")
+        opening = self._open_block(write_call(self._stamp, at, name, {}))
+        return opening + self._write_delta({"type": "input_json_delta", "partial_json": ""})
 
     def argue(self, piece: str) -> bytes:
         """Write a piece of the open call's arguments."""
         self._pieces += 1
-        return self._write_arguments(piece)
+        return self._write_delta({"type": "input_json_delta", "partial_json": piece})
 
     def fail(self, fail: Fail) -> bytes:
         """Write the error frame."""
-        return b"event: error\ndata: " + error(fail) + b"\n\n"
+        return sse.encode(write_error(fail), "error")
 
     def finish(self, finish: FinishAnswer) -> bytes:
         """Write the end of the open block, the reason with the usage, and the end mark."""
         reason = REASONS.get(finish.reason, finish.reason)
-        ended: Json = {
+        end: Json = {
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": None},
         }
-        if self._ask.usage:
-            ended["usage"] = usage_of(self._ask, self._pieces)
-        return self._close_block() + frame(ended) + frame({"type": "message_stop"}) * finish.ends
+        if self._request.usage:
+            end["usage"] = write_usage(self._request, self._pieces)
+        stop = write_event({"type": "message_stop"}) * finish.ends
+        return self._close_block() + write_event(end) + stop
 
-    def _write_arguments(self, piece: str) -> bytes:
-        told = b'{"type":"input_json_delta","partial_json":' + encode(piece) + b"}}\n\n"
-        return self._start + told
+    def _write_delta(self, delta: Json) -> bytes:
+        event = {"type": "content_block_delta", "index": self._index, "delta": delta}
+        return write_event(event)
 
     def _open_block(self, block: Json) -> bytes:
-        closed = self._close_block()
+        end = self._close_block()
         self._open = block["type"]
         self._index += 1
-        self._start = b"event: content_block_delta\ndata: " + (
-            b'{"type":"content_block_delta","index":%d,"delta":' % self._index
-        )
-        began = {"type": "content_block_start", "index": self._index, "content_block": block}
-        return closed + frame(began)
+        start = {"type": "content_block_start", "index": self._index, "content_block": block}
+        return end + write_event(start)
 
     def _close_block(self) -> bytes:
         if not self._open:
             return b""
         self._open = ""
-        return frame({"type": "content_block_stop", "index": self._index})
+        return write_event({"type": "content_block_stop", "index": self._index})
 
 
-def voice(ask: ModelRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
-    """Lend a voice to one answer."""
-    return MessagesFrameWriter(ask, stamp)
+def open_stream(request: ModelRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
+    """Return who writes the frames of one answer."""
+    return MessagesFrameWriter(request, stamp)
 
 
-def whole(ask: ModelRequest, told: CompleteAnswer, stamp: AnswerStamp) -> bytes:
+def write_whole(request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
-    content: list[Json] = [{"type": "text", "text": told.text}] if told.text else []
-    for at, (name, arguments) in enumerate(told.calls):
-        content.append(call_of(stamp, at, name, parse_arguments(arguments)))
-    reason = REASONS.get(told.reason, told.reason)
-    return encode(message_with(ask, stamp, content, reason, told.pieces))
+    content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
+    for at, (name, arguments) in enumerate(answer.calls):
+        content.append(write_call(stamp, at, name, parse_arguments(arguments)))
+    message = write_message(request, stamp, content)
+    message["stop_reason"] = REASONS.get(answer.reason, answer.reason)
+    return encode_json(message | write_final_usage(request, answer.pieces))
 
 
 def parse_arguments(arguments: str) -> object:
@@ -344,10 +320,10 @@ KINDS = {
 }
 
 
-def error(fail: Fail) -> bytes:
+def write_error(fail: Fail) -> bytes:
     """Write an error as the real service does; it has no codes, so one stands in the details."""
     default = "api_error" if fail.status >= 500 else "invalid_request_error"
     details = {"code": fail.code} if fail.code else None
     kind = KINDS.get(fail.status, default)
-    told = {"details": details, "type": kind, "message": fail.message}
-    return encode({"type": "error", "error": told})
+    shown = {"details": details, "type": kind, "message": fail.message}
+    return encode_json({"type": "error", "error": shown})

@@ -41,9 +41,9 @@ class OrderedCall:
     arguments: str = "{}"
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """One `demo:` line, read; field names are the keys, bar those that may be repeated."""
+@dataclass(frozen=True)
+class AnswerOrders:
+    """What is said and called, and when; field names are the keys, bar `tool` and `args`."""
 
     say: str | None = None
     tokens: int | None = None
@@ -54,8 +54,15 @@ class Orders:
     quiet_ms: tuple[Marker, ...] = ()
     calls: tuple[OrderedCall, ...] = ()
     finish: str | None = None
-    usage: bool = False
-    no_usage: bool = False
+    no_done: bool = False
+    two_done: bool = False
+    after_done: int = 0
+
+
+@dataclass(frozen=True)
+class FailureOrders:
+    """How the answer fails or breaks off."""
+
     status: int | None = None
     code: str | None = None
     message: str | None = None
@@ -64,13 +71,18 @@ class Orders:
     drop_after: int | None = None
     reset_after: int | None = None
     hang_after: int | None = None
-    reset_at: int | None = None
     drop: bool = False
     reset: bool = False
     hang: bool = False
-    no_done: bool = False
-    two_done: bool = False
-    after_done: int = 0
+
+
+@dataclass(frozen=True)
+class FormatOrders:
+    """How the bytes of the answer look."""
+
+    usage: bool = False
+    no_usage: bool = False
+    reset_at: int | None = None
     split: int = 0
     crlf: bool = False
     cr: bool = False
@@ -79,6 +91,11 @@ class Orders:
     raw: tuple[Marker, ...] = ()
     content_type: str | None = None
     header: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Orders(AnswerOrders, FailureOrders, FormatOrders):
+    """One `demo:` line, read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,22 +240,24 @@ def parse(line: str) -> Orders:
     while at < len(line):
         match = KEY.match(line, at)
         if match is None:
-            raise InvalidOrder(
-                f"A demo: line is made of key=value pairs; {line[at:][:40]!r} is none."
-            )
+            start = line[at:][:40]
+            raise InvalidOrder(f"A demo: line is made of key=value pairs; {start!r} is none.")
         name, at = match[1], match.end()
         value, at = read_value(line, at) if match[2] else (OrderValue(""), at)
-        note(found, name, value)
-    return check(Orders(**found))
+        add_pair(found, name, value)
+    orders = Orders(**found)
+    if (orders.tokens or 1) * (orders.size or 1) > MOST_BYTES:
+        raise InvalidOrder(f"tokens times size may be {MOST_BYTES} at most.")
+    return orders
 
 
 def read_value(line: str, at: int) -> tuple[OrderValue, int]:
     """Read a JSON string, a JSON object, or text up to the next space."""
     opening = line[at : at + 1]
     if opening not in ('"', "{"):
-        match = BARE.match(line, at)
-        assert match is not None  # it matches nothing at all as well
-        return make_value(match[1], match[2]), match.end()
+        bare = BARE.match(line, at)
+        assert bare is not None  # it matches nothing at all as well
+        return OrderValue(bare[1], int(bare[2]) if bare[2] else None), bare.end()
     try:
         decoded, end = JSON.raw_decode(line, at)
     except ValueError as error:
@@ -246,15 +265,11 @@ def read_value(line: str, at: int) -> tuple[OrderValue, int]:
     mark = MARK.match(line, end)
     if mark is None:
         raise InvalidOrder(f"A demo: line needs a space after {line[at:end][:40]}.")
-    return make_value(decoded if opening == '"' else line[at:end], mark[1]), mark.end()
+    text = decoded if opening == '"' else line[at:end]
+    return OrderValue(text, int(mark[1]) if mark[1] else None), mark.end()
 
 
-def make_value(text: str, mark: str | None) -> OrderValue:
-    """Make a value of a text and the digits after its `@`."""
-    return OrderValue(text, None if mark is None else int(mark))
-
-
-def note(found: dict[str, Any], name: str, value: OrderValue) -> None:
+def add_pair(found: dict[str, Any], name: str, value: OrderValue) -> None:
     """Add one pair to what was found so far."""
     key = KEYS.get(name)
     if key is None:
@@ -265,26 +280,12 @@ def note(found: dict[str, Any], name: str, value: OrderValue) -> None:
         read = key.read(value)
     except InvalidOrder as error:
         raise InvalidOrder(f"The key {name} {error}; write {key.form}.") from None
-    found.update(call(found, name, read) if name in ("tool", "args") else one(found, name, read))
-
-
-def one(found: dict[str, Any], name: str, value: object) -> dict[str, Any]:
-    """Set a key, or lengthen one that may be repeated."""
-    return {name: (*found.get(name, ()), value) if KEYS[name].repeats else value}
-
-
-def call(found: dict[str, Any], name: str, text: str) -> dict[str, Any]:
-    """Start a tool call, or give the last one its arguments."""
-    calls: tuple[OrderedCall, ...] = found.get("calls", ())
     if name == "tool":
-        return {"calls": (*calls, OrderedCall(text))}
-    if not calls:
-        raise InvalidOrder("The key args belongs after a tool=NAME.")
-    return {"calls": (*calls[:-1], OrderedCall(calls[-1].name, text))}
-
-
-def check(orders: Orders) -> Orders:
-    """Refuse what is too much to say."""
-    if (orders.tokens or 1) * (orders.size or 1) > MOST_BYTES:
-        raise InvalidOrder(f"tokens times size may be {MOST_BYTES} at most.")
-    return orders
+        found["calls"] = (*found.get("calls", ()), OrderedCall(read))
+    elif name == "args":
+        if "calls" not in found:
+            raise InvalidOrder("The key args belongs after a tool=NAME.")
+        *before, last = found["calls"]
+        found["calls"] = (*before, OrderedCall(last.name, read))
+    else:
+        found[name] = (*found.get(name, ()), read) if key.repeats else read

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.demo.reminder_intents import NUMBER
-from gateway.demo.times_of_day import HAN_AT_TIME, NOT_WITHIN, TIME, time_of_day
+from gateway.demo.times import HAN_AT_TIME, NOT_WITHIN, NUMBER, TIME, read_time_of_day
 from gateway.demo.tokens import is_chinese
 
 
@@ -21,12 +20,12 @@ class RecurrenceGrammar:
     end: re.Pattern[str]
     """What ends a sentence."""
     join: re.Pattern[str]
-    """What may stand between one wish and the next."""
+    """What may stand between one clause and the next."""
     courtesy: re.Pattern[str]
-    """How a wish begins politely."""
+    """How a request begins politely."""
     please: re.Pattern[str]
     """How it ends so."""
-    no_wish: re.Pattern[str]
+    statement: re.Pattern[str]
     """How a sentence begins that only tells something."""
     reminds: re.Pattern[str]
     space: str
@@ -69,7 +68,7 @@ def english_schedule(when: re.Match[str]) -> str:
 def digits(said: str, part: str) -> str:
     """Write a time of day in digits; in the evening eight is 20:00."""
     found = FOUND_TIME.match(said)
-    at = time_of_day(found) if found else None
+    at = read_time_of_day(found) if found else None
     if at is None:
         return said
     later = part in PARTS and part != "morning" and at.hour < 12
@@ -91,7 +90,7 @@ ENGLISH = RecurrenceGrammar(
         re.IGNORECASE,
     ),
     please=re.compile(r"[\s,]+please\Z", re.IGNORECASE),
-    no_wish=re.compile(
+    statement=re.compile(
         r"(?:i|we|you|he|she|it|they|there|this|that|these|those|the|my|our|your|his|her|their"
         r"|its|if|what|why|who|when|where|which|how|is|are|was|were|do|does|did)\b",
         re.IGNORECASE,
@@ -134,7 +133,7 @@ CHINESE = RecurrenceGrammar(
         r"\A(?:请|麻烦|然后|并且?|帮我|能不能|你能|可以|我想要?|我要|[你都就，,；;\s])+"
     ),
     please=re.compile(r"[吗吧]\Z"),
-    no_wish=re.compile(r"[我他她它]|为什么|什么|怎么|谁|哪"),
+    statement=re.compile(r"[我他她它]|为什么|什么|怎么|谁|哪"),
     reminds=re.compile(r"(?:提醒|叫)我"),
     space="",
 )

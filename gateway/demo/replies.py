@@ -1,4 +1,7 @@
-"""What the demo model answers: a pure function from a conversation to a script."""
+"""What the demo model answers: a pure function from a dialogue to a script.
+
+What it says depends only on the dialogue, so equal requests get equal answers.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +9,49 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from gateway.demo.clock_tool import (
-    CLOCK,
-    ask_when,
-    clock_call,
-    clock_sentence,
-    due_news,
-    needs_time,
-    regret,
+from gateway.demo.clock_tool import describe_clock_result, needs_time, next_clock_call
+from gateway.demo.dialogue import (
+    Dialogue,
+    DialogueResult,
+    ModelReply,
+    is_persons,
+    order_lines,
+    own_texts,
 )
-from gateway.demo.dialogue import Dialogue, DialogueResult, ModelReply, order_lines
+from gateway.demo.intents import AddTasks, RemindSometime
 from gateway.demo.obey import obey
 from gateway.demo.orders import InvalidOrder
-from gateway.demo.pastimes import entertain, keep_reminding, summarise
 from gateway.demo.phrases import Phrases, phrases_for
 from gateway.demo.script import Argue, Begin, CallTool, Fail, FinishAnswer, Say, Script
-from gateway.demo.task_tool import (
-    SCHEDULE_TASK,
-    outcome_news,
-    regret_tasks,
-    task_calls,
-    task_sentence,
-)
+from gateway.demo.task_tool import describe_task_result, next_task_calls
 from gateway.demo.tokens import pieces_of, tokens_of
+from gateway.demo.turn import CLOCK, SCHEDULE_TASK, Turn, understand
 
 PACE_MS = 30
 QUOTED = 60
 SHOWN_OF_RESULT = 300
+# Who asks for a joke, a word or a summary is brief; whoever writes more wants something else.
+LONGEST_WISH = 200
+END_MARKS = (".", "!", "?", "…", "。", "！", "？")
 GREETING = re.compile(
     r"\s*(?:(?:hi|hello|hey|good (?:morning|evening))\b|你好|您好|[\s.]*$)", re.IGNORECASE
 )
 THANKS = re.compile(r"\s*(?:(?:thanks|thank you)\b|谢谢|多谢)", re.IGNORECASE)
+JOKE = re.compile(r"\bjokes?\b|笑话", re.IGNORECASE)
+WORD = re.compile(
+    r"\b(?:tell|say|give|teach|send)\b.*\bwords?\b|(?:说|教|给|来).*(?:词|单词)", re.IGNORECASE
+)
+SUMMARY = re.compile(r"\A(?:please )?(?:give me a summary|sum(?:mari[sz]e| up))\b|\A.{0,4}总结")
+REMIND = re.compile(r"\A(?:Remind the user|提醒用户)[:：]\s*(?P<task>.+)\Z", re.DOTALL)
 
 
 def script_for(dialogue: Dialogue) -> Script:
     """Decide what to answer: orders are obeyed, all else is answered in the model's own words."""
     try:
-        ordered = obey_prompt(dialogue) or obey_task(dialogue)
+        ordered = obey_prompt(dialogue) or obey_due_task(dialogue)
     except InvalidOrder as error:
         return Script((Fail(400, str(error), code="bad_demo_line", param="messages"),))
-    return ordered or write_script(natural(dialogue), dialogue.limit)
+    return ordered or write_script(reply_to(dialogue), dialogue.limit)
 
 
 def obey_prompt(dialogue: Dialogue) -> Script | None:
@@ -55,83 +61,159 @@ def obey_prompt(dialogue: Dialogue) -> Script | None:
     return obey(lines[turn]) if turn < len(lines) else None
 
 
-def obey_task(dialogue: Dialogue) -> Script | None:
+def obey_due_task(dialogue: Dialogue) -> Script | None:
     """Obey a `demo:` line that comes back as a due task."""
     lines = order_lines("\n".join(dialogue.due))
     return obey(lines[0]) if lines else None
 
 
-def natural(dialogue: Dialogue) -> ModelReply:
+def reply_to(dialogue: Dialogue) -> ModelReply:
     """Say what is due, and answer what was asked; the first rule that knows an answer wins."""
-    brought = "\n\n".join(filter(None, (due_news(dialogue), outcome_news(dialogue))))
-    if brought and not dialogue.asked:
-        return ModelReply(brought)
-    reply = next(reply for rule in RULES if (reply := rule(dialogue)))
-    return replace(reply, text="\n\n".join(filter(None, (brought, reply.text))))
+    news = "\n\n".join(filter(None, (announce_due(dialogue), tell_outcomes(dialogue))))
+    if news and not dialogue.asked:
+        return ModelReply(news)
+    turn = understand(dialogue)
+    reply = next(reply for rule in RULES if (reply := rule(turn)))
+    return replace(reply, text="\n\n".join(filter(None, (news, reply.text))))
 
 
-def use_tools(dialogue: Dialogue) -> ModelReply | None:
-    """Call the tools for what the person wants, as long as there is something to call them for."""
-    clock = clock_call(dialogue)
-    # What comes of both is told at once, so the one waits until the other can be called.
-    tasks = () if needs_time(dialogue) else task_calls(dialogue)
-    calls = [(CLOCK, clock)] if clock else []
-    calls += [(SCHEDULE_TASK, task) for task in tasks]
-    return ModelReply(calls=tuple(calls)) if calls else None
+def announce_due(dialogue: Dialogue) -> str:
+    """Say what is due, if anything is."""
+    if not dialogue.due:
+        return ""
+    phrases = phrases_for(dialogue.prompt or "".join(dialogue.due))
+    return announce(phrases, "; ".join(task.strip() for task in dialogue.due))
 
 
-def report_results(dialogue: Dialogue) -> ModelReply | None:
-    """Put the tools' answers into sentences, and say what there was no tool for."""
-    if not dialogue.results:
-        return None
-    phrases = phrases_for(dialogue.prompt)
-    told = [sentence(dialogue, phrases, result) for result in dialogue.results]
-    missing = regret_tasks(dialogue)
-    return ModelReply(phrases.space.join((*told, missing.text) if missing else told))
+def announce(phrases: Phrases, tasks: str) -> str:
+    """Say that it is time for something."""
+    said = phrases.say("due", tasks=tasks)
+    return said if said.endswith(END_MARKS) else said + phrases.say("stop")
 
 
-def introduce(dialogue: Dialogue) -> ModelReply:
-    """Answer kindly, and say what can be tried."""
-    phrases = phrases_for(dialogue.prompt)
-    offered = ((CLOCK, phrases.clock_tricks), (SCHEDULE_TASK, phrases.task_tricks))
-    tricks = (trick for tool, trick in offered if tool in dialogue.tools)
-    return ModelReply(
-        phrases.space.join((opening(phrases, dialogue.prompt), *tricks, phrases.tricks))
+def tell_outcomes(dialogue: Dialogue) -> str:
+    """Say what tasks came to, if any result was brought."""
+    phrases = phrases_for(dialogue.prompt or "".join(text for _, text in dialogue.outcomes))
+    return "\n\n".join(
+        phrases.say("outcome", name=name, text=shorten(text, SHOWN_OF_RESULT))
+        for name, text in dialogue.outcomes
     )
 
 
-RULES: tuple[Callable[[Dialogue], ModelReply | None], ...] = (
+def use_tools(turn: Turn) -> ModelReply | None:
+    """Call the tools for what the person wants, as long as there is something to call them for."""
+    clock = next_clock_call(turn)
+    calls = [(CLOCK, clock)] if clock else []
+    # What comes of both is told at once, so the one waits until the other can be called.
+    if not needs_time(turn):
+        calls += [(SCHEDULE_TASK, arguments) for arguments in next_task_calls(turn)]
+    return ModelReply(calls=tuple(calls)) if calls else None
+
+
+def report_results(turn: Turn) -> ModelReply | None:
+    """Put the tools' answers into sentences, and say what there was no tool for."""
+    if not turn.dialogue.results:
+        return None
+    reports = [describe_result(turn, result) for result in turn.dialogue.results]
+    missing = regret_tasks(turn)
+    return ModelReply(turn.phrases.space.join((*reports, missing.text) if missing else reports))
+
+
+def describe_result(turn: Turn, result: DialogueResult) -> str:
+    """Put one tool's answer into words."""
+    described = None
+    if result.tool == CLOCK:
+        described = describe_clock_result(turn, result.text)
+    elif result.tool == SCHEDULE_TASK:
+        described = describe_task_result(turn, result)
+    text = shorten(result.text.strip(), SHOWN_OF_RESULT)
+    return described or turn.phrases.say("result", tool=result.tool, text=text)
+
+
+def regret_tasks(turn: Turn) -> ModelReply | None:
+    """Say that without the tool nothing can be done again and again."""
+    if SCHEDULE_TASK in turn.dialogue.tools or not isinstance(turn.tasks, AddTasks):
+        return None
+    return ModelReply(turn.phrases.say("no_tool"))
+
+
+def regret_clock(turn: Turn) -> ModelReply | None:
+    """Say that without a clock there is neither time nor reminder."""
+    if CLOCK in turn.dialogue.tools or turn.reminders is None:
+        return None
+    return ModelReply(turn.phrases.say("no_clock"))
+
+
+def ask_when(turn: Turn) -> ModelReply | None:
+    """Ask for the time of a reminder that has none."""
+    is_vague = isinstance(turn.reminders, RemindSometime)
+    return ModelReply(turn.phrases.say("when")) if is_vague else None
+
+
+def run_reminding_task(turn: Turn) -> ModelReply | None:
+    """Say that it is time for what a task of reminding is about."""
+    found = REMIND.match(turn.dialogue.prompt)
+    return ModelReply(announce(turn.phrases, found["task"].strip())) if found else None
+
+
+def entertain(turn: Turn) -> ModelReply | None:
+    """Tell a joke or a word, each time the next one."""
+    prompt, phrases = turn.dialogue.prompt, turn.phrases
+    if len(prompt) > LONGEST_WISH:
+        return None
+    # The time differs from one run of a task to the next; nothing else may.
+    number = turn.now.ms // 1000 if turn.now else turn.dialogue.answers
+    for pattern, stock in ((JOKE, phrases.some_jokes), (WORD, phrases.some_words)):
+        if pattern.search(prompt):
+            return ModelReply(stock[number % len(stock)])
+    return None
+
+
+def summarise(turn: Turn) -> ModelReply | None:
+    """Say how much was said, and what last."""
+    prompt, say = turn.dialogue.prompt, turn.phrases.say
+    if len(prompt) > LONGEST_WISH or not SUMMARY.match(prompt.lower()):
+        return None
+    *before, _ = [m for m in turn.dialogue.messages if is_persons(m)]
+    last = say("last", text=quote(" ".join(own_texts(before[-1])))) if before else ""
+    return ModelReply(say("summary", count=len(before), last=last))
+
+
+def introduce(turn: Turn) -> ModelReply:
+    """Answer kindly, and say what can be tried."""
+    prompt, say = turn.dialogue.prompt, turn.phrases.say
+    if THANKS.match(prompt):
+        opening = say("thanks")
+    elif GREETING.match(prompt):
+        opening = say("hello")
+    else:
+        opening = say("answer", prompt=quote(prompt))
+    offered = ((CLOCK, "clock_tricks"), (SCHEDULE_TASK, "task_tricks"))
+    tricks = [say(name) for tool, name in offered if tool in turn.dialogue.tools]
+    return ModelReply(turn.phrases.space.join((opening, *tricks, say("tricks"))))
+
+
+RULES: tuple[Callable[[Turn], ModelReply | None], ...] = (
     use_tools,
     report_results,
     regret_tasks,
-    regret,
+    regret_clock,
     ask_when,
-    keep_reminding,
+    run_reminding_task,
     entertain,
     summarise,
     introduce,
 )
 
 
-def opening(phrases: Phrases, prompt: str) -> str:
-    """Return the opening sentences of an answer."""
-    if THANKS.match(prompt):
-        return phrases.thanks
-    if GREETING.match(prompt):
-        return phrases.hello
-    words = " ".join(prompt.split())
-    return phrases.answer.format(prompt=words if len(words) <= QUOTED else words[:QUOTED] + "…")
+def quote(text: str) -> str:
+    """Return how a text begins, on one line."""
+    return shorten(" ".join(text.split()), QUOTED)
 
 
-def sentence(dialogue: Dialogue, phrases: Phrases, result: DialogueResult) -> str:
-    """Put one tool's answer into words."""
-    if result.tool == CLOCK and (said := clock_sentence(dialogue, phrases, result.text)):
-        return said
-    if result.tool == SCHEDULE_TASK and (said := task_sentence(dialogue, phrases, result)):
-        return said
-    text = result.text.strip()
-    shown = text if len(text) <= SHOWN_OF_RESULT else text[:SHOWN_OF_RESULT] + "…"
-    return phrases.result.format(tool=result.tool, text=shown)
+def shorten(text: str, most: int) -> str:
+    """Return how a text begins."""
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def write_script(reply: ModelReply, limit: int | None) -> Script:

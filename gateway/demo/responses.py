@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from gateway.demo.chat import error, field_in, words_in
+from gateway.demo.chat import UNREADABLE, write_error
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    Json,
+    ModelRequest,
+    RequestRefused,
+    decode_request,
+    encode_json,
+    find_texts,
+    merge_turns,
+    write_event,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.script import Fail, FinishAnswer
 
-__all__ = ["error", "path", "read", "voice", "whole"]
+__all__ = ["open_stream", "path", "read", "write_error", "write_whole"]
 
 path = "/v1/responses"
 
@@ -20,8 +31,6 @@ CALLS = ("function_call", "custom_tool_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
 COMPLETED = ("stop", "tool_calls")
 REASONS = {"length": "max_output_tokens"}
-encode = msgspec.json.encode
-Json = dict[str, Any]
 
 
 class InputItem(msgspec.Struct):
@@ -62,29 +71,27 @@ DECODER = msgspec.json.Decoder(ResponsesRequest)
 
 
 def read(body: bytes) -> ModelRequest:
-    """Read a request's body, or refuse it with a sentence."""
-    try:
-        request = DECODER.decode(body)
-    except msgspec.ValidationError as problem:
-        raise RequestRefused(Fail(400, f"{problem}.", param=field_in(str(problem)))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RequestRefused(
-            Fail(400, "We could not parse the JSON body of your request.")
-        ) from None
-    items = items_of(request)
+    """Read a request's body, or refuse what the real service refuses."""
+    request = decode_request(DECODER, body, UNREADABLE)
+    items: Sequence[InputItem]
+    if isinstance(request.input, str):
+        items = (InputItem(role="user", content=request.input),)
+    else:
+        items = request.input or ()
+    # Where the service remembers the conversation, calls and results may stand apart.
     if not request.previous_response_id and not request.conversation:
+        if not items:
+            why = "There is no input."
+            raise RequestRefused(Fail(400, why, "missing_required_parameter", "input"))
         check_results(items)
-    return ask_of(request, items)
-
-
-def items_of(request: ResponsesRequest) -> Sequence[InputItem]:
-    """Return the input as items; a text is a message of the user."""
-    asked = request.input
-    if isinstance(asked, str):
-        return (InputItem(role="user", content=asked),)
-    if not asked and not request.previous_response_id and not request.conversation:
-        raise RequestRefused(Fail(400, "There is no input.", "missing_required_parameter", "input"))
-    return asked or ()
+    offered = () if request.tool_choice == "none" else request.tools or ()
+    system = (DialogueMessage("system", (request.instructions,)),) if request.instructions else ()
+    dialogue = Dialogue(
+        messages=(*system, *merge_turns(read_items(items))),
+        tools=frozenset(tool.name for tool in offered if tool.name),
+        limit=request.max_output_tokens,
+    )
+    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
 def check_results(items: Iterable[InputItem]) -> None:
@@ -104,66 +111,24 @@ def refuse_item(at: int, why: str) -> RequestRefused:
     return RequestRefused(Fail(400, f"{why}.", param=f"input[{at}]"))
 
 
-def ask_of(request: ResponsesRequest, items: Iterable[InputItem]) -> ModelRequest:
-    """Say what a request asks, free of this dialect."""
-    offered = () if request.tool_choice == "none" else request.tools or ()
-    told = (DialogueMessage("system", (request.instructions,)),) if request.instructions else ()
-    dialogue = Dialogue(
-        messages=(*told, *messages_of(items)),
-        tools=frozenset(tool.name for tool in offered if tool.name),
-        limit=request.max_output_tokens,
-    )
-    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
-
-
-def messages_of(items: Iterable[InputItem]) -> Sequence[DialogueMessage]:
-    """Say what the items hold, free of this dialect: those of one turn are one message."""
-    messages: list[DialogueMessage] = []
+def read_items(items: Iterable[InputItem]) -> Iterator[DialogueMessage]:
+    """Say what the items hold, free of this dialect; what the demo does not know says nothing."""
     for item in items:
-        message = message_of(item)
-        if message is None:
-            continue
-        last = messages[-1] if messages else None
-        if last is not None and last.role == message.role == "assistant":
-            texts, calls = last.texts + message.texts, last.calls + message.calls
-            messages[-1] = DialogueMessage("assistant", texts, calls)
-        else:
-            messages.append(message)
-    return messages
+        if item.type == "message":
+            yield DialogueMessage(item.role, find_texts(item.content))
+        elif item.type in CALLS:
+            said = item.arguments if item.type == "function_call" else item.input
+            call = DialogueCall(item.call_id or "", str(item.name), str(said))
+            yield DialogueMessage("assistant", calls=(call,))
+        elif item.type in OUTPUTS:
+            yield DialogueMessage("tool", find_texts(item.output), answers=item.call_id or "")
 
 
-def message_of(item: InputItem) -> DialogueMessage | None:
-    """Say what one item holds; what the demo does not know says nothing."""
-    if item.type == "message":
-        return DialogueMessage(item.role, texts_in(item.content))
-    if item.type in CALLS:
-        said = item.arguments if item.type == "function_call" else item.input
-        call = DialogueCall(item.call_id or "", str(item.name), str(said))
-        return DialogueMessage("assistant", calls=(call,))
-    if item.type in OUTPUTS:
-        return DialogueMessage("tool", texts_in(item.output), answers=item.call_id or "")
-    return None
-
-
-def texts_in(content: object) -> tuple[str, ...]:
-    """Return the texts of a content that is one text or many parts."""
-    if isinstance(content, str):
-        return (content,)
-    parts = content if isinstance(content, list) else ()
-    return tuple(text for text in map(text_in, parts) if text)
-
-
-def text_in(part: object) -> str:
-    """Return the text of a part, if it has one."""
-    text = part.get("text") if isinstance(part, dict) else None
-    return text if isinstance(text, str) else ""
-
-
-def usage_of(ask: ModelRequest, pieces: int) -> Json | None:
+def write_usage(request: ModelRequest, pieces: int) -> Json | None:
     """Write the usage block."""
-    if not ask.usage:
+    if not request.usage:
         return None
-    prompt = words_in(ask.dialogue)
+    prompt = request.prompt_tokens
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
@@ -173,8 +138,8 @@ def usage_of(ask: ModelRequest, pieces: int) -> Json | None:
     }
 
 
-def response_of(
-    ask: ModelRequest, stamp: AnswerStamp, status: str, output: Sequence[Json] = ()
+def write_response(
+    request: ModelRequest, stamp: AnswerStamp, status: str, output: Sequence[Json] = ()
 ) -> Json:
     """Write the response itself."""
     return {
@@ -186,9 +151,9 @@ def response_of(
         "error": None,
         "incomplete_details": None,
         "instructions": None,
-        "max_output_tokens": ask.dialogue.limit,
+        "max_output_tokens": request.dialogue.limit,
         "metadata": {},
-        "model": ask.model,
+        "model": request.model,
         "output": output,
         "parallel_tool_calls": True,
         "previous_response_id": None,
@@ -214,19 +179,19 @@ def end_response(response: Json, reason: str, usage: Json | None) -> Json:
     return response
 
 
-def text_part(text: str) -> Json:
+def write_text(text: str) -> Json:
     """Write the content of a message."""
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-def message_item(stamp: AnswerStamp, at: int, content: Sequence[Json], status: str) -> Json:
+def write_message_item(stamp: AnswerStamp, at: int, content: Sequence[Json], status: str) -> Json:
     """Write a message."""
     ident = f"msg_demo{stamp.number:08d}_{at}"
     named = {"id": ident, "type": "message", "status": status}
     return {**named, "content": content, "role": "assistant"}
 
 
-def call_item(stamp: AnswerStamp, at: int, name: str, arguments: str, status: str) -> Json:
+def write_call_item(stamp: AnswerStamp, at: int, name: str, arguments: str, status: str) -> Json:
     """Write a call of a tool; one of a namespace is named `namespace.tool`."""
     ident = f"demo{stamp.number:08d}_{at}"
     named = {"id": f"fc_{ident}", "type": "function_call", "status": status}
@@ -236,128 +201,127 @@ def call_item(stamp: AnswerStamp, at: int, name: str, arguments: str, status: st
 
 
 class ResponsesFrameWriter:
-    """One streamed answer: events that build up the items of a response."""
+    """One streamed answer: events that build up the items of a response, one after the other."""
 
-    def __init__(self, ask: ModelRequest, stamp: AnswerStamp) -> None:
-        self._ask = ask
+    def __init__(self, request: ModelRequest, stamp: AnswerStamp) -> None:
+        self._request = request
         self._stamp = stamp
         self._sequence = 0
         self._tokens = 0
         self._output: list[Json] = []
         self._call: str | None = None
+        """The name of the tool whose call is open."""
         self._said: list[str] | None = None
-        self._delta = self._delta_end = b""
+        """The pieces of the item that is open, a call or a message."""
 
     def begin(self, speaks: bool) -> bytes:
         """Write the events that open the response."""
-        response = response_of(self._ask, self._stamp, "in_progress")
+        response = write_response(self._request, self._stamp, "in_progress")
         kinds = ("response.created", "response.in_progress")
-        return b"".join(self._event(kind, response=response) for kind in kinds)
+        return b"".join(self._write(kind, response=response) for kind in kinds)
 
     def say(self, token: str) -> bytes:
         """Write one token; the first opens a message."""
-        before = b"" if self._said is not None and self._call is None else self._open_message()
-        return before + self._piece(token)
+        opening = b"" if self._said is not None and self._call is None else self._open_message()
+        return opening + self._write_piece(token)
 
     def call(self, name: str) -> bytes:
         """Open a tool call."""
-        before = self._close()
+        end = self._close_item()
         self._call, self._said = name, []
-        item = call_item(self._stamp, len(self._output), name, "", "in_progress")
-        added = self._event("response.output_item.added", item=item, **self._place())
-        self._prepare("response.function_call_arguments.delta", item["id"], {})
-        return before + added
+        item = write_call_item(self._stamp, self._index, name, "", "in_progress")
+        return end + self._write("response.output_item.added", item=item, output_index=self._index)
 
     def argue(self, piece: str) -> bytes:
         """Write a piece of the open call's arguments."""
-        return self._piece(piece)
+        return self._write_piece(piece)
 
     def fail(self, fail: Fail) -> bytes:
         """Write the event that says that the response failed."""
-        response = response_of(self._ask, self._stamp, "failed", self._output)
-        code = msgspec.json.decode(error(fail))["error"]["code"] or "server_error"
+        response = write_response(self._request, self._stamp, "failed", self._output)
+        code = msgspec.json.decode(write_error(fail))["error"]["code"] or "server_error"
         response["error"] = {"code": code, "message": fail.message}
-        return self._event("response.failed", response=response)
+        return self._write("response.failed", response=response)
 
     def finish(self, finish: FinishAnswer) -> bytes:
         """Close what is open, and end the response as often as it is wanted."""
-        before = self._close()
-        response = response_of(self._ask, self._stamp, "completed", self._output)
-        end_response(response, finish.reason, usage_of(self._ask, self._tokens))
+        end = self._close_item()
+        response = write_response(self._request, self._stamp, "completed", self._output)
+        end_response(response, finish.reason, write_usage(self._request, self._tokens))
         kind = f"response.{response['status']}"
-        ends = [self._event(kind, response=response) for _ in range(finish.ends)]
-        return before + b"".join(ends)
+        return end + b"".join(self._write(kind, response=response) for _ in range(finish.ends))
 
-    def _event(self, kind: str, **members: object) -> bytes:
-        number, self._sequence = self._sequence, self._sequence + 1
-        event = {"type": kind, "sequence_number": number, **members}
-        return b"event: " + kind.encode() + b"\ndata: " + encode(event) + b"\n\n"
+    @property
+    def _index(self) -> int:
+        return len(self._output)
 
-    def _piece(self, text: str) -> bytes:
-        """Write a delta of what is open; of all events these are many, so most is prepared."""
+    @property
+    def _place(self) -> Json:
+        """Where the open item stands."""
+        if self._call is not None:
+            item = write_call_item(self._stamp, self._index, self._call, "", "")
+            return {"item_id": item["id"], "output_index": self._index}
+        item = write_message_item(self._stamp, self._index, [], "")
+        return {"item_id": item["id"], "output_index": self._index, "content_index": 0}
+
+    def _number_event(self) -> int:
+        self._sequence += 1
+        return self._sequence - 1
+
+    def _write(self, kind: str, **members: object) -> bytes:
+        return write_event({"type": kind, "sequence_number": self._number_event(), **members})
+
+    def _write_piece(self, text: str) -> bytes:
+        """Write a delta of the open item."""
         assert self._said is not None
         self._said.append(text)
         self._tokens += 1
-        number, self._sequence = self._sequence, self._sequence + 1
-        return self._delta + encode(text) + self._delta_end % number
-
-    def _prepare(self, kind: str, item: str, more: Json) -> None:
-        rest = encode({"item_id": item, "output_index": len(self._output), **more})[1:-1]
-        named = b"event: " + kind.encode() + b'\ndata: {"type":"' + kind.encode()
-        self._delta = named + b'","delta":'
-        self._delta_end = b"," + rest.replace(b"%", b"%%") + b',"sequence_number":%d}\n\n'
-
-    def _place(self) -> Json:
-        return {"output_index": len(self._output)}
+        event: Json = {"type": "response.output_text.delta", "delta": text, **self._place}
+        if self._call is None:
+            event["logprobs"] = []
+        else:
+            event["type"] = "response.function_call_arguments.delta"
+        return write_event({**event, "sequence_number": self._number_event()})
 
     def _open_message(self) -> bytes:
-        before = self._close()
+        end = self._close_item()
         self._said = []
-        item = message_item(self._stamp, len(self._output), [], "in_progress")
-        place = {"item_id": item["id"], **self._place(), "content_index": 0}
-        added = self._event("response.output_item.added", item=item, **self._place())
-        part = self._event("response.content_part.added", part=text_part(""), **place)
-        more = {"content_index": 0, "logprobs": []}
-        self._prepare("response.output_text.delta", item["id"], more)
-        return before + added + part
+        item = write_message_item(self._stamp, self._index, [], "in_progress")
+        start = self._write("response.output_item.added", item=item, output_index=self._index)
+        part = self._write("response.content_part.added", part=write_text(""), **self._place)
+        return end + start + part
 
-    def _close(self) -> bytes:
+    def _close_item(self) -> bytes:
         """Write the end of the item that is open, if one is."""
         if self._said is None:
             return b""
-        text, name = "".join(self._said), self._call
-        self._said = self._call = None
-        if name is None:
-            return self._close_message(text)
-        item = call_item(self._stamp, len(self._output), name, text, "completed")
-        place = {"item_id": item["id"], **self._place()}
-        done = self._event("response.function_call_arguments.done", arguments=text, **place)
-        return done + self._finish_item(item)
-
-    def _close_message(self, text: str) -> bytes:
-        item = message_item(self._stamp, len(self._output), [text_part(text)], "completed")
-        place = {"item_id": item["id"], **self._place(), "content_index": 0}
-        done = self._event("response.output_text.done", text=text, logprobs=[], **place)
-        done += self._event("response.content_part.done", part=text_part(text), **place)
-        return done + self._finish_item(item)
-
-    def _finish_item(self, item: Json) -> bytes:
-        done = self._event("response.output_item.done", item=item, **self._place())
+        text, place = "".join(self._said), self._place
+        if self._call is None:
+            content = write_text(text)
+            item = write_message_item(self._stamp, self._index, [content], "completed")
+            end = self._write("response.output_text.done", text=text, logprobs=[], **place)
+            end += self._write("response.content_part.done", part=content, **place)
+        else:
+            item = write_call_item(self._stamp, self._index, self._call, text, "completed")
+            kind = "response.function_call_arguments.done"
+            end = self._write(kind, arguments=text, **place)
+        end += self._write("response.output_item.done", item=item, output_index=self._index)
         self._output.append(item)
-        return done
+        self._said = self._call = None
+        return end
 
 
-def voice(ask: ModelRequest, stamp: AnswerStamp) -> ResponsesFrameWriter:
-    """Lend a voice to one answer."""
-    return ResponsesFrameWriter(ask, stamp)
+def open_stream(request: ModelRequest, stamp: AnswerStamp) -> ResponsesFrameWriter:
+    """Return who writes the frames of one answer."""
+    return ResponsesFrameWriter(request, stamp)
 
 
-def whole(ask: ModelRequest, told: CompleteAnswer, stamp: AnswerStamp) -> bytes:
+def write_whole(request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
-    said = [message_item(stamp, 0, [text_part(told.text)], "completed")] if told.text else []
-    calls = [
-        call_item(stamp, at, name, arguments, "completed")
-        for at, (name, arguments) in enumerate(told.calls, start=len(said))
-    ]
-    response = response_of(ask, stamp, "completed", said + calls)
-    return encode(end_response(response, told.reason, usage_of(ask, told.pieces)))
+    content = [write_text(answer.text)]
+    output = [write_message_item(stamp, 0, content, "completed")] if answer.text else []
+    for at, (name, arguments) in enumerate(answer.calls, start=len(output)):
+        output.append(write_call_item(stamp, at, name, arguments, "completed"))
+    response = write_response(request, stamp, "completed", output)
+    usage = write_usage(request, answer.pieces)
+    return encode_json(end_response(response, answer.reason, usage))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.demo import chat
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.script import Fail, FinishAnswer
 
 STAMP = AnswerStamp(number=7, created=1_700_000_000)
@@ -23,7 +23,7 @@ OPEN = ',"logprobs":null,"finish_reason":null}]'
 
 def speak(ask: ModelRequest) -> list[str]:
     """Say one word and call one tool, and return the frames."""
-    voice = chat.voice(ask, STAMP)
+    voice = chat.open_stream(ask, STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.call("t") + voice.argue("{}")
     stream += voice.finish(FinishAnswer("tool_calls"))
     frames = stream.decode().split("\n\n")
@@ -56,7 +56,7 @@ def test_usage_comes_last_and_is_null_before() -> None:
 
 
 def test_choices_are_interleaved() -> None:
-    voice = chat.voice(ModelRequest(TALK, "m", choices=2), STAMP)
+    voice = chat.open_stream(ModelRequest(TALK, "m", choices=2), STAMP)
     frames = voice.say("x").decode().split("\n\n")[:-1]
     shown = [json.loads(frame.removeprefix("data: "))["choices"][0] for frame in frames]
     assert [(c["index"], c["delta"]) for c in shown] == [
@@ -67,7 +67,9 @@ def test_choices_are_interleaved() -> None:
 
 def test_a_whole_answer() -> None:
     answer = json.loads(
-        chat.whole(ModelRequest(TALK, "m", choices=2), CompleteAnswer("hi", (), 1, "stop"), STAMP)
+        chat.write_whole(
+            ModelRequest(TALK, "m", choices=2), CompleteAnswer("hi", (), 1, "stop"), STAMP
+        )
     )
     assert answer["object"] == "chat.completion"
     assert [c["index"] for c in answer["choices"]] == [0, 1]
@@ -82,7 +84,7 @@ def test_a_whole_answer() -> None:
 
 def test_a_whole_answer_that_only_calls_has_no_content() -> None:
     told = CompleteAnswer("", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(chat.whole(ModelRequest(TALK, "m"), told, STAMP))
+    answer = json.loads(chat.write_whole(ModelRequest(TALK, "m"), told, STAMP))
     message = answer["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"][0]["function"] == {"name": "t", "arguments": "{}"}
@@ -100,7 +102,7 @@ ERRORS: dict[Fail, dict[str, Any]] = {
 @pytest.mark.parametrize("fail", ERRORS, ids=str)
 def test_errors_look_like_the_real_ones(fail: Fail) -> None:
     expected = {"message": "m", "param": None, **ERRORS[fail]}
-    assert json.loads(chat.error(fail)) == {"error": expected}
+    assert json.loads(chat.write_error(fail)) == {"error": expected}
 
 
 def test_a_request_is_read() -> None:

@@ -16,8 +16,8 @@ from anthropic.types import MessageParam, ToolParam
 
 from gateway.clock.protocol import NtpState
 from gateway.demo import messages
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
 from gateway.dialects.anthropic_messages import DIALECT
@@ -44,7 +44,7 @@ def told(told: object) -> bytes:
 
 def speak(ask: ModelRequest, reason: str = "tool_calls") -> bytes:
     """Say two words and call one tool."""
-    voice = messages.voice(ask, STAMP)
+    voice = messages.open_stream(ask, STAMP)
     said = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" x")
     return said + voice.call("t") + voice.argue("{}") + voice.finish(FinishAnswer(reason))
 
@@ -79,13 +79,13 @@ def test_a_stream_without_usage() -> None:
 )
 def test_reasons(reason: str, shown: str) -> None:
     assert read(speak(ASK, reason)).stop_reason == shown
-    answer = json.loads(messages.whole(ASK, CompleteAnswer("x", (), 1, reason), STAMP))
+    answer = json.loads(messages.write_whole(ASK, CompleteAnswer("x", (), 1, reason), STAMP))
     assert answer["stop_reason"] == shown
 
 
 def test_a_whole_answer() -> None:
     said = CompleteAnswer("hi", (("t", '{"a":1}'), ("u", "broken")), 4, "tool_calls")
-    assert json.loads(messages.whole(ASK, said, STAMP)) == {
+    assert json.loads(messages.write_whole(ASK, said, STAMP)) == {
         "id": "msg_demo00000007",
         "type": "message",
         "role": "assistant",
@@ -106,7 +106,8 @@ def test_a_whole_answer() -> None:
         },
     }
     assert (
-        json.loads(messages.whole(ASK, CompleteAnswer("", (), 0, "stop"), STAMP))["content"] == []
+        json.loads(messages.write_whole(ASK, CompleteAnswer("", (), 0, "stop"), STAMP))["content"]
+        == []
     )
 
 
@@ -122,7 +123,7 @@ def test_a_whole_answer() -> None:
 )
 def test_errors_look_like_the_real_ones(fail: Fail, kind: str, details: object) -> None:
     shown = {"details": details, "type": kind, "message": "m"}
-    assert json.loads(messages.error(fail)) == {"type": "error", "error": shown}
+    assert json.loads(messages.write_error(fail)) == {"type": "error", "error": shown}
 
 
 CALL = {"type": "tool_use", "id": "c", "name": "t", "input": {"a": 1}}

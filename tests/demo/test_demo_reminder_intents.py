@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.demo.dialogue import DialogueMessage
-from gateway.demo.moments import CurrentTime, clock_time, find_time, instant
-from gateway.demo.reminder_intents import (
+from gateway.demo.intents import (
     LONGEST,
     CancelReminder,
     ClearAllReminders,
@@ -22,7 +21,7 @@ from gateway.demo.reminder_intents import (
     TellTime,
     read_reminder_intent,
 )
-from gateway.demo.times_of_day import TimeOfDay
+from gateway.demo.times import CurrentTime, TimeOfDay, clock_time, find_time, instant
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 NOW = 1_770_067_358_229
@@ -153,8 +152,8 @@ def test_the_newest_time_counts() -> None:
 
 def test_a_result_tells_the_time_too() -> None:
     text = f'{{"ok":true,"nowMs":{NOW},"local":"2026-02-02 22:22:38.229 +01:00"}}'
-    assemble_answer = DialogueMessage("tool", (text,), answers="c")
-    assert find_time((user(TAG), assemble_answer)) == CurrentTime(NOW, timedelta(hours=1))
+    told = DialogueMessage("tool", (text,), answers="c")
+    assert find_time((user(TAG), told)) == CurrentTime(NOW, timedelta(hours=1))
 
 
 def test_a_time_in_a_persons_words_does_not_count() -> None:

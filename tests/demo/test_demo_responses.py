@@ -11,8 +11,8 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.demo import responses
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.play import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
 from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
 
@@ -30,7 +30,7 @@ def read(**body: object) -> ModelRequest:
 
 def speak() -> list[dict[str, Any]]:
     """Say two words and call one tool, and return the events."""
-    voice = responses.voice(ModelRequest(TALK, "m", usage=True), STAMP)
+    voice = responses.open_stream(ModelRequest(TALK, "m", usage=True), STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" %d") + voice.call("t")
     stream += voice.argue("{}") + voice.finish(FinishAnswer("tool_calls"))
     frames = stream.decode().split("\n\n")
@@ -80,9 +80,11 @@ ENDS = {
 
 @pytest.mark.parametrize("reason", ENDS)
 def test_how_an_answer_ends(reason: str) -> None:
-    voice = responses.voice(ModelRequest(TALK, "m"), STAMP)
+    voice = responses.open_stream(ModelRequest(TALK, "m"), STAMP)
     stream = voice.finish(FinishAnswer(reason))
-    told = responses.whole(ModelRequest(TALK, "m"), CompleteAnswer("hi", (), 1, reason), STAMP)
+    told = responses.write_whole(
+        ModelRequest(TALK, "m"), CompleteAnswer("hi", (), 1, reason), STAMP
+    )
     for response in (json.loads(stream.partition(b"data: ")[2])["response"], json.loads(told)):
         assert (response["status"], response["incomplete_details"]) == ENDS[reason]
         assert response["usage"] is None
@@ -90,12 +92,12 @@ def test_how_an_answer_ends(reason: str) -> None:
 
 def test_a_whole_answer() -> None:
     told = CompleteAnswer("hi", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(responses.whole(ModelRequest(TALK, "m", usage=True), told, STAMP))
+    answer = json.loads(responses.write_whole(ModelRequest(TALK, "m", usage=True), told, STAMP))
     assert answer["object"] == "response"
     assert [item["id"] for item in answer["output"]] == ["msg_demo00000007_0", "fc_demo00000007_1"]
     assert answer["usage"]["output_tokens"] == 2
     silent = json.loads(
-        responses.whole(ModelRequest(TALK, "m"), CompleteAnswer("", (), 0, "stop"), STAMP)
+        responses.write_whole(ModelRequest(TALK, "m"), CompleteAnswer("", (), 0, "stop"), STAMP)
     )
     assert silent["output"] == []
 
@@ -104,7 +106,7 @@ def test_a_whole_answer() -> None:
     "fail, code", [(Fail(500, "m"), "server_error"), (Fail(429, "m"), "rate_limit_exceeded")]
 )
 def test_a_failure_in_the_middle(fail: Fail, code: str) -> None:
-    frame = responses.voice(ModelRequest(TALK, "m"), STAMP).fail(fail)
+    frame = responses.open_stream(ModelRequest(TALK, "m"), STAMP).fail(fail)
     assert frame.startswith(b"event: response.failed\n")
     response = json.loads(frame.partition(b"data: ")[2])["response"]
     assert (response["status"], response["error"]) == ("failed", {"code": code, "message": "m"})

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from gateway.demo.dialect import CompleteAnswer
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage, strip_agent_blocks
-from gateway.demo.play import CompleteAnswer, assemble_answer
+from gateway.demo.play import assemble_answer
 from gateway.demo.replies import PACE_MS, script_for
 from gateway.demo.script import Fail, Say, Script
 

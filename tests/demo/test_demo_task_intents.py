@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.task_intents import (
+from gateway.demo.intents import (
     AddTasks,
     ListTasks,
     RecurringTask,

@@ -110,12 +110,12 @@ async def test_without_the_tool_it_says_so(server: DemoServer) -> None:
     assert (await talk.ask(JOKE)).startswith("I cannot do that again and again: this request")
     said = await talk.ask("remind me in 20 s to drink tea and summarise every Friday")
     assert said.startswith("I set it: drink tea. This answer stays open")
-    assert said.endswith(ENGLISH.no_tool)
+    assert said.endswith(ENGLISH.say("no_tool"))
     assert (
         await talk.ask("cancel the tea task")
         == "I found no reminder about “tea task”. Your reminders: drink tea at 13:22:58."
     )
-    assert (await talk.ask("每10秒讲个笑话")) == CHINESE.no_tool
+    assert (await talk.ask("每10秒讲个笑话")) == CHINESE.say("no_tool")
 
 
 async def test_both_tools_are_advertised(server: DemoServer) -> None:
@@ -129,11 +129,11 @@ async def test_both_tools_are_advertised(server: DemoServer) -> None:
 async def test_jokes_and_words_differ_from_one_time_to_the_next(server: DemoServer) -> None:
     talk = planner(server)
     for wish, stock in (("tell me a joke", ENGLISH.some_jokes), ("讲个笑话", CHINESE.some_jokes)):
-        assemble_answer = []
+        told = []
         for _ in range(len(stock)):
             talk.let_pass(10)
-            assemble_answer.append(await talk.ask(wish))
-        assert sorted(assemble_answer) == sorted(stock)
+            told.append(await talk.ask(wish))
+        assert sorted(told) == sorted(stock)
 
 
 async def test_where_no_time_is_told_they_come_in_order(server: DemoServer) -> None:
