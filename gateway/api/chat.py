@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 from anyio.lowlevel import checkpoint
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request as WebRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.agents.locks import Locks
@@ -20,9 +21,8 @@ from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
-from gateway.api.reminders import BodyLimits
+from gateway.api.requests import answer_json, read_members
 from gateway.dialects import DIALECTS
-from gateway.dialects.body import Fields, misfit, read_as
 from gateway.dialects.identity import refuse_session_id
 from gateway.dialects.objects import read_object
 from gateway.errors import (
@@ -35,7 +35,7 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.exchange.ports import error_headers
-from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 from gateway.wire.sse import encode
@@ -43,7 +43,7 @@ from gateway.wire.sse import encode
 log = logging.getLogger("holdgate.chat")
 PATH = "/api/chat"
 CHAT = "chat"
-MEMBERS = ("message", "agentId", "sessionId", "userId")
+NOT_EMPTY = {"minLength": 1}
 PING = b": ping\n\n"
 STREAM: Headers = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -54,16 +54,38 @@ SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 BUSY = "The previous request is still running; try again shortly."
 BUSY_IN_CHINESE = "上一个请求还在处理中，请稍后再试"
 
-_fields = msgspec.json.Decoder(Fields)
+
+class AgentView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent as it is shown."""
+
+    id: str
+    name: str
+    model: str
+    tools: tuple[str, ...]
 
 
-class _Body(msgspec.Struct):
-    """A message as it is sent."""
+class AgentList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The agents there are."""
 
-    message: str | None = None
-    agent_id: str | None = msgspec.field(default=None, name="agentId")
-    session_id: str | None = msgspec.field(default=None, name="sessionId")
-    user_id: str | None = msgspec.field(default=None, name="userId")
+    agents: list[AgentView]
+
+
+class ChatRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """A message to an agent."""
+
+    # What is missing or empty is refused below, in a sentence that says what to send.
+    message: (
+        Annotated[str, Meta(description="For the agent.", extra_json_schema=NOT_EMPTY)] | UnsetType
+    ) = UNSET
+    agent_id: Annotated[str, Meta(description="Who is to answer.", extra_json_schema=NOT_EMPTY)] = (
+        ""
+    )
+    session_id: Annotated[
+        str | None, Meta(description="Which conversation; without it, one called as the agent.")
+    ] = None
+    user_id: Annotated[
+        str | None, Meta(description="Whose it is; only an admin's key may say so.")
+    ] = None
 
 
 class SessionBusy(TooMany):
@@ -160,11 +182,9 @@ class Chat:
     async def listing(self, request: WebRequest) -> Response:
         """List the agents."""
         self.keys.owner(incoming_of(request.scope).headers)
-        found = [
-            {"id": agent.id, "name": agent.name, "model": agent.model, "tools": list(agent.tools)}
-            for agent in self.agents.known.values()
-        ]
-        return JSONResponse({"agents": found})
+        known = self.agents.known.values()
+        found = [AgentView(one.id, one.name, one.model, tuple(one.tools)) for one in known]
+        return answer_json(AgentList(found))
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one message; whatever goes wrong is said."""
@@ -205,12 +225,12 @@ class Chat:
             answer.scope.cancel()
             await checkpoint()
 
-    async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> _Body:
+    async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> ChatRequest:
         offload = self.agents.services.exchanges.services.offload
         body = await BodyUnpacker(self.limits.size, offload).unpack(note.headers, body, owner)
-        return await offload.run(owner, len(body), partial(_given, body, self.limits.depth))
+        return await offload.run(owner, len(body), partial(_read_message, body, self.limits.depth))
 
-    def _errand(self, given: _Body, owner: Owner, note: IncomingRequest) -> AgentMessage:
+    def _errand(self, given: ChatRequest, owner: Owner, note: IncomingRequest) -> AgentMessage:
         agent = self.agents.find(_named(given.agent_id))
         return AgentMessage(
             owner=self._speaker(owner, given.user_id),
@@ -264,27 +284,19 @@ def _busy_body(error: SessionBusy) -> bytes:
     return msgspec.json.encode({"error": {**said, "busy_reason": error.reason}})
 
 
-def _given(body: bytes, depth: int) -> _Body:
-    fields = read_as(_fields, body, depth)
-    if unknown := [name for name in fields if name not in MEMBERS]:
-        said = ", ".join(f"`{name[:40]}`" for name in unknown[:5])
-        known = ", ".join(f"`{name}`" for name in MEMBERS)
-        raise BadRequest(f"Unknown: {said}; a message has {known}.", param=unknown[0][:40])
-    try:
-        return msgspec.json.decode(msgspec.json.encode(fields), type=_Body)
-    except msgspec.ValidationError as error:
-        raise misfit(str(error)) from None
+def _read_message(body: bytes, depth: int) -> ChatRequest:
+    return read_members(body, depth, ChatRequest, "a message")
 
 
-def _named(agent_id: str | None) -> str:
+def _named(agent_id: str) -> str:
     if not agent_id:
         says = "`agentId` is missing; GET /api/agents lists the agents."
         raise BadRequest(says, param="agentId")
     return agent_id
 
 
-def _said(message: str | None) -> str:
-    if message is None:
+def _said(message: str | UnsetType) -> str:
+    if message is UNSET:
         raise BadRequest("`message` is missing; send the text for the agent.", param="message")
     if not message.strip():
         raise BadRequest("`message` is empty; send the text for the agent.", param="message")

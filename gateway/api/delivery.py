@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
+from msgspec import Meta
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
-from gateway.api.reminders import BodyLimits
+from gateway.api.requests import answer_json, find_session, receive_small_body
 from gateway.dialects.body import Fields, read_as
-from gateway.dialects.identity import check_session_id
-from gateway.errors import BadRequest, NotFound
+from gateway.errors import BadRequest
 from gateway.outbox.feed import Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
-from gateway.outbox.text import shown_event
+from gateway.outbox.text import DeliveryView, encode_event
 from gateway.reminders.notifier import DueNotifier
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import SessionEvent
-from gateway.wire.http_server.request_body import ClientLeft, read_body
+from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Message
 
@@ -41,10 +40,30 @@ HEARTBEAT = b": ping\n"
 FAREWELL_SECONDS = 1.0
 CLEAN_UP_SECONDS = 2.0
 EVENT_ID = "x-holdgate-event-id"
-
+PART = "inbox"
 
 _fields = msgspec.json.Decoder(Fields)
-_texts = msgspec.json.Decoder(list[str])
+
+
+class Acknowledgement(msgspec.Struct, forbid_unknown_fields=True):
+    """What a client has got."""
+
+    ids: Annotated[list[str], Meta(extra_json_schema={"maxItems": MOST_IDS})]
+
+
+class InboxPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What waits for a session, the oldest first."""
+
+    session_id: str
+    items: tuple[DeliveryView, ...]
+    cursor: str
+
+
+class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The ids of those that were still waiting."""
+
+    session_id: str
+    acked: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +92,31 @@ class DeliveryArea:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
         return [
-            Route(SESSION + "/events", self.events, methods=["GET"]),
+            Route(SESSION + "/events", self.subscribe, methods=["GET"]),
             Route(SESSION + "/inbox", self.look, methods=["GET"]),
             Route(SESSION + "/inbox/ack", self.acknowledge, methods=["POST"]),
         ]
 
-    async def events(self, request: WebRequest) -> Response:
+    async def subscribe(self, request: WebRequest) -> Response:
         """Subscribe to what happens in a session."""
-        owner, name = self._session(request)
+        owner, name = find_session(self.keys, request, PART)
         # A client that comes back asks for the same address, and says in a header what it got.
         said = (request.headers.get("last-event-id"), request.query_params.get("after"))
-        places = [_number(text, "after") for text in said if text]
-        return _Events(self, (owner, name), places[0] if places else None)
+        places = [_read_number(text, "after") for text in said if text]
+        return _EventsAnswer(self, (owner, name), places[0] if places else None)
 
     async def look(self, request: WebRequest) -> Response:
         """Show what waits for a session; if nothing does, wait for it as long as is asked for."""
-        owner, name = self._session(request)
-        seen = _cursor(request.query_params.get("after", ""))
-        wait_ms = _number(request.query_params.get("wait_ms", "") or "0", "wait_ms")
+        owner, name = find_session(self.keys, request, PART)
+        seen = _read_cursor(request.query_params.get("after", ""))
+        wait_ms = _read_number(request.query_params.get("wait_ms", "") or "0", "wait_ms")
         if wait_ms > LONGEST_WAIT_MS:
             raise BadRequest(f"`wait_ms` may be {LONGEST_WAIT_MS} at most.", param="wait_ms")
         now = await self.inbox.look(owner, name, seen)
         page = now if now.items else await self._wait(request, owner, name, seen, wait_ms / 1000)
         if page is None:
             return Response(status_code=204)
-        return _answer({"sessionId": name, "items": page.items, "cursor": str(page.seen)})
+        return answer_json(InboxPage(name, page.items, str(page.seen)))
 
     async def _wait(
         self, request: WebRequest, owner: str, name: str, seen: Seen, seconds: float
@@ -105,7 +124,7 @@ class DeliveryArea:
         if not seconds:
             return None
         with self.inbox.subscribers.admit(owner) as wakeup:
-            forget = _when_gone(request, wakeup.end)
+            forget = _watch_for_leaving(request, wakeup.end)
             try:
                 return await self.inbox.wait(owner, name, seen, seconds, wakeup)
             finally:
@@ -113,25 +132,13 @@ class DeliveryArea:
 
     async def acknowledge(self, request: WebRequest) -> Response:
         """Take it that the client has got some of what waited."""
-        owner, name = self._session(request)
-        headers = incoming_of(request.scope).headers
-        try:
-            body = await read_body(headers, request.receive, self.limits.size)
-        except ClientLeft:
-            raise BadRequest("The body did not come whole.") from None
-        acked = await self.inbox.acknowledge(owner, name, _ids(body, self.limits.depth))
-        return _answer({"sessionId": name, "acked": acked})
-
-    def _session(self, request: WebRequest) -> tuple[str, str]:
-        owner = self.keys.owner(incoming_of(request.scope).headers).name
-        name: str = request.path_params["name"]
-        if not name:
-            raise NotFound("Name a session: /api/sessions/{id}/inbox.")
-        check_session_id(name)
-        return owner, name
+        owner, name = find_session(self.keys, request, PART)
+        body = await receive_small_body(request, self.limits)
+        acked = await self.inbox.acknowledge(owner, name, _read_ids(body, self.limits.depth))
+        return answer_json(Acknowledged(name, acked))
 
 
-class _Events(Response):
+class _EventsAnswer(Response):
     """The answer to a subscription; it takes its place when it is sent, and gives it back."""
 
     def __init__(self, area: DeliveryArea, where: tuple[str, str], after: int | None) -> None:
@@ -147,11 +154,13 @@ class _Events(Response):
             # First where to read on: what the notifier then tells is news.
             await subscription.begin(self._after)
             await area.due_notifier.attend(*self._where)
-            stream = _Stream(self._frames(subscription), area.feed.subscribers.left, area.times)
+            stream = _EventStream(
+                self._frames(subscription), area.feed.subscribers.left, area.times
+            )
             stream.headers[EVENT_ID] = str(subscription.after)
             with suppress(SendTimeoutError):
                 await stream(scope, receive, send)
-            await _cut(scope)
+            await _cut_off(scope)
 
     async def _frames(self, subscription: Subscription) -> AsyncGenerator[bytes]:
         try:
@@ -164,7 +173,7 @@ class _Events(Response):
             self._area.feed.note("events_not_read", owner=owner, session=session, why=error.message)
 
 
-class _Stream(EventSourceResponse):
+class _EventStream(EventSourceResponse):
     """The library's answer, ended by our drain instead of by its own watch over the process."""
 
     def __init__(self, frames: AsyncGenerator[bytes], left: anyio.Event, times: FeedTimes) -> None:
@@ -188,7 +197,7 @@ class _Stream(EventSourceResponse):
         await anyio.sleep(FAREWELL_SECONDS)
 
 
-async def _cut(scope: Scope) -> None:
+async def _cut_off(scope: Scope) -> None:
     """Close the connection of somebody who did not read on, so that the answer has no end."""
     cycle = scope.get("extensions", {}).get(CYCLE)
     if cycle is not None and not (cycle.ended or cycle.disconnected):
@@ -200,11 +209,11 @@ def _frame(event: SessionEvent) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (
         event.seq,
         event.kind.encode(),
-        shown_event(event),
+        encode_event(event),
     )
 
 
-def _when_gone(request: WebRequest, left: Callable[[], None]) -> Callable[[], object]:
+def _watch_for_leaving(request: WebRequest, left: Callable[[], None]) -> Callable[[], object]:
     """Have this called when the client leaves; return how to stop that."""
     direct = request.scope.get("extensions", {}).get(CYCLE)
     return ClientResponse(request.receive, _unsent, (), direct).watch(left)
@@ -214,25 +223,25 @@ async def _unsent(message: Message) -> None:
     raise AssertionError("Nothing is sent before it is known what.")
 
 
-def _number(text: str, name: str) -> int:
+def _read_number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:20]) <= LATEST):
         raise BadRequest(f"`{name}` must be a number, 0 or more.", param=name)
     return int(text)
 
 
-def _cursor(text: str) -> Seen:
+def _read_cursor(text: str) -> Seen:
     seen = read_cursor(text) if text else Seen()
     if seen is None:
         raise BadRequest("`after` must be the `cursor` of an earlier answer.", param="after")
     return seen
 
 
-def _ids(body: bytes, depth: int) -> tuple[str, ...]:
+def _read_ids(body: bytes, depth: int) -> tuple[str, ...]:
     fields = read_as(_fields, body, depth)
     if unknown := [name for name in fields if name != "ids"]:
         raise BadRequest(f"Unknown: `{unknown[0][:40]}`; send only `ids`.", param=unknown[0][:40])
     try:
-        ids = _texts.decode(fields.get("ids", b"null"))
+        ids = msgspec.json.decode(msgspec.json.encode(fields), type=Acknowledgement).ids
     except msgspec.DecodeError:
         raise BadRequest(
             "`ids` must be a list of ids, as the inbox shows them.", param="ids"
@@ -240,7 +249,3 @@ def _ids(body: bytes, depth: int) -> tuple[str, ...]:
     if len(ids) > MOST_IDS:
         raise BadRequest(f"`ids` may name {MOST_IDS} at most.", param="ids")
     return tuple(one for one in ids if len(one) <= LONGEST_ID)
-
-
-def _answer(members: Mapping[str, object]) -> Response:
-    return Response(msgspec.json.encode(members), media_type="application/json")

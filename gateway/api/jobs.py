@@ -2,37 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request as WebRequest
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.api.reminders import BodyLimits
+from gateway.api.requests import (
+    answer_error,
+    answer_json,
+    find_owner,
+    read_positive,
+    receive_small_body,
+)
 from gateway.dialects.body import read_as
 from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
-from gateway.exchange.ports import error_headers
 from gateway.jobs.model import Job
 from gateway.jobs.reader import read_patch
 from gateway.jobs.service import Jobs
-from gateway.jobs.view import counted, shown_job, shown_run
-from gateway.wire.http_server.request_body import ClientLeft, read_body
+from gateway.jobs.view import (
+    JobCounts,
+    JobView,
+    RunView,
+    SchedulerStatus,
+    count_jobs,
+    show_job,
+    show_run,
+)
+from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.response import Receive, Send
 
-Members = dict[str, Any]
-Act = Callable[[WebRequest], Awaitable[Members]]
+T = TypeVar("T")
+JobMembers = dict[str, Any]
+Act = Callable[[WebRequest], Awaitable[msgspec.Struct]]
 
 PATHS = ("/api/cron", "/wunder/cron")
 ADMIN_PATHS = ("/api/admin/cron", "/wunder/admin/cron")
 RUNS, MOST_RUNS = 20, 1000
 READS = ("GET", "HEAD")
 
-_members = msgspec.json.Decoder(Members)
+_members = msgspec.json.Decoder(JobMembers)
+
+
+class Data(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
+    """What all answers of this area stand in."""
+
+    data: T
+
+
+class JobAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A job."""
+
+    job: JobView
+
+
+class JobAdded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The job that was made, or the one that had its `dedupe_key` and was changed."""
+
+    job: JobView
+    deduped: bool
+
+
+class JobRemoved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The job is gone."""
+
+    removed: Literal[True]
+
+
+class JobQueued(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether a job runs now, and if not, why."""
+
+    queued: bool
+    job: JobView
+    reason: Annotated[str, Meta(description="Why it is not.")] | UnsetType = UNSET
+
+
+class JobList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs, the oldest first."""
+
+    jobs: list[JobView]
+
+
+class RunList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The runs of a job, the newest first."""
+
+    job_id: str
+    runs: list[RunView]
+
+
+class JobsStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the scheduler is, and how many jobs the owner has."""
+
+    scheduler: SchedulerStatus
+    jobs: JobCounts
+
+
+class JobErrorDetail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What went wrong, as a code and as a sentence."""
+
+    code: str
+    message: str
+
+
+class JobError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An error, in the form of this area."""
+
+    ok: Literal[False]
+    error: JobErrorDetail
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +127,10 @@ class CronArea:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
         reads: dict[str, Act] = {
-            "list": self.listing,
+            "list": self.list_jobs,
             "get": self.get,
-            "runs": self.runs,
-            "status": self.status,
+            "runs": self.list_runs,
+            "status": self.show_status,
         }
         writes: dict[str, Act] = {
             "add": self.add,
@@ -65,105 +146,97 @@ class CronArea:
         admin = [_routes(path, all_reads, all_writes) for path in ADMIN_PATHS]
         return [route for routes in (*own, *admin) for route in routes]
 
-    async def listing(self, request: WebRequest) -> Members:
+    async def list_jobs(self, request: WebRequest) -> JobList:
         """List the owner's jobs, all or of a session or an agent."""
-        return await self._listing(request, self._owner(request))
+        return await self._list(request, find_owner(self.keys, request))
 
-    async def get(self, request: WebRequest) -> Members:
+    async def get(self, request: WebRequest) -> JobAnswer:
         """Show a job."""
-        job = await self.jobs.get(self._owner(request), _job_id(request))
-        return {"job": shown_job(job)}
+        owner = find_owner(self.keys, request)
+        return JobAnswer(show_job(await self.jobs.get(owner, _read_job_id(request))))
 
-    async def runs(self, request: WebRequest) -> Members:
+    async def list_runs(self, request: WebRequest) -> RunList:
         """Show the runs of a job, the newest first."""
-        owner, job_id = self._owner(request), _job_id(request)
-        runs = await self.jobs.runs(owner, job_id, _limit(request))
-        return {"job_id": job_id, "runs": [shown_run(run) for run in runs]}
+        owner, job_id = find_owner(self.keys, request), _read_job_id(request)
+        limit = read_positive(request, "limit", RUNS)
+        if limit is None:
+            raise InvalidInput("limit must be a positive number.")
+        runs = await self.jobs.runs(owner, job_id, min(limit, MOST_RUNS))
+        return RunList(job_id, [show_run(run) for run in runs])
 
-    async def status(self, request: WebRequest) -> Members:
+    async def show_status(self, request: WebRequest) -> JobsStatus:
         """Show how the scheduler is, and how many jobs the owner has."""
-        scheduler, jobs = await self.jobs.status(self._owner(request))
-        return {"scheduler": scheduler, "jobs": counted(jobs)}
+        scheduler, jobs = await self.jobs.status(find_owner(self.keys, request))
+        return JobsStatus(scheduler, count_jobs(jobs))
 
-    async def add(self, request: WebRequest) -> Members:
+    async def add(self, request: WebRequest) -> JobAdded:
         """Make a job."""
-        owner = self._owner(request)
-        job, deduped = await self.jobs.add(owner, await self._body(request))
-        return {"job": shown_job(job), "deduped": deduped}
+        owner = find_owner(self.keys, request)
+        job, deduped = await self.jobs.add(owner, await self._read_body(request))
+        return JobAdded(show_job(job), deduped)
 
-    async def update(self, request: WebRequest) -> Members:
+    async def update(self, request: WebRequest) -> JobAnswer:
         """Change what is named of a job."""
-        owner = self._owner(request)
-        return {"job": shown_job(await self.jobs.update(owner, await self._body(request)))}
+        owner = find_owner(self.keys, request)
+        return JobAnswer(show_job(await self.jobs.update(owner, await self._read_body(request))))
 
-    async def remove(self, request: WebRequest) -> Members:
+    async def remove(self, request: WebRequest) -> JobRemoved:
         """Delete a job."""
-        owner = self._owner(request)
-        await self.jobs.remove(owner, await self._meant(request))
-        return {"removed": True}
+        await self.jobs.remove(*await self._read_owner_and_id(request))
+        return JobRemoved(removed=True)
 
-    async def enable(self, request: WebRequest) -> Members:
+    async def enable(self, request: WebRequest) -> JobAnswer:
         """Let a job run again."""
-        owner = self._owner(request)
-        return {"job": shown_job(await self.jobs.enable(owner, await self._meant(request)))}
+        return JobAnswer(show_job(await self.jobs.enable(*await self._read_owner_and_id(request))))
 
-    async def disable(self, request: WebRequest) -> Members:
+    async def disable(self, request: WebRequest) -> JobAnswer:
         """Let a job rest."""
-        owner = self._owner(request)
-        return {"job": shown_job(await self.jobs.disable(owner, await self._meant(request)))}
+        return JobAnswer(show_job(await self.jobs.disable(*await self._read_owner_and_id(request))))
 
-    async def run(self, request: WebRequest) -> Members:
+    async def run(self, request: WebRequest) -> JobQueued:
         """Run a job now; the answer does not wait for it."""
-        owner = self._owner(request)
-        queued = await self.jobs.run(owner, await self._meant(request))
-        said = {"queued": not queued.reason, "job": shown_job(queued.job)}
-        return {**said, "reason": queued.reason} if queued.reason else said
+        queued = await self.jobs.run(*await self._read_owner_and_id(request))
+        return JobQueued(not queued.reason, show_job(queued.job), queued.reason or UNSET)
 
-    async def list_all(self, request: WebRequest) -> Members:
+    async def list_all(self, request: WebRequest) -> JobList:
         """List the jobs of all owners, or of one."""
-        self._admin(request)
-        return await self._listing(request, request.query_params.get("user_id") or None)
+        self._check_admin(request)
+        return await self._list(request, request.query_params.get("user_id") or None)
 
-    async def update_any(self, request: WebRequest) -> Members:
+    async def update_any(self, request: WebRequest) -> JobAnswer | JobRemoved:
         """Change, enable, disable or remove whosoever's job."""
-        self._admin(request)
-        given = await self._body(request)
+        self._check_admin(request)
+        given = await self._read_body(request)
         action = given.pop("action", None)
         if action in (None, "update"):
-            return {"job": shown_job(await self.jobs.update(None, given))}
+            return JobAnswer(show_job(await self.jobs.update(None, given)))
         job_id = read_patch(given).job_id
         if action == "remove":
             await self.jobs.remove(None, job_id)
-            return {"removed": True}
-        changes: dict[object, Callable[[None, str], Awaitable[Job]]] = {
+            return JobRemoved(removed=True)
+        changes: Mapping[str, Callable[[None, str], Awaitable[Job]]] = {
             "enable": self.jobs.enable,
             "disable": self.jobs.disable,
         }
         if not isinstance(action, str) or action not in changes:
             raise InvalidInput("action must be one of update, enable, disable, remove.")
-        return {"job": shown_job(await changes[action](None, job_id))}
+        return JobAnswer(show_job(await changes[action](None, job_id)))
 
-    async def _listing(self, request: WebRequest, owner: str | None) -> Members:
+    async def _list(self, request: WebRequest, owner: str | None) -> JobList:
         session, agent = (request.query_params.get(n) or None for n in ("session_id", "agent_id"))
         jobs = await self.jobs.listing(owner, session, agent)
-        return {"jobs": [shown_job(job) for job in jobs]}
+        return JobList([show_job(job) for job in jobs])
 
-    def _owner(self, request: WebRequest) -> str:
-        return self.keys.owner(incoming_of(request.scope).headers).name
-
-    def _admin(self, request: WebRequest) -> None:
+    def _check_admin(self, request: WebRequest) -> None:
         self.keys.admin(incoming_of(request.scope).headers)
 
-    async def _meant(self, request: WebRequest) -> str:
-        """Read which job is meant; what else is said of it must make sense."""
-        return read_patch(await self._body(request)).job_id
+    async def _read_owner_and_id(self, request: WebRequest) -> tuple[str, str]:
+        """Read which job is meant, and whose; what else is said of it must make sense."""
+        owner = find_owner(self.keys, request)
+        return owner, read_patch(await self._read_body(request)).job_id
 
-    async def _body(self, request: WebRequest) -> Members:
-        headers = incoming_of(request.scope).headers
-        try:
-            body = await read_body(headers, request.receive, self.limits.size)
-        except ClientLeft:
-            raise BadRequest("The body did not come whole.") from None
+    async def _read_body(self, request: WebRequest) -> JobMembers:
+        body = await receive_small_body(request, self.limits)
         return read_as(_members, body, self.limits.depth)
 
 
@@ -178,25 +251,14 @@ class _Endpoint:
         """Answer one request."""
         request = WebRequest(scope, receive)
         try:
-            if request.method not in self.methods:
+            if self.methods and request.method not in self.methods:
                 says = f"{request.method[:40]} is not possible on {request.url.path[:200]}."
                 raise MethodNotAllowed(says, self.methods[0])
-            answer = _json({"data": await self._act(request)})
-        except InvalidInput as invalid:
-            answer = _refusal(BadRequest(str(invalid)))
-        except HoldgateError as error:
-            answer = _refusal(error)
-        await answer(scope, receive, send)
-
-
-class _Nothing:
-    """All that there is not."""
-
-    methods: tuple[str, ...] = ()
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Say so."""
-        answer = _refusal(NotFound(f"There is nothing at {scope['path'][:200]}."))
+            answer = answer_json(Data(await self._act(request)))
+        except (InvalidInput, HoldgateError) as raised:
+            error = BadRequest(str(raised)) if isinstance(raised, InvalidInput) else raised
+            body = JobError(ok=False, error=JobErrorDetail(error.code, error.message))
+            answer = answer_error(error, msgspec.json.encode(body))
         await answer(scope, receive, send)
 
 
@@ -204,31 +266,17 @@ def _routes(path: str, reads: dict[str, Act], writes: dict[str, Act]) -> list[Ro
     return [
         *(Route(f"{path}/{name}", _Endpoint(READS, act)) for name, act in reads.items()),
         *(Route(f"{path}/{name}", _Endpoint(("POST",), act)) for name, act in writes.items()),
-        Route(f"{path}/{{rest:path}}", _Nothing()),
+        # All that there is not, by any method, is refused in the form of this area too.
+        Route(f"{path}/{{rest:path}}", _Endpoint((), _refuse_path)),
     ]
 
 
-def _job_id(request: WebRequest) -> str:
+async def _refuse_path(request: WebRequest) -> msgspec.Struct:
+    raise NotFound(f"There is nothing at {request.scope['path'][:200]}.")
+
+
+def _read_job_id(request: WebRequest) -> str:
     job_id = request.query_params.get("job_id", "").strip()
     if not job_id:
         raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
     return job_id
-
-
-def _limit(request: WebRequest) -> int:
-    text = request.query_params.get("limit", "")
-    if not text:
-        return RUNS
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-        raise InvalidInput("limit must be a positive number.")
-    return min(int(text[:9]), MOST_RUNS)
-
-
-def _refusal(error: HoldgateError) -> Response:
-    said = {"ok": False, "error": {"code": error.code, "message": error.message}}
-    headers = {name.decode(): value.decode() for name, value in error_headers(error)}
-    return Response(msgspec.json.encode(said), error.status, headers)
-
-
-def _json(members: Members) -> Response:
-    return Response(msgspec.json.encode(members), media_type="application/json")

@@ -1,52 +1,91 @@
-"""Reminders and the clock over REST: looking, setting and removing by hand."""
+"""ReminderService and the clock over REST: looking, setting and removing by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
+from gateway.api.requests import (
+    answer_json,
+    find_owner,
+    find_session,
+    read_members,
+    receive_small_body,
+)
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
-from gateway.dialects.body import Fields, misfit, read_as
-from gateway.dialects.identity import check_session_id
+from gateway.dialects.body import Fields
 from gateway.errors import BadRequest, InvalidInput, NotFound
-from gateway.reminders.clock_calls import got, shown
-from gateway.reminders.model import ReminderRequest, read_item
+from gateway.reminders.model import read_item
 from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
-from gateway.reminders.text import iso
-from gateway.wire.http_server.request_body import ClientLeft, read_body
+from gateway.reminders.text import Timestamp, iso
+from gateway.reminders.view import ReminderView, read_clock, show_reminder
+from gateway.wire.http_server.request_body import BodyLimits
 
-MEMBERS = ("dueAt", "task", "tool", "arguments")
-PATH = SESSION + "/reminders"
-
-
-class _Item(msgspec.Struct):
-    """A reminder as it is asked for."""
-
-    due_at: str | None = msgspec.field(default=None, name="dueAt")
-    task: str | None = None
-    tool: str | None = None
-    arguments: str | Fields | None = None
+PART = "reminders"
+PATH = f"{SESSION}/{PART}"
 
 
-_fields = msgspec.json.Decoder(Fields)
+class ReminderBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """A reminder that is asked for."""
+
+    due_at: Annotated[Timestamp, Meta(description="With seconds and an offset.")] = ""
+    # What is missing or empty is refused below, in a sentence that says what to send.
+    task: Annotated[
+        str, Meta(description="What to do then.", extra_json_schema={"minLength": 1})
+    ] = ""
+    tool: Annotated[str | None, Meta(description="A tool that may help; a hint.")] = None
+    arguments: Annotated[
+        str | Fields | None, Meta(description="Of that tool: an object, or a text.")
+    ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
-    """How large and how deep a body may be."""
+class ReminderEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What became of a reminder."""
 
-    size: int
-    depth: int
+    task_id: str
+    due_at: Timestamp
+    task: str
+    outcome: str
+    at: Timestamp
+
+
+class ReminderList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The reminders of a session, and what became of others within a day."""
+
+    session_id: str
+    items: list[ReminderView]
+    ended: list[ReminderEnd]
+
+
+class RemindersSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The reminders that were set."""
+
+    session_id: str
+    scheduled: list[ReminderView]
+
+
+class ReminderRemoved(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The id of the reminder that was removed."""
+
+    session_id: str
+    removed: str
+
+
+class RemindersCleared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How many reminders were removed."""
+
+    session_id: str
+    removed_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,107 +104,55 @@ class RemindersArea:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
         return [
-            Route("/api/clock", self.tell, methods=["GET"]),
-            Route(PATH, self.listing, methods=["GET"]),
-            Route(PATH, self.schedule, methods=["POST"]),
+            Route("/api/clock", self.tell_time, methods=["GET"]),
+            Route(PATH, self.list_reminders, methods=["GET"]),
+            Route(PATH, self.set_reminder, methods=["POST"]),
             Route(PATH, self.clear, methods=["DELETE"]),
             Route(PATH + "/{task_id}", self.cancel, methods=["DELETE"]),
         ]
 
-    async def tell(self, request: WebRequest) -> Response:
+    async def tell_time(self, request: WebRequest) -> Response:
         """Tell the time, as the tool does."""
-        self._owner(request)
-        now_ms, zone = self.clock.now_ms(), self.zone
-        return _json(got(now_ms, zone.tz, zone.name, self.clock.ntp).encode())
+        find_owner(self.keys, request)
+        zone = self.zone
+        return answer_json(read_clock(self.clock.now_ms(), zone.tz, zone.name, self.clock.ntp))
 
-    async def listing(self, request: WebRequest) -> Response:
+    async def list_reminders(self, request: WebRequest) -> Response:
         """List the reminders of a session, and what became of others within a day."""
-        owner, name = self._session(request)
+        owner, name = find_session(self.keys, request, PART)
         tasks = await self.reminders.tasks(owner, name)
-        items = [shown(task) for task in tasks.items]
-        ended = [_ended(end) for end in self.reminders.recent(owner, name)]
-        return _answer({"sessionId": name, "items": items, "ended": ended})
+        ended = [_show_end(end) for end in self.reminders.recent(owner, name)]
+        return answer_json(ReminderList(name, list(map(show_reminder, tasks.items)), ended))
 
-    async def schedule(self, request: WebRequest) -> Response:
+    async def set_reminder(self, request: WebRequest) -> Response:
         """Set a reminder."""
-        owner, name = self._session(request)
-        wanted = self._wanted(await self._body(request))
+        owner, name = find_session(self.keys, request, PART)
+        body = await receive_small_body(request, self.limits)
+        asked = read_members(body, self.limits.depth, ReminderBody, "a reminder")
+        arguments = asked.arguments or ""
+        if not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        now_ms, rules = self.clock.now_ms(), self.reminders.rules
         try:
+            wanted = read_item(asked.due_at, asked.task, asked.tool or "", arguments, now_ms, rules)
             tasks = await self.reminders.schedule(owner, name, (wanted,))
-        except InvalidInput as invalid:
-            raise BadRequest(str(invalid)) from None
-        return _answer({"sessionId": name, "scheduled": [shown(task) for task in tasks]}, 201)
+        except InvalidInput as unfit:
+            raise BadRequest(str(unfit)) from None
+        return answer_json(RemindersSet(name, list(map(show_reminder, tasks))), 201)
 
     async def cancel(self, request: WebRequest) -> Response:
         """Remove one reminder."""
-        owner, name = self._session(request)
+        owner, name = find_session(self.keys, request, PART)
         task_id = request.path_params["task_id"]
         if not await self.reminders.cancel(owner, name, task_id):
             raise NotFound(f"No reminder of this session has the id '{task_id[:100]}'.")
-        return _answer({"sessionId": name, "removed": task_id})
+        return answer_json(ReminderRemoved(name, task_id))
 
     async def clear(self, request: WebRequest) -> Response:
         """Remove all reminders of a session."""
-        owner, name = self._session(request)
-        count = await self.reminders.clear(owner, name)
-        return _answer({"sessionId": name, "removedCount": count})
-
-    def _owner(self, request: WebRequest) -> str:
-        return self.keys.owner(incoming_of(request.scope).headers).name
-
-    def _session(self, request: WebRequest) -> tuple[str, str]:
-        owner = self._owner(request)
-        name: str = request.path_params["name"]
-        if not name:
-            raise NotFound("Name a session: /api/sessions/{id}/reminders.")
-        check_session_id(name)
-        return owner, name
-
-    async def _body(self, request: WebRequest) -> Fields:
-        headers = incoming_of(request.scope).headers
-        try:
-            body = await read_body(headers, request.receive, self.limits.size)
-        except ClientLeft:
-            raise BadRequest("The body did not come whole.") from None
-        return read_as(_fields, body, self.limits.depth)
-
-    def _wanted(self, fields: Fields) -> ReminderRequest:
-        if unknown := [name for name in fields if name not in MEMBERS]:
-            said = ", ".join(f"`{name[:40]}`" for name in unknown[:5])
-            known = ", ".join(f"`{name}`" for name in MEMBERS)
-            raise BadRequest(f"Unknown: {said}; a reminder has {known}.", param=unknown[0][:40])
-        item = _item(fields)
-        arguments = item.arguments or ""
-        text = arguments if isinstance(arguments, str) else bytes(fields["arguments"]).decode()
-        rules, now_ms = self.reminders.rules, self.clock.now_ms()
-        try:
-            return read_item(
-                item.due_at or "", item.task or "", item.tool or "", text, now_ms, rules
-            )
-        except InvalidInput as invalid:
-            raise BadRequest(str(invalid)) from None
+        owner, name = find_session(self.keys, request, PART)
+        return answer_json(RemindersCleared(name, await self.reminders.clear(owner, name)))
 
 
-def _item(fields: Fields) -> _Item:
-    try:
-        return msgspec.json.decode(msgspec.json.encode(fields), type=_Item)
-    except msgspec.ValidationError as error:
-        raise misfit(str(error)) from None
-
-
-def _ended(end: EndedReminder) -> Mapping[str, object]:
-    return {
-        "taskId": end.id,
-        "dueAt": iso(end.due_ms),
-        "task": end.text,
-        "outcome": end.outcome,
-        "at": iso(end.at_ms),
-    }
-
-
-def _answer(members: Mapping[str, object], status: int = 200) -> Response:
-    return _json(msgspec.json.encode(members), status)
-
-
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
+def _show_end(end: EndedReminder) -> ReminderEnd:
+    return ReminderEnd(end.id, iso(end.due_ms), end.text, end.outcome, iso(end.at_ms))

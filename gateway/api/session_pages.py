@@ -12,7 +12,7 @@ from gateway.stores.rows import ConversationRows
 MOST_READ_AT_ONCE = 100
 
 
-class Entry(NamedTuple):
+class ListedSession(NamedTuple):
     """A session in the list: when it was used last, and by which agent, if any."""
 
     updated_ms: int
@@ -20,20 +20,20 @@ class Entry(NamedTuple):
     agent: str = ""
 
 
-Read = Callable[[Listed | None, int], Awaitable[list[Entry]]]
+Read = Callable[[Listed | None, int], Awaitable[list[ListedSession]]]
 
 
-class Source:
+class SessionSource:
     """One of the lists that become one, read a page at a time."""
 
     def __init__(self, read: Read, after: Listed | None, size: int) -> None:
         self._read = read
         self._after = after
         self._size = size
-        self._entries: list[Entry] = []
+        self._entries: list[ListedSession] = []
         self._is_over = False
 
-    async def head(self) -> Entry | None:
+    async def head(self) -> ListedSession | None:
         """Return the newest entry that was not taken."""
         if not self._entries and not self._is_over:
             page = await self._read(self._after, self._size)
@@ -47,7 +47,7 @@ class Source:
         self._entries.pop()
 
 
-class Pages:
+class SessionPages:
     """The pages of one owner's sessions."""
 
     def __init__(self, documents: Documents, talks: ConversationRows, owner: str) -> None:
@@ -55,11 +55,12 @@ class Pages:
         self._talks = talks
         self._owner = owner
 
-    async def page(self, after: Listed | None, limit: int) -> list[Entry]:
+    async def page(self, after: Listed | None, limit: int) -> list[ListedSession]:
         """Return the sessions that follow one of an earlier page, each once."""
         size = min(limit, MOST_READ_AT_ONCE)
-        sources = [Source(read, after, size) for read in (self._with_state, self._with_talks)]
-        found: dict[str, Entry] = {}
+        reads = (self._list_states, self._list_talks)
+        sources = [SessionSource(read, after, size) for read in reads]
+        found: dict[str, ListedSession] = {}
         while len(found) < limit:
             heads = [(head, source) for source in sources if (head := await source.head())]
             if not heads:
@@ -68,27 +69,26 @@ class Pages:
             source.take()
             if entry.session not in found and not await self._was_listed(entry, after):
                 found[entry.session] = entry
-        return [await self._with_agent(entry) for entry in found.values()]
+        return [await self._add_agent(entry) for entry in found.values()]
 
-    async def _with_state(self, after: Listed | None, limit: int) -> list[Entry]:
-        return [
-            Entry(*item) for item in await self._documents.listing(KIND, self._owner, after, limit)
-        ]
+    async def _list_states(self, after: Listed | None, limit: int) -> list[ListedSession]:
+        found = await self._documents.listing(KIND, self._owner, after, limit)
+        return [ListedSession(*item) for item in found]
 
-    async def _with_talks(self, after: Listed | None, limit: int) -> list[Entry]:
+    async def _list_talks(self, after: Listed | None, limit: int) -> list[ListedSession]:
         found = await self._talks.listing(self._owner, after, limit)
-        return [Entry(*item) for item in found]
+        return [ListedSession(*item) for item in found]
 
-    async def _was_listed(self, entry: Entry, after: Listed | None) -> bool:
+    async def _was_listed(self, entry: ListedSession, after: Listed | None) -> bool:
         """Tell whether an earlier page has the session, as something newer of it."""
         if after is None:
             return False
-        places = [await self._written(entry.session)]
+        places = [await self._find_state(entry.session)]
         talks = await self._talks.of_session(self._owner, entry.session)
         places += [Listed(talk.updated_ms, talk.session) for talk in talks]
         return max(places) >= after
 
-    async def _written(self, session: str) -> Listed:
+    async def _find_state(self, session: str) -> Listed:
         key = DocumentKey(KIND, self._owner, session)
         stored = None if self._documents.absent(key) else await self._documents.read(key)
         try:
@@ -96,7 +96,7 @@ class Pages:
         except (Corrupt, Newer):
             return Listed(0, session)
 
-    async def _with_agent(self, entry: Entry) -> Entry:
+    async def _add_agent(self, entry: ListedSession) -> ListedSession:
         if entry.agent:
             return entry
         talks = await self._talks.of_session(self._owner, entry.session)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.agents.conversations import Conversations
-from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
-from gateway.api.session_pages import Pages
+from gateway.api.requests import answer_json, find_owner, find_session, read_positive
+from gateway.api.session_pages import SessionPages
 from gateway.api.session_removal import SessionRemoval
-from gateway.dialects.identity import check_session_id
 from gateway.errors import BadRequest, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.service import Jobs
-from gateway.jobs.view import shown_job
+from gateway.jobs.view import JobView, show_job
 from gateway.outbox.queue import Deliveries
-from gateway.reminders.clock_calls import shown
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
+from gateway.reminders.text import LAST_SECOND, Timestamp, iso
+from gateway.reminders.view import ReminderView, show_reminder
 from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage
 from gateway.sessions.state_store import States
@@ -36,12 +35,75 @@ from gateway.stores.rows import AgentConversation
 
 PAGE = 50
 LARGEST_PAGE = 500
-# The calendar ends there, though a file may say otherwise.
-LAST_MS = 253_402_300_799_999
+# A file may say anything; what lies beyond the calendar is shown as its end.
+CALENDAR_END = "9999-12-31T23:59:59.999Z"
+
+
+class SessionSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A session in the list."""
+
+    session_id: str
+    agent_id: str | None
+    updated_at: Timestamp
+
+
+class SessionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of sessions."""
+
+    sessions: list[SessionSummary]
+    next: Annotated[str | None, Meta(description="The `after` of the next page.")]
+
+
+class Bookmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a conversation is."""
+
+    seq: Annotated[int, Meta(description="The version.")]
+    timestamp: Annotated[int, Meta(description="UTC milliseconds.")]
+
+
+class StopMessageView(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The message that is sent when the model stops, as it is shown."""
+
+    text: str
+    max_repeats: int
+    used: int
+    armed: bool
+    updated_at: Timestamp
+    last_used_at: Timestamp | None
+
+
+class SessionView(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """What was said in a session, what is to come, and what is in force."""
+
+    session_id: str
+    agent_id: Annotated[str | None, Meta(description="Whose conversation this is.")]
+    agents: Annotated[list[str], Meta(description="All whom conversations were held with.")]
+    messages: Annotated[
+        msgspec.Raw,
+        Meta(
+            description="As in a Chat Completions request.",
+            extra_json_schema={"type": "array", "items": {"type": "object"}},
+        ),
+    ]
+    bookmark: Bookmark | None
+    reminders: list[ReminderView]
+    jobs: list[JobView]
+    deliveries: Annotated[int, Meta(description="How many wait.")]
+    directives: Annotated[tuple[str, ...], Meta(description="Those in force.")]
+    stop_message: StopMessageView | None
+
+
+class SessionForgotten(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The id of the session that was forgotten."""
+
+    session_id: str
+    deleted: Literal[True]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSession:
     """All that is kept of a session."""
 
     state: SessionState
@@ -71,67 +133,65 @@ class SessionsArea:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
         return [
-            Route("/api/sessions", self.listing, methods=["GET"]),
+            Route("/api/sessions", self.list_sessions, methods=["GET"]),
             Route(SESSION, self.show, methods=["GET"]),
             Route(SESSION, self.forget, methods=["DELETE"]),
         ]
 
-    async def listing(self, request: WebRequest) -> Response:
+    async def list_sessions(self, request: WebRequest) -> Response:
         """List the owner's sessions that have state or a conversation, the newest first."""
-        owner = self._owner(request)
-        limit = min(_number(request, "limit", PAGE), LARGEST_PAGE)
-        after = _cursor(request.query_params.get("after", ""))
-        pages = Pages(self.states.store, self.conversations.rows, owner)
+        owner = find_owner(self.keys, request)
+        asked = read_positive(request, "limit", PAGE)
+        if asked is None:
+            raise BadRequest("`limit` must be a positive number.", param="limit")
+        limit, after = min(asked, LARGEST_PAGE), _read_cursor(request)
+        pages = SessionPages(self.states.store, self.conversations.rows, owner)
         found = await pages.page(after, limit)
         listed = [
-            {
-                "sessionId": item.session,
-                "agentId": item.agent or None,
-                "updatedAt": _time(item.updated_ms),
-            }
+            SessionSummary(item.session, item.agent or None, _show_time(item.updated_ms))
             for item in found
         ]
         last = f"{found[-1].updated_ms}:{found[-1].session}" if len(found) == limit else None
-        return _answer({"sessions": listed, "next": last})
+        return answer_json(SessionList(listed, last))
 
     async def show(self, request: WebRequest) -> Response:
         """Show a session: what was said, what is to come, what is in force."""
-        owner, name = self._session(request)
-        kept = await self._kept(owner, name)
-        if not kept:
-            raise _unknown(name)
-        talk = _chosen(kept.talks, request.query_params.get("agentId", ""))
-        state = kept.state
-        return _answer(
-            {
-                "sessionId": name,
-                "agentId": talk.agent if talk else None,
-                "agents": [found.agent for found in kept.talks],
-                "messages": msgspec.Raw(talk.messages if talk else b"[]"),
-                "bookmark": _bookmark(talk) if talk else None,
-                "reminders": [shown(task) for task in kept.reminders],
-                "jobs": [shown_job(job) for job in kept.jobs],
-                "deliveries": kept.deliveries,
-                "directives": list(in_force(state.routing)),
-                "stopMessage": _stop(state.stop) if state.stop else None,
-            }
+        owner, name = find_session(self.keys, request)
+        stored = await self._load(owner, name)
+        if not stored:
+            raise _not_found(name)
+        talk = _choose_talk(stored.talks, request.query_params.get("agentId", ""))
+        state = stored.state
+        return answer_json(
+            SessionView(
+                session_id=name,
+                agent_id=talk.agent if talk else None,
+                agents=[found.agent for found in stored.talks],
+                messages=msgspec.Raw(talk.messages if talk else b"[]"),
+                bookmark=Bookmark(talk.version, talk.updated_ms) if talk else None,
+                reminders=[show_reminder(task) for task in stored.reminders],
+                jobs=[show_job(job) for job in stored.jobs],
+                deliveries=stored.deliveries,
+                directives=tuple(in_force(state.routing)),
+                stop_message=_show_stop_message(state.stop) if state.stop else None,
+            )
         )
 
     async def forget(self, request: WebRequest) -> Response:
         """Forget a session and those of its sub-agents; what goes on in them is ended."""
-        owner, name = self._session(request)
+        owner, name = find_session(self.keys, request)
         others = await self.removal.find_sub_agents(owner, name)
-        kept = others or await self._kept(owner, name)
-        if not kept and not self.removal.is_answering(owner, name):
-            raise _unknown(name)
+        stored = others or await self._load(owner, name)
+        if not stored and not self.removal.is_answering(owner, name):
+            raise _not_found(name)
         # The sub-agents first: what they scheduled could pass to the session again.
         for session in (*others, name):
             await self.removal.remove(owner, session)
-        return _answer({"sessionId": name, "deleted": True})
+        return answer_json(SessionForgotten(name, deleted=True))
 
-    async def _kept(self, owner: str, name: str) -> Kept:
+    async def _load(self, owner: str, name: str) -> StoredSession:
         idle = await self.reminders.idle(owner, name)
-        return Kept(
+        return StoredSession(
             state=await self.states.show(owner, name),
             reminders=() if idle else (await self.reminders.tasks(owner, name)).items,
             jobs=await self.jobs.listing(owner, name),
@@ -139,60 +199,35 @@ class SessionsArea:
             deliveries=len(await self.deliveries.pending(owner, name)),
         )
 
-    def _session(self, request: WebRequest) -> tuple[str, str]:
-        owner, name = self._owner(request), request.path_params["name"]
-        check_session_id(name)
-        return owner, name
 
-    def _owner(self, request: WebRequest) -> str:
-        return self.keys.owner(incoming_of(request.scope).headers).name
-
-
-def _chosen(talks: list[AgentConversation], agent: str) -> AgentConversation | None:
+def _choose_talk(talks: list[AgentConversation], agent: str) -> AgentConversation | None:
     """Return the conversation with an agent; without one, the newest."""
     if not agent:
         return talks[0] if talks else None
     return next((talk for talk in talks if talk.agent == agent), None)
 
 
-def _bookmark(talk: AgentConversation) -> Mapping[str, int]:
-    return {"seq": talk.version, "timestamp": talk.updated_ms}
+def _show_stop_message(stop: StopMessage) -> StopMessageView:
+    return StopMessageView(
+        text=stop.text,
+        max_repeats=stop.max_repeats,
+        used=stop.used,
+        armed=stop.armed,
+        updated_at=_show_time(stop.updated_at_ms),
+        last_used_at=None if stop.last_used_at_ms is None else _show_time(stop.last_used_at_ms),
+    )
 
 
-def _answer(members: Mapping[str, object]) -> Response:
-    return Response(msgspec.json.encode(members), media_type="application/json")
+def _show_time(ms: int) -> str:
+    return iso(ms) if ms < LAST_SECOND * 1000 else CALENDAR_END
 
 
-def _stop(stop: StopMessage) -> Mapping[str, Any]:
-    return {
-        "text": stop.text,
-        "maxRepeats": stop.max_repeats,
-        "used": stop.used,
-        "armed": stop.armed,
-        "updatedAt": _time(stop.updated_at_ms),
-        "lastUsedAt": None if stop.last_used_at_ms is None else _time(stop.last_used_at_ms),
-    }
-
-
-def _unknown(name: str) -> NotFound:
+def _not_found(name: str) -> NotFound:
     return NotFound(f"Nothing is kept of a session '{name[:100]}'.")
 
 
-def _time(ms: int) -> str:
-    moment = datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _number(request: WebRequest, name: str, default: int) -> int:
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-        raise BadRequest(f"`{name}` must be a positive number.", param=name)
-    return int(text[:9])
-
-
-def _cursor(text: str) -> Listed | None:
+def _read_cursor(request: WebRequest) -> Listed | None:
+    text = request.query_params.get("after", "")
     if not text:
         return None
     updated, _, session = text.partition(":")

@@ -6,14 +6,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
 from gateway.agents.service import Agents, AgentServices
 from gateway.api.auth import Keys
+from gateway.api.operations import ClockStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
@@ -40,6 +38,7 @@ from gateway.reminders.holds import Holds
 from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.service import ReminderService
 from gateway.reminders.timepiece import Timepieces
+from gateway.reminders.view import show_ntp
 from gateway.routing import Models
 from gateway.sessions.service import Sessions
 from gateway.sessions.state_store import States
@@ -231,13 +230,13 @@ class Parts:
                 return error.message
         return ""
 
-    def clock_status(self) -> Mapping[str, Any]:
+    def clock_status(self) -> ClockStatus:
         """Say how the clock is."""
         base = self.base
-        return {
-            "enabled": base.config.clock.enabled,
-            "timezone": base.zone.name,
-            "nowMs": base.clock.now_ms(),
-            "ntp": msgspec.to_builtins(base.clock.ntp),
-            "holds": len(base.holds),
-        }
+        return ClockStatus(
+            enabled=base.config.clock.enabled,
+            timezone=base.zone.name,
+            now_ms=base.clock.now_ms(),
+            ntp=show_ntp(base.clock.ntp),
+            holds=len(base.holds),
+        )

@@ -16,7 +16,7 @@ from gateway.api.jobs import CronArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
 from gateway.api.relay import Relay, RelayLimits, reading_rules
-from gateway.api.reminders import BodyLimits, RemindersArea
+from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
 from gateway.app.parts import Parts
@@ -25,6 +25,7 @@ from gateway.dialects import DIALECTS
 from gateway.exchange.request_reader import ModelRequestReader
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
+from gateway.wire.http_server.request_body import BodyLimits
 
 API_BYTES = 256 * 1024
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gateway.errors import InvalidInput
 from gateway.jobs.model import Draft, Job, Patch
 from gateway.jobs.reader import default_name
 from gateway.jobs.rules import JobRules
-from gateway.jobs.schedule.model import At, Every, Schedule, next_due, shown_schedule
+from gateway.jobs.schedule.model import At, Every, Schedule, next_due, show_schedule
 from gateway.jobs.schedule.reader import read_schedule
 from gateway.reminders.text import iso
 
@@ -148,7 +148,7 @@ def _rescheduled(job: Job, schedule: Schedule, now_ms: int, rules: JobRules) -> 
 
 
 def _new_schedule(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Schedule:
-    shown = shown_schedule(job.schedule)
+    shown = asdict(show_schedule(job.schedule))
     given = {name: value for name, value in patch.schedule.items() if value not in (None, "")}
     if not patch.schedule_text or given.keys() - {"tz"}:
         given = _completed(given, shown)

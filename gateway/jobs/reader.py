@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from gateway.errors import InvalidInput
 from gateway.jobs.model import Draft, Patch, Place
 from gateway.jobs.rules import JobRules
-from gateway.jobs.schedule.reader import read_schedule
+from gateway.jobs.schedule.reader import LONGEST_TEXT as LONGEST_SCHEDULE
+from gateway.jobs.schedule.reader import ScheduleRequest, read_schedule
 
 Members = Mapping[str, object]
 D = TypeVar("D")
@@ -25,35 +29,64 @@ DEFAULT_NAME = 24
 LONGEST_TEXT = 256
 LONGEST_SHOWN = 60
 
-SETTABLE = (
-    "job_id",
-    "name",
-    "schedule",
-    "schedule_text",
-    "session",
-    "message",
-    "payload",
-    "enabled",
-    "delete_after_run",
-    "dedupe_key",
-    "model",
-    "session_id",
-    "agent_id",
-)
-OURS = frozenset(
-    {
-        "user_id",
-        "next_run_at",
-        "running_at",
-        "last_run_at",
-        "last_status",
-        "last_error",
-        "consecutive_failures",
-        "disabled_reason",
-        "created_at",
-        "updated_at",
-    }
-)
+JobId = Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
+_Message = Annotated[str, Meta(min_length=1, max_length=LONGEST_MESSAGE)]
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+
+
+class PayloadRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What a job is to send, where a job that was shown has it."""
+
+    message: Annotated[_Message | None, Meta(description="Another place for it.")] = None
+
+
+class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A job as it may be written; a member that is null is as good as absent."""
+
+    name: Annotated[str, Meta(max_length=LONGEST_NAME)] | None = None
+    schedule: ScheduleRequest | None = None
+    schedule_text: Annotated[
+        Annotated[str, Meta(max_length=LONGEST_SCHEDULE)] | None,
+        Meta(description="Such as `every 5 minutes` or `weekdays at 18:30`."),
+    ] = None
+    session: Place | None = None
+    message: Annotated[_Message | None, Meta(description="What is sent when it is time.")] = None
+    payload: PayloadRequest | None = None
+    enabled: bool | None = None
+    delete_after_run: bool | None = None
+    dedupe_key: Annotated[
+        _Text | None, Meta(description="A known one has that job changed instead.")
+    ] = None
+    model: Annotated[_Text | None, Meta(description="For a relay session.")] = None
+    session_id: Annotated[_Text | None, Meta(description="Which session it belongs to.")] = None
+    agent_id: Annotated[_Text | None, Meta(description="Which agent it belongs to, if any.")] = None
+
+
+class JobChange(JobRequest, kw_only=True):
+    """What is to change about a job; what only we can say of it is passed over."""
+
+    job_id: JobId
+    user_id: Any = None
+    next_run_at: Any = None
+    running_at: Any = None
+    last_run_at: Any = None
+    last_status: Any = None
+    last_error: Any = None
+    consecutive_failures: Any = None
+    disabled_reason: Any = None
+    created_at: Any = None
+    updated_at: Any = None
+
+
+class JobName(msgspec.Struct, forbid_unknown_fields=True):
+    """Which job is meant; what else a job has may be sent along."""
+
+    job_id: JobId
+
+
+# An id comes first where members are listed; in a job that is to be made it can only be refused.
+SETTABLE = ("job_id", *JobRequest.__struct_fields__)
+OURS = frozenset(JobChange.__struct_fields__).difference(SETTABLE)
 PLACES: Mapping[str, Place] = {"main": "main", "isolated": "isolated"}
 
 _KINDS = {

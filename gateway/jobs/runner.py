@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import anyio
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gateway.agents.locks import Lease
 from gateway.errors import HoldgateError
@@ -16,7 +16,7 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.run_rules import after, finished, give_back
 from gateway.jobs.run_services import Ended, Parts, Work, failure_item, item_of
 from gateway.jobs.slots import Slots
-from gateway.jobs.view import shown_run
+from gateway.jobs.view import show_run
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import OutboxItem
@@ -271,7 +271,7 @@ class Runs:
     async def _publish(
         self, job: Job, run: Run, kind: str, notice: OutboxItem | None = None
     ) -> None:
-        told = {"name": job.name, **shown_run(run)}
+        told = {"name": job.name, **asdict(show_run(run))}
         if notice is not None:
             told["notice"] = notice.text
         await self._parts.feed.publish(job.user_id, job.session_id, kind, run.run_id, told)

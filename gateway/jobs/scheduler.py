@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NoReturn
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from gateway.jobs.run_services import Parts, failure_item, missed_item
 from gateway.jobs.runner import STOPPED, Runs
 from gateway.jobs.slots import Slots
 from gateway.jobs.timer import LEAVING, RUNNING, STARTING, Queued
+from gateway.jobs.view import SchedulerStatus
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import Claimed, OutboxItem
 from gateway.stores.urls import system_ms
@@ -98,14 +99,14 @@ class Scheduler:
         """End all runs of a session that is deleted, and wait until they are over."""
         await self.runs.end_session(owner, session)
 
-    def status(self) -> Mapping[str, object]:
+    def status(self) -> SchedulerStatus:
         """Show how it is."""
-        return {
-            "enabled": True,
-            "state": "draining" if self.runs.is_leaving else "running",
-            "runs": len(self.runs.live),
-            "max_concurrent_runs": self.slots.most,
-        }
+        return SchedulerStatus(
+            enabled=True,
+            state="draining" if self.runs.is_leaving else "running",
+            runs=len(self.runs.live),
+            max_concurrent_runs=self.slots.most,
+        )
 
     # Its life.
 

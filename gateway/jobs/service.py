@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from secrets import token_hex
 
 from gateway.clock.protocol import Clock
@@ -16,6 +16,7 @@ from gateway.jobs.rules import JobRules
 from gateway.jobs.run_services import Note, Taken
 from gateway.jobs.snapshots import Snapshots
 from gateway.jobs.timer import Off, Queued, Timer
+from gateway.jobs.view import SchedulerStatus
 from gateway.routing import Models
 from gateway.stores.documents import Conflict
 from gateway.stores.rows import JobRows
@@ -147,7 +148,7 @@ class Jobs:
         await self.get(owner, job_id)
         return await self.rows.runs(job_id, limit)
 
-    async def status(self, owner: str | None) -> tuple[Mapping[str, object], list[Job]]:
+    async def status(self, owner: str | None) -> tuple[SchedulerStatus, list[Job]]:
         """Return how the scheduler is, and the jobs."""
         return self.timer.status(), await self.rows.listing(owner)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.jobs.model import Job
+from gateway.jobs.view import SchedulerStatus
 
 RUNNING = "running"
 SWITCHED_OFF = "switched off"
@@ -34,7 +34,7 @@ class Timer(Protocol):
     async def end_session(self, owner: str, session: str) -> None:
         """End all runs of a session that is deleted, and wait until they are over."""
 
-    def status(self) -> Mapping[str, object]:
+    def status(self) -> SchedulerStatus:
         """Show how it is."""
 
 
@@ -51,6 +51,6 @@ class Off:
     async def end_session(self, owner: str, session: str) -> None:
         """Have nothing to end."""
 
-    def status(self) -> Mapping[str, object]:
+    def status(self) -> SchedulerStatus:
         """Say that it is off."""
-        return {"enabled": False, "state": "off"}
+        return SchedulerStatus(enabled=False, state="off")

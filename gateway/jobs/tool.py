@@ -25,7 +25,7 @@ from gateway.jobs.tool_calls import (
     told,
     unknown,
 )
-from gateway.jobs.view import counted
+from gateway.jobs.view import count_jobs
 from gateway.reminders.clock_calls import Refused
 from gateway.stores.documents import StoreUnavailable
 
@@ -72,7 +72,7 @@ class ScheduleTask:
                 return listed(await self._listing())
             case "status":
                 scheduler, jobs = await self.jobs.status(self.owner)
-                return status(scheduler, counted(jobs))
+                return status(scheduler, count_jobs(jobs))
             case "update":
                 return told("update", await self.jobs.update(self.owner, members))
             case "remove":

@@ -17,7 +17,7 @@ from gateway.errors import InvalidInput
 from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
 from gateway.jobs.reader import flat
-from gateway.jobs.view import compact
+from gateway.jobs.view import JobCounts, SchedulerStatus, summarize_job
 from gateway.reminders.clock_calls import LONGEST_SHOWN, Refused
 
 NAME = "schedule_task"
@@ -228,12 +228,12 @@ def told(
     """Render a job, and what was done with it."""
     more = {"deduped": deduped, "queued": queued, "reason": reason}
     said = {name: value for name, value in more.items() if value is not None}
-    return _result({"ok": True, "action": action, "job": compact(job), **said})
+    return _result({"ok": True, "action": action, "job": summarize_job(job), **said})
 
 
 def listed(jobs: Iterable[Job]) -> str:
     """Render the jobs there are."""
-    return _result({"ok": True, "action": "list", "jobs": [compact(job) for job in jobs]})
+    return _result({"ok": True, "action": "list", "jobs": [summarize_job(job) for job in jobs]})
 
 
 def removed(job_id: str) -> str:
@@ -241,7 +241,7 @@ def removed(job_id: str) -> str:
     return _result({"ok": True, "action": "remove", "removed": job_id})
 
 
-def status(scheduler: Mapping[str, object], jobs: Mapping[str, object]) -> str:
+def status(scheduler: SchedulerStatus, jobs: JobCounts) -> str:
     """Render how the scheduler is, and how many jobs there are."""
     return _result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
 

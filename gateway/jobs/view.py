@@ -1,64 +1,152 @@
-"""Jobs and runs as others see them: over HTTP whole, to a model in few words."""
+"""Jobs and runs as others see them: over HTTP whole, to a model in few words.
+
+What is shown over HTTP is a type of its own, from which the OpenAPI document is made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated, Literal
 
-from gateway.jobs.model import Job, Run
-from gateway.jobs.schedule.model import shown_schedule
-from gateway.reminders.text import iso
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.jobs.model import Job, Place, Run, Status, Trigger
+from gateway.jobs.schedule.model import ScheduleView, show_schedule
+from gateway.reminders.text import Timestamp, iso
 
 LONGEST_SUMMARY = 200
 
 
-def shown_job(job: Job) -> dict[str, object]:
+class JobPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job sends when it is time."""
+
+    message: str
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was asked for in a job."""
+
+    job_id: str
+    user_id: Annotated[str, Meta(description="The owner.")]
+    session_id: str
+    agent_id: Annotated[str, Meta(description="Empty for a relay session.")]
+    model: Annotated[
+        str | None,
+        Meta(description="The one that is asked; null: the agent's, or the last request's."),
+    ]
+    name: str
+    enabled: bool
+    delete_after_run: bool
+    session: Place
+    schedule: ScheduleView
+    payload: JobPayload
+    dedupe_key: str | None
+
+
+class JobView(JobSettings, frozen=True, kw_only=True):
+    """A job as it is shown: what was asked for, and what became of it."""
+
+    next_run_at: Timestamp | None
+    running_at: Timestamp | None
+    last_run_at: Timestamp | None
+    last_status: Status | None
+    last_error: str | None
+    consecutive_failures: int
+    disabled_reason: Annotated[str | None, Meta(description="Why the gateway disabled it.")]
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run as it is shown."""
+
+    run_id: str
+    job_id: str
+    trigger: Trigger
+    status: Status
+    summary: Annotated[
+        str,
+        Meta(max_length=LONGEST_SUMMARY, description="How the result or the error begins."),
+    ]
+    result: str
+    error: str | None
+    duration_ms: int | None
+    due_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    missed: Annotated[
+        int,
+        Meta(description="How many times a row that is `missed` stands for; else 0."),
+    ]
+
+
+class JobCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many jobs there are, in all and of each sort, and when the next one runs."""
+
+    total: int
+    enabled: int
+    running: int
+    next_run_at: Timestamp | None
+
+
+class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How the scheduler is."""
+
+    enabled: bool
+    state: Literal["running", "draining", "off"]
+    runs: Annotated[int, Meta(description="Under way.")] | UnsetType = UNSET
+    max_concurrent_runs: int | UnsetType = UNSET
+
+
+def show_job(job: Job) -> JobView:
     """Return what is shown of a job over HTTP."""
-    return {
-        "job_id": job.job_id,
-        "user_id": job.user_id,
-        "session_id": job.session_id,
-        "agent_id": job.agent_id,
-        "model": job.model or None,
-        "name": job.name,
-        "enabled": job.enabled,
-        "delete_after_run": job.delete_after_run,
-        "session": job.session,
-        "schedule": shown_schedule(job.schedule),
-        "payload": {"message": job.message},
-        "dedupe_key": job.dedupe_key or None,
-        "next_run_at": _instant(job.next_run_ms),
-        "running_at": _instant(job.running_ms),
-        "last_run_at": _instant(job.last_run_ms),
-        "last_status": job.last_status,
-        "last_error": job.last_error,
-        "consecutive_failures": job.consecutive_failures,
-        "disabled_reason": job.disabled_reason,
-        "created_at": iso(job.created_ms),
-        "updated_at": iso(job.updated_ms),
-    }
+    return JobView(
+        job_id=job.job_id,
+        user_id=job.user_id,
+        session_id=job.session_id,
+        agent_id=job.agent_id,
+        model=job.model or None,
+        name=job.name,
+        enabled=job.enabled,
+        delete_after_run=job.delete_after_run,
+        session=job.session,
+        schedule=show_schedule(job.schedule),
+        payload=JobPayload(job.message),
+        dedupe_key=job.dedupe_key or None,
+        next_run_at=_instant(job.next_run_ms),
+        running_at=_instant(job.running_ms),
+        last_run_at=_instant(job.last_run_ms),
+        last_status=job.last_status,
+        last_error=job.last_error,
+        consecutive_failures=job.consecutive_failures,
+        disabled_reason=job.disabled_reason,
+        created_at=iso(job.created_ms),
+        updated_at=iso(job.updated_ms),
+    )
 
 
-def shown_run(run: Run) -> dict[str, object]:
+def show_run(run: Run) -> RunView:
     """Return what is shown of a run over HTTP."""
-    return {
-        "run_id": run.run_id,
-        "job_id": run.job_id,
-        "trigger": run.trigger,
-        "status": run.status,
-        "summary": (run.result or run.error or "")[:LONGEST_SUMMARY],
-        "result": run.result,
-        "error": run.error,
-        "duration_ms": run.duration_ms,
-        "due_at": iso(run.due_ms),
-        "started_at": _instant(run.started_ms),
-        "finished_at": _instant(run.finished_ms),
-        "missed": run.missed,
-    }
+    return RunView(
+        run_id=run.run_id,
+        job_id=run.job_id,
+        trigger=run.trigger,
+        status=run.status,
+        summary=(run.result or run.error or "")[:LONGEST_SUMMARY],
+        result=run.result,
+        error=run.error,
+        duration_ms=run.duration_ms,
+        due_at=iso(run.due_ms),
+        started_at=_instant(run.started_ms),
+        finished_at=_instant(run.finished_ms),
+        missed=run.missed,
+    )
 
 
-def compact(job: Job) -> dict[str, object]:
+def summarize_job(job: Job) -> dict[str, object]:
     """Return what a model is shown of a job."""
-    schedule = shown_schedule(job.schedule)
+    schedule = msgspec.structs.asdict(show_schedule(job.schedule))
     return {
         "job_id": job.job_id,
         "name": job.name,
@@ -70,16 +158,16 @@ def compact(job: Job) -> dict[str, object]:
     }
 
 
-def counted(jobs: Iterable[Job]) -> dict[str, object]:
-    """Return how many jobs there are, in all and of each sort, and when the next one runs."""
+def count_jobs(jobs: Iterable[Job]) -> JobCounts:
+    """Count jobs, in all and of each sort, and find when the next one runs."""
     known = tuple(jobs)
     ahead = [job.next_run_ms for job in known if job.next_run_ms is not None]
-    return {
-        "total": len(known),
-        "enabled": sum(job.enabled for job in known),
-        "running": sum(bool(job.run_id) for job in known),
-        "next_run_at": _instant(min(ahead, default=None)),
-    }
+    return JobCounts(
+        total=len(known),
+        enabled=sum(job.enabled for job in known),
+        running=sum(bool(job.run_id) for job in known),
+        next_run_at=_instant(min(ahead, default=None)),
+    )
 
 
 def _instant(ms: int | None) -> str | None:

@@ -15,6 +15,7 @@ from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 Note = Callable[..., None]
+EventData = Mapping[str, object] | msgspec.Struct
 
 REMINDER_DUE, RUN_STARTED, RUN_FINISHED, DELIVERY_ACKED = KINDS = (
     "reminder.due",
@@ -44,9 +45,7 @@ class Feed:
     def __repr__(self) -> str:
         return f"<Feed {len(self.subscribers)} subscribed>"
 
-    async def publish(
-        self, owner: str, session: str, kind: str, key: str, data: Mapping[str, object]
-    ) -> bool:
+    async def publish(self, owner: str, session: str, kind: str, key: str, data: EventData) -> bool:
         """Append to a session's log, once for each kind and key; False if the store is down."""
         if kind not in KINDS:
             raise ValueError(f"No event is called {kind!r}.")

@@ -15,7 +15,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import DELIVERY_ACKED, Feed
 from gateway.outbox.queue import Deliveries
-from gateway.outbox.text import REMINDER, RUN, shown_item, shown_task
+from gateway.outbox.text import REMINDER, RUN, DeliveryView, show_due_reminder, show_result
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
@@ -25,8 +25,6 @@ from gateway.stores.rows import OutboxItem
 MOST_SHOWN_CHARACTERS = 1024 * 1024
 _MARK = 8
 _CURSOR = re.compile(rf"([0-9]{{1,18}})(?:\.((?:[A-Za-z0-9_-]{{{_MARK}}}){{1,4096}}))?")
-
-Shown = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def _mark(task: Reminder) -> str:
 class Page:
     """What a reader has not seen, the oldest first, and what it has seen then."""
 
-    items: tuple[Shown, ...]
+    items: tuple[DeliveryView, ...]
     seen: Seen
     next_ms: int | None = None
     """When the next reminder comes due, if one will."""
@@ -126,7 +124,7 @@ class Inbox:
         """Take it that somebody has got these, durably; return the ids of those that waited."""
         asked = tuple(dict.fromkeys(ids))
         tasks = await self._reminders.acknowledge(owner, session, frozenset(asked))
-        found = {task.id: REMINDER for task in tasks}
+        found: dict[str, str] = {task.id: REMINDER for task in tasks}
         runs = await self._deliveries.acknowledge(owner, session, asked)
         found |= dict.fromkeys(runs, RUN)
         for one, kind in found.items():
@@ -144,11 +142,11 @@ def _page(
 ) -> Page:
     marks = {mark for mark in seen.marks if mark in due}
     seq, left = seen.seq, MOST_SHOWN_CHARACTERS
-    shown: list[tuple[int, Shown]] = []
+    shown: list[tuple[int, DeliveryView]] = []
     for mark, task in due.items():
         if mark not in marks:
             marks.add(mark)
-            shown.append((task.due_ms, shown_task(task)))
+            shown.append((task.due_ms, show_due_reminder(task)))
     for item in items:
         if item.seq <= seq:
             continue
@@ -156,6 +154,6 @@ def _page(
         if shown and left < 0:
             break
         seq = item.seq
-        shown.append((item.at_ms, shown_item(item)))
+        shown.append((item.at_ms, show_result(item)))
     shown.sort(key=lambda pair: pair[0])
     return Page(tuple(one for _, one in shown), Seen(seq, frozenset(marks)), next_ms)

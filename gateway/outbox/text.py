@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
+from gateway.outbox.feed import KINDS
 from gateway.reminders.model import Reminder
-from gateway.reminders.text import iso
+from gateway.reminders.text import Timestamp, iso
+from gateway.reminders.view import ToolArguments, show_arguments
 from gateway.stores.rows import OutboxItem, SessionEvent
 
-REMINDER, RUN = "reminder", "run"
+REMINDER: Literal["reminder"] = "reminder"
+RUN: Literal["run"] = "run"
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\]]+")
 
 
@@ -31,45 +35,73 @@ def heading(name: str, what: str = "result") -> str:
     return f'[Scheduled task "{" ".join(_BREAKS.sub(" ", name).split())}" {what}]:'
 
 
-def shown_task(task: Reminder) -> Mapping[str, object]:
+class DeliveryView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that waits for a session: a reminder that is due, or what a run came to."""
+
+    id: str
+    kind: Literal["reminder", "run"]
+    at: Timestamp
+    text: str
+    tool: Annotated[str, Meta(description="Of a reminder.")] | UnsetType = UNSET
+    arguments: Annotated[ToolArguments, Meta(description="Of a reminder.")] | UnsetType = UNSET
+    name: Annotated[str, Meta(description="Of the job.")] | UnsetType = UNSET
+    job_id: str | UnsetType = UNSET
+    run_id: str | UnsetType = UNSET
+    status: (
+        Annotated[
+            Literal["failed", "missed"],
+            Meta(description="Of a job that is told of without a result."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class EventView(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """Something that happened in a session, as subscribers and webhooks get it."""
+
+    id: int
+    event: Annotated[str, Meta(extra_json_schema={"enum": KINDS})]
+    session_id: str
+    at: Timestamp
+    data: Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+def show_due_reminder(task: Reminder) -> DeliveryView:
     """Show a reminder that is due as something that waits."""
-    shown: dict[str, object] = {
-        "id": task.id,
-        "kind": REMINDER,
-        "at": iso(task.due_ms),
-        "text": task.text,
-    }
-    if task.tool:
-        shown["tool"] = task.tool
-    if task.arguments:
-        shown["arguments"] = msgspec.Raw(task.arguments.encode())
-    return shown
+    return DeliveryView(
+        id=task.id,
+        kind=REMINDER,
+        at=iso(task.due_ms),
+        text=task.text,
+        tool=task.tool or UNSET,
+        arguments=show_arguments(task),
+    )
 
 
-def shown_item(item: OutboxItem) -> Mapping[str, object]:
+def show_result(item: OutboxItem) -> DeliveryView:
     """Show what a run came to as something that waits; `status` says that it is no result."""
-    shown: dict[str, object] = {
-        "id": item.id,
-        "kind": RUN,
-        "at": iso(item.at_ms),
-        "text": item.text,
-        "name": item.name,
-        "job_id": item.job_id,
-        "run_id": item.run_id,
-    }
-    if item.status != "ok":
-        shown["status"] = item.status
-    return shown
+    return DeliveryView(
+        id=item.id,
+        kind=RUN,
+        at=iso(item.at_ms),
+        text=item.text,
+        name=item.name,
+        job_id=item.job_id,
+        run_id=item.run_id,
+        status=UNSET if item.status == "ok" else item.status,
+    )
 
 
-def shown_event(event: SessionEvent) -> bytes:
-    """Write an event as subscribers and webhooks get it: a JSON object without line breaks."""
+def encode_event(event: SessionEvent) -> bytes:
+    """Write an event as a JSON object without line breaks."""
     return msgspec.json.encode(
-        {
-            "id": event.seq,
-            "event": event.kind,
-            "sessionId": event.session,
-            "at": iso(event.at_ms),
-            "data": msgspec.Raw(event.data),
-        }
+        EventView(
+            id=event.seq,
+            event=event.kind,
+            session_id=event.session,
+            at=iso(event.at_ms),
+            data=msgspec.Raw(event.data),
+        )
     )

@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from gateway.clock.protocol import Clock
 from gateway.outbox.feed import Feed
-from gateway.outbox.text import shown_event
+from gateway.outbox.text import encode_event
 from gateway.outbox.wakeup import Wakeup
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.rows import DeliveryRows, SessionEvent
@@ -211,7 +211,7 @@ class _Courier:
 
     async def _post(self, event: SessionEvent) -> str:
         """Post an event once; return why it was not taken, nothing if it was."""
-        body = shown_event(event)
+        body = encode_event(event)
         headers = self._hook.headers(event, self._parts.clock.now_ms() // 1000, body)
         try:
             with anyio.fail_after(self._parts.tries.patience):

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
 from gateway.exchange.additions import ToolDeclaration
 from gateway.reminders.model import Reminder
-from gateway.reminders.text import iso, local
+from gateway.reminders.text import iso
+from gateway.reminders.view import Ntp, read_clock, show_reminder
 
 T = TypeVar("T")
 
@@ -157,23 +158,6 @@ class Refused(Exception):
         self.sentence = sentence
 
 
-class Ntp(Protocol):
-    """What is told of the correction of the clock."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def offset_ms(self) -> int: ...
-    @property
-    def server(self) -> str: ...
-    @property
-    def rtt_ms(self) -> int | None: ...
-    @property
-    def last_sync_ms(self) -> int | None: ...
-    @property
-    def last_error(self) -> str: ...
-
-
 _Fields = dict[str, msgspec.Raw]
 
 
@@ -261,25 +245,7 @@ _READERS: dict[str, Callable[[_Fields], Call]] = {
 
 def got(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
     """Render the time."""
-    return _result(
-        {
-            "ok": True,
-            "action": "get",
-            "active": True,
-            "nowMs": now_ms,
-            "utc": iso(now_ms),
-            "local": local(now_ms, tz),
-            "timezone": tz_name,
-            "ntp": {
-                "status": ntp.status,
-                "offsetMs": ntp.offset_ms,
-                "server": ntp.server,
-                "rttMs": ntp.rtt_ms,
-                "lastSyncMs": ntp.last_sync_ms,
-                "lastError": ntp.last_error,
-            },
-        }
-    )
+    return msgspec.json.encode(read_clock(now_ms, tz, tz_name, ntp)).decode()
 
 
 def scheduled(
@@ -301,7 +267,7 @@ def scheduled(
 
 def listed(tasks: Iterable[Reminder]) -> str:
     """Render the reminders there are."""
-    return _result({"ok": True, "items": [shown(task) for task in tasks]})
+    return _result({"ok": True, "items": [show_reminder(task) for task in tasks]})
 
 
 def removed(task_id: str) -> str:
@@ -326,22 +292,6 @@ def unknown(task_id: str) -> str:
 def failed(action: str, sentence: str) -> str:
     """Render an error."""
     return _result({"ok": False, "action": action, "error": sentence})
-
-
-def shown(task: Reminder) -> dict[str, object]:
-    """Return what is shown of a reminder, in a list and over HTTP."""
-    told: dict[str, object] = {
-        "taskId": task.id,
-        "dueAt": iso(task.due_ms),
-        "task": task.text,
-    }
-    if task.tool:
-        told["tool"] = task.tool
-    if task.arguments:
-        told["arguments"] = msgspec.Raw(task.arguments.encode())
-    if task.delivered_ms is not None:
-        told["deliveredAt"] = iso(task.delivered_ms)
-    return {**told, "deliveryCount": task.deliveries}
 
 
 def _result(members: dict[str, object]) -> str:

@@ -19,7 +19,7 @@ import anyio
 from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import REMINDER_DUE, Feed
-from gateway.outbox.text import shown_task
+from gateway.outbox.text import show_due_reminder
 from gateway.outbox.wakeup import Wakeup
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import KIND, ReminderService
@@ -205,7 +205,7 @@ class DueNotifier:
             ready_ms = task.due_ms - window_ms
             if ready_ms > now_ms:
                 return ready_ms
-            if not await self._feed.publish(*key, REMINDER_DUE, task.id, shown_task(task)):
+            if not await self._feed.publish(*key, REMINDER_DUE, task.id, show_due_reminder(task)):
                 return AGAIN
             charge.announced.add(task.id)
         return None

@@ -9,8 +9,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from typing import Annotated
+
+from msgspec import Meta
 
 from gateway.reminders.model import Reminder
+
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""An instant as `iso` writes it."""
 
 HEADING = "[Clock Reminder]: scheduled tasks are due."
 MAY_CALL = "You may call tools to complete these tasks."

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import Admission, AdmissionMiddleware
 from gateway.api.auth import LOCAL, Keys, Owner
 from gateway.api.error_router import ErrorRouter
-from gateway.api.reminders import BodyLimits, RemindersArea, Zone
+from gateway.api.reminders import RemindersArea, Zone
 from gateway.clock.manual import ManualClock
 from gateway.clock.protocol import NtpState
 from gateway.reminders.clock_calls import got
@@ -24,6 +24,7 @@ from gateway.reminders.service import ReminderService
 from gateway.reminders.text import iso
 from gateway.stores import Memory, Stored, StoreUnavailable
 from gateway.stores.documents import DocumentKey
+from gateway.wire.http_server.request_body import BodyLimits
 
 NOW = 1_770_067_358_229
 SOON = NOW + 600_000

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+from msgspec import to_builtins
 from starlette.routing import Route
 
 from gateway.api.jobs import CronArea
@@ -17,7 +18,7 @@ from gateway.jobs.reader import SETTABLE
 from gateway.jobs.run_rules import BACK_OFF_MS, RETRY_MS
 from gateway.jobs.schedule.model import At
 from gateway.jobs.tool_calls import ACTIONS
-from gateway.jobs.view import shown_job, shown_run
+from gateway.jobs.view import show_job, show_run
 from tests.jobs.words import NOW, house
 from tests.sessions.talk import model
 
@@ -43,9 +44,9 @@ async def test_every_route_is_listed() -> None:
 
 def test_jobs_and_runs_look_as_shown() -> None:
     job = Job(job_id="j", user_id="o", session_id="s", name="n", schedule=At(NOW), message="m")
-    assert list(example("payload")) == list(shown_job(job))
+    assert list(example("payload")) == list(to_builtins(show_job(job)))
     assert list(example("trigger")) == list(
-        shown_run(Run(run_id="r", job_id="j", user_id="o", due_ms=0))
+        to_builtins(show_run(Run(run_id="r", job_id="j", user_id="o", due_ms=0)))
     )
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 import schemathesis
+from msgspec import to_builtins
 
 from gateway.api.openapi import document
 from gateway.jobs.model import Job, Run
 from gateway.jobs.reader import OURS, SETTABLE
 from gateway.jobs.schedule.model import Every
-from gateway.jobs.view import shown_job, shown_run
+from gateway.jobs.view import show_job, show_run
 from tests.gateway.harness import running
 from tests.gateway.wire import get
 from tests.jobs.words import HELPER, key, keys
@@ -76,7 +77,7 @@ async def test_it_is_shown_without_a_key_and_without_a_secret() -> None:
 def test_jobs_are_described_as_they_are_read_and_shown() -> None:
     schemas = told()["components"]["schemas"]
     # An id can only be refused in a job that is to be made.
-    assert set(schemas["JobWish"]["properties"]) == set(SETTABLE) - {"job_id"}
+    assert set(schemas["JobRequest"]["properties"]) == set(SETTABLE) - {"job_id"}
     assert set(schemas["JobChange"]["properties"]) == {*SETTABLE, *OURS}
-    assert set(schemas["Job"]["properties"]) == set(shown_job(JOB))
-    assert set(schemas["Run"]["properties"]) == set(shown_run(RUN))
+    assert set(schemas["JobView"]["properties"]) == set(to_builtins(show_job(JOB)))
+    assert set(schemas["RunView"]["properties"]) == set(to_builtins(show_run(RUN)))

@@ -17,7 +17,6 @@ from gateway.api.admission import Admission, AdmissionMiddleware
 from gateway.api.auth import Keys, Owner
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.error_router import ErrorRouter
-from gateway.api.reminders import BodyLimits
 from gateway.clock import ManualClock, TimerQueue
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox, Seen
@@ -30,6 +29,7 @@ from gateway.stores import Memory, open_rows
 from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.limits import ConnectionLimits
+from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
 from tests.gateway.harness import TestServer, plain_failures
@@ -102,7 +102,7 @@ class House:
     async def shown(self, session: str = SESSION, owner: str = OWNER) -> list[Any]:
         """Return the texts of what waits."""
         page = await self.inbox.look(owner, session, Seen())
-        return [item["text"] for item in page.items]
+        return [item.text for item in page.items]
 
     async def published(self, session: str = SESSION, owner: str = OWNER) -> list[tuple[str, str]]:
         """Return kind and key of all events of a session."""

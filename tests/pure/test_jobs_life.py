@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
@@ -15,7 +16,7 @@ from gateway.jobs.model import Job
 from gateway.jobs.reader import read_draft, read_patch
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import At, Cron, Every
-from gateway.jobs.view import shown_job
+from gateway.jobs.view import show_job
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z, a Monday
 MINUTE = 60_000
@@ -237,7 +238,9 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
 def test_a_job_sent_back_as_it_was_shown_is_the_same(schedule: dict[str, Any]) -> None:
     job = made(schedule)
     late = NOW + 30 * DAY
-    assert differences(job, changed(job, late, **shown_job(job))) == {"updated_ms": late}
+    assert differences(job, changed(job, late, **to_builtins(show_job(job)))) == {
+        "updated_ms": late
+    }
 
 
 @pytest.mark.parametrize("given", [{"schedule": HOURLY}, {"schedule_text": "every hour"}])

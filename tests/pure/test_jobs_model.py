@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
@@ -23,7 +24,7 @@ from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
 from gateway.jobs.model import Draft, Job, Patch, Run, Status
 from gateway.jobs.rules import JobRules
 from gateway.jobs.run_rules import BACK_OFF_MS, after, claim_due, claim_manual, finished, give_back
-from gateway.jobs.schedule.model import At, Cron, Every, Schedule, shown_schedule
+from gateway.jobs.schedule.model import At, Cron, Every, Schedule, show_schedule
 
 START = 1_770_067_358_229
 MINUTE = 60_000
@@ -239,7 +240,7 @@ class EachTimeOnce(RuleBasedStateMachine):
     @precondition(lambda self: self.job is not None)
     def update(self, on: bool | None, sent_back: bool) -> None:
         before = self.kept()
-        given = shown_schedule(before.schedule) if sent_back else {}
+        given = to_builtins(show_schedule(before.schedule)) if sent_back else {}
         patch = Patch(job_id=before.job_id, schedule=given, enabled=on, name="y")
         try:
             self.job = patched(before, patch, self.now, RULES)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from gateway.errors import InvalidInput
 from gateway.jobs.lifecycle import new_job
@@ -27,7 +28,7 @@ from gateway.jobs.reader import (
 )
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import Every
-from gateway.jobs.view import shown_job
+from gateway.jobs.view import show_job
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = JobRules()
@@ -216,7 +217,7 @@ def test_what_may_be_taken_away() -> None:
 
 def test_a_job_that_was_shown_may_be_sent_back() -> None:
     job = new_job(draft(LEAST), "j-1", "me", "s-1", "post", NOW, RULES)
-    shown = shown_job(job)
+    shown = to_builtins(show_job(job))
     assert shown.keys() - set(SETTABLE) == OURS
     back = read_patch(shown)
     assert back.job_id == "j-1"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import Cron
-from gateway.jobs.view import LONGEST_SUMMARY, compact, counted, shown_job, shown_run
+from gateway.jobs.view import LONGEST_SUMMARY, count_jobs, show_job, show_run, summarize_job
 
 NOW = 1_770_067_358_229
 AT = "2026-02-02T21:22:38.229Z"
@@ -32,7 +33,7 @@ SCHEDULE = {
 
 
 def test_a_job_that_has_not_run() -> None:
-    assert shown_job(JOB) == {
+    assert to_builtins(show_job(JOB)) == {
         "job_id": "j-1",
         "user_id": "me",
         "session_id": "s-1",
@@ -58,28 +59,32 @@ def test_a_job_that_has_not_run() -> None:
 
 
 def test_a_job_with_a_past() -> None:
-    shown = shown_job(
-        replace(
-            JOB,
-            agent_id="post",
-            model="small",
-            dedupe_key="mail",
-            session="isolated",
-            delete_after_run=True,
-            enabled=False,
-            due_ms=NOW + 9,
-            next_run_ms=NOW,
-            run_id="r-1",
-            running_ms=NOW,
-            last_run_ms=NOW,
-            last_status="error",
-            last_error="No.",
-            consecutive_failures=5,
-            disabled_reason="Why not.",
+    shown = to_builtins(
+        show_job(
+            replace(
+                JOB,
+                agent_id="post",
+                model="small",
+                dedupe_key="mail",
+                session="isolated",
+                delete_after_run=True,
+                enabled=False,
+                due_ms=NOW + 9,
+                next_run_ms=NOW,
+                run_id="r-1",
+                running_ms=NOW,
+                last_run_ms=NOW,
+                last_status="error",
+                last_error="No.",
+                consecutive_failures=5,
+                disabled_reason="Why not.",
+            )
         )
     )
-    assert {name: shown[name] for name in shown.keys() - shown_job(JOB).keys()} == {}
-    assert {name: value for name, value in shown.items() if value != shown_job(JOB)[name]} == {
+    assert {name: shown[name] for name in shown.keys() - to_builtins(show_job(JOB)).keys()} == {}
+    assert {
+        name: value for name, value in shown.items() if value != to_builtins(show_job(JOB))[name]
+    } == {
         "agent_id": "post",
         "model": "small",
         "dedupe_key": "mail",
@@ -97,7 +102,7 @@ def test_a_job_with_a_past() -> None:
 
 
 def test_a_run_that_is_under_way() -> None:
-    assert shown_run(RUN) == {
+    assert to_builtins(show_run(RUN)) == {
         "run_id": "r-1",
         "job_id": "j-1",
         "trigger": "timer",
@@ -115,15 +120,17 @@ def test_a_run_that_is_under_way() -> None:
 
 def test_a_run_that_ended() -> None:
     text = "x" * 50_000
-    shown = shown_run(
-        replace(
-            RUN,
-            trigger="manual",
-            status="ok",
-            result=text,
-            started_ms=NOW,
-            finished_ms=NOW,
-            duration_ms=0,
+    shown = to_builtins(
+        show_run(
+            replace(
+                RUN,
+                trigger="manual",
+                status="ok",
+                result=text,
+                started_ms=NOW,
+                finished_ms=NOW,
+                duration_ms=0,
+            )
         )
     )
     assert shown["summary"] == text[:LONGEST_SUMMARY] == text[:200]
@@ -133,13 +140,13 @@ def test_a_run_that_ended() -> None:
 
 
 def test_the_summary_of_a_run_that_failed() -> None:
-    shown = shown_run(replace(RUN, status="error", error="e" * 300))
+    shown = to_builtins(show_run(replace(RUN, status="error", error="e" * 300)))
     assert shown["summary"] == "e" * 200
     assert shown["error"] == "e" * 300
 
 
 def test_what_a_model_is_shown() -> None:
-    assert compact(replace(JOB, next_run_ms=NOW, last_run_ms=NOW, last_status="ok")) == {
+    assert summarize_job(replace(JOB, next_run_ms=NOW, last_run_ms=NOW, last_status="ok")) == {
         "job_id": "j-1",
         "name": "mail",
         "enabled": True,
@@ -148,16 +155,21 @@ def test_what_a_model_is_shown() -> None:
         "last_run_at": AT,
         "last_status": "ok",
     }
-    assert compact(JOB)["next_run_at"] is None
+    assert summarize_job(JOB)["next_run_at"] is None
 
 
 def test_how_many_there_are() -> None:
     off = replace(JOB, enabled=False)
     soon, late = replace(JOB, next_run_ms=NOW, run_id="r-1"), replace(JOB, next_run_ms=NOW + 1)
-    assert counted([off, late, soon]) == {
+    assert to_builtins(count_jobs([off, late, soon])) == {
         "total": 3,
         "enabled": 2,
         "running": 1,
         "next_run_at": AT,
     }
-    assert counted([]) == {"total": 0, "enabled": 0, "running": 0, "next_run_at": None}
+    assert to_builtins(count_jobs([])) == {
+        "total": 0,
+        "enabled": 0,
+        "running": 0,
+        "next_run_at": None,
+    }

@@ -31,7 +31,7 @@ from gateway.jobs.tool_calls import (
     told,
     unknown,
 )
-from gateway.jobs.view import compact, counted
+from gateway.jobs.view import SchedulerStatus, count_jobs, summarize_job
 from gateway.reminders.clock_calls import Refused
 
 NOW = 1_770_067_358_229
@@ -321,14 +321,14 @@ def test_what_was_done_with_it() -> None:
     assert json.loads(told("run", job(), queued=True))["queued"] is True
     busy = json.loads(told("run", job(), queued=False, reason="running"))
     assert (busy["ok"], busy["queued"], busy["reason"]) == (True, False, "running")
-    assert busy["job"] == compact(job())
+    assert busy["job"] == summarize_job(job())
 
 
 def test_several_jobs_or_none() -> None:
     assert json.loads(listed([job(), job(enabled=False)])) == {
         "ok": True,
         "action": "list",
-        "jobs": [compact(job()), compact(job(enabled=False))],
+        "jobs": [summarize_job(job()), summarize_job(job(enabled=False))],
     }
     assert listed([]) == '{"ok":true,"action":"list","jobs":[]}'
 
@@ -337,11 +337,14 @@ def test_what_is_gone() -> None:
     assert removed("j-1") == '{"ok":true,"action":"remove","removed":"j-1"}'
 
 
+OFF = SchedulerStatus(enabled=False, state="off")
+
+
 def test_how_it_stands() -> None:
-    assert json.loads(status({"running": 1}, counted([job()]))) == {
+    assert json.loads(status(OFF, count_jobs([job()]))) == {
         "ok": True,
         "action": "status",
-        "scheduler": {"running": 1},
+        "scheduler": {"enabled": False, "state": "off"},
         "jobs": {
             "total": 1,
             "enabled": 1,

@@ -7,11 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.cron import LONGEST, NICKNAMES
-from gateway.jobs.schedule.model import At, Cron, Every, Schedule, shown_schedule
+from gateway.jobs.schedule.model import At, Cron, Every, Schedule, show_schedule
 from gateway.jobs.schedule.reader import LONGEST_TEXT, read_schedule
 
 PAGE = Path(__file__).parents[2].joinpath("docs/schedules.md").read_text()
@@ -54,7 +55,7 @@ def test_the_examples_are_read(block: str) -> None:
 def test_what_was_written_is_read_back() -> None:
     first, second, shown = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[:3]
     schedule = read("", json.loads(first)["schedule"])
-    assert shown_schedule(schedule) == json.loads(shown)
+    assert to_builtins(show_schedule(schedule)) == json.loads(shown)
     assert read(json.loads(second)["schedule_text"]) == Cron("30 18 * * 1-5", "Asia/Shanghai")
 
 

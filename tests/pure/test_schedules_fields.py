@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import to_builtins
 
 from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
@@ -15,7 +16,7 @@ from gateway.jobs.schedule.model import (
     in_words,
     next_due,
     next_times,
-    shown_schedule,
+    show_schedule,
     times_between,
 )
 from gateway.jobs.schedule.reader import read_schedule
@@ -79,7 +80,7 @@ def test_at_in_a_zone_that_is_given() -> None:
 )
 def test_at_when_clocks_are_changed(wall: str, utc: str) -> None:
     found = read({"kind": "at", "at": wall, "tz": "America/New_York"})
-    assert shown_schedule(found)["at"] == utc
+    assert to_builtins(show_schedule(found))["at"] == utc
 
 
 EXAMPLE = "it is now 2026-02-02T21:22:38.229Z, so in ten minutes it is 2026-02-02T21:32:38.229Z."
@@ -470,8 +471,8 @@ def test_members_that_are_empty_are_left_out() -> None:
 )
 def test_what_is_shown(schedule: Schedule, shown: tuple[object, ...]) -> None:
     names = ("kind", "at", "every_ms", "cron", "tz")
-    assert shown_schedule(schedule) == dict(zip(names, shown, strict=True))
-    assert read(shown_schedule(schedule)) == schedule
+    assert to_builtins(show_schedule(schedule)) == dict(zip(names, shown, strict=True))
+    assert read(to_builtins(show_schedule(schedule))) == schedule
 
 
 def test_once() -> None:
@@ -542,5 +543,5 @@ def test_what_this_version_cannot_read_is_never_due(cron: Cron) -> None:
     assert next_due(cron, NOW) is None
     assert next_times(cron, NOW, 5) == ()
     assert times_between(cron, NOW, NOW + DAY) == (0, NOW, None)
-    assert cron.expression in shown_schedule(cron).values()
+    assert cron.expression in to_builtins(show_schedule(cron)).values()
     assert in_words(cron)

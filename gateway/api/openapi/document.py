@@ -6,7 +6,6 @@ with the routes there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 
 import msgspec
@@ -14,10 +13,8 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.api.jobs import ADMIN_PATHS, PATHS
 from gateway.api.openapi import jobs, models, operations, sessions
-from gateway.api.openapi.schemas import ERRORS, SCHEMAS
-from gateway.api.openapi.text import Area, Json, common_errors, text
+from gateway.api.openapi.operation import JSON, Components, Json, write_common_errors
 from gateway.version import __version__
 
 PATH = "/openapi.json"
@@ -27,7 +24,7 @@ AREAS = (
     sessions.SESSIONS,
     sessions.REMINDERS,
     sessions.DELIVERIES,
-    jobs.area(PATHS, ADMIN_PATHS),
+    jobs.AREA,
     operations.AREA,
 )
 ABOUT = (
@@ -45,32 +42,35 @@ class OpenApi:
 
     async def show(self, request: WebRequest) -> Response:
         """Show the document."""
-        return Response(_encoded(), media_type="application/json")
+        return Response(_encode_document(), media_type=JSON)
 
 
 @cache
-def _encoded() -> bytes:
+def _encode_document() -> bytes:
     return msgspec.json.encode(document())
 
 
 def document() -> Json:
     """Return the document."""
+    components = Components()
+    paths: dict[str, dict[str, Json]] = {}
+    for area in AREAS:
+        for one in area.operations:
+            paths.setdefault(one.path, {})[one.method] = one.write(area.name, components)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holdgate", "version": __version__, "description": ABOUT},
         "servers": [{"url": "/"}],
         "tags": [{"name": area.name, "description": area.description} for area in AREAS],
-        "paths": _paths(AREAS),
+        "paths": paths,
         "components": {
-            "schemas": {**SCHEMAS, **jobs.SCHEMAS},
-            "responses": {
-                name: said for shape in ERRORS for name, said in common_errors(shape).items()
-            },
+            "responses": write_common_errors(components),
+            "schemas": components.schemas,
             "headers": {
                 "RequestId": {
                     "description": "The id of the request, the client's if it is sane.",
                     "required": True,
-                    "schema": text(),
+                    "schema": {"type": "string"},
                 }
             },
             "securitySchemes": {
@@ -79,11 +79,3 @@ def document() -> Json:
             },
         },
     }
-
-
-def _paths(areas: Iterable[Area]) -> dict[str, dict[str, Json]]:
-    paths: dict[str, dict[str, Json]] = {}
-    for area in areas:
-        for one in area.operations:
-            paths.setdefault(one.path, {})[one.method] = one.written(area.name)
-    return paths

@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
-from gateway.api.openapi.text import (
-    Answer,
-    Area,
-    Errors,
-    Json,
-    Operation,
-    Parameter,
-    in_events,
-    in_json,
-    items,
-    number,
-    text,
-    thing,
-    truth,
-)
+from typing import Annotated, Any
 
-MODEL = {
-    **text("A public name, see GET /v1/models; may be left out where there is only one."),
-    "type": ["string", "null"],
-    "minLength": 1,
-}
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.api.openapi.operation import Area, Errors, EventStream, Operation, Parameter, Reply
+from gateway.api.operations import AnthropicModel, AnthropicModelList, OpenAiModel, OpenAiModelList
+
+ModelName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        description="A public name, see GET /v1/models; may be left out where there is only one.",
+    ),
+]
+Objects = list[dict[str, Any]]
+
+
+class ModelRequest(msgspec.Struct):
+    """A request of a dialect; what is not named here is passed on as it is."""
+
+    model: ModelName | UnsetType | None = UNSET
+    stream: bool | UnsetType = UNSET
+
+
+class ChatCompletionsRequest(ModelRequest):
+    """A request to a model, as OpenAI Chat Completions; other members are passed on."""
+
+    messages: Objects | UnsetType = UNSET
+
+
+class ResponsesRequest(ModelRequest):
+    """A request to a model, as OpenAI Responses; other members are passed on."""
+
+    input: str | list[Any] | UnsetType = UNSET
+
+
+class TokenCountRequest(ModelRequest):
+    """A request to a model, as Anthropic Messages; other members are passed on."""
+
+    messages: Objects | UnsetType = UNSET
+
+
+class MessagesRequest(TokenCountRequest):
+    """A request to a model, as Anthropic Messages; other members are passed on."""
+
+    max_tokens: int | UnsetType = UNSET
+
+
+class TokenCount(msgspec.Struct):
+    """How many tokens a request has, counted or estimated."""
+
+    input_tokens: int
+
+
 UPSTREAM: Errors = {
     404: "No model is called so.",
     429: "A limit, most often the upstream's.",
@@ -31,124 +65,80 @@ UPSTREAM: Errors = {
 }
 SESSION = Parameter(
     "x-session-id",
-    text(maxLength=256),
+    Annotated[str, Meta(max_length=256)],
     "Which session it belongs to; there are other ways to say so.",
     "header",
 )
-OPENAI_MODEL: Json = thing(
-    {"id": text(), "object": {"const": "model"}, "created": number(), "owned_by": text()}
-)
-ANTHROPIC_MODEL: Json = thing(
-    {"type": {"const": "model"}, "id": text(), "display_name": text(), "created_at": text()}
-)
 ANTHROPIC = Parameter(
-    "anthropic-version", text(), "If it is sent, models are shown in Anthropic's shape.", "header"
+    "anthropic-version", str, "If it is sent, models are shown in Anthropic's shape.", "header"
 )
-MODELS: Json = {
-    "anyOf": [
-        thing({"object": {"const": "list"}, "data": items(OPENAI_MODEL)}),
-        thing(
-            {
-                "data": items(ANTHROPIC_MODEL),
-                "has_more": {"const": False},
-                "first_id": text(),
-                "last_id": text(),
-            },
-            optional=("first_id", "last_id"),
-        ),
-    ]
-}
-
-
-def _request(**members: Json) -> Json:
-    """Describe a request of a dialect; what is not named here is passed on as it is."""
-    return {
-        "type": "object",
-        "properties": {"model": MODEL, "stream": truth(), **members},
-    }
-
-
-def _dialect(path: str, name: str, summary: str, body: Json, error: str = "Error") -> Operation:
-    answer = Answer(
-        "The model's answer: one object, or a stream of events if `stream` is true.",
-        {
-            **in_json({"type": "object"}),
-            **in_events("Frames of the dialect; an error ends it early."),
-        },
-    )
-    return Operation(
-        method="post",
-        path=path,
-        name=name,
-        summary=summary,
-        parameters=(SESSION,),
-        body=body,
-        answers=(answer,),
-        errors=UPSTREAM,
-        error=error,
-    )
-
+ANSWER = Reply(
+    "The model's answer: one object, or a stream of events if `stream` is true.",
+    dict[str, Any],
+    EventStream("Frames of the dialect; an error ends it early."),
+)
 
 AREA = Area(
     "models",
     "Models, in the dialects of OpenAI and Anthropic. Members that are not described here are "
     "those of the dialect, and are passed on.",
     (
-        _dialect(
+        Operation(
+            "post",
             "/v1/chat/completions",
             "chatCompletions",
             "Ask a model, as OpenAI Chat Completions.",
-            _request(messages=items({"type": "object"})),
+            (ANSWER,),
+            (SESSION,),
+            ChatCompletionsRequest,
+            errors=UPSTREAM,
         ),
-        _dialect(
+        Operation(
+            "post",
             "/v1/responses",
             "responses",
             "Ask a model, as OpenAI Responses.",
-            _request(input={"type": ["string", "array"]}),
+            (ANSWER,),
+            (SESSION,),
+            ResponsesRequest,
+            errors=UPSTREAM,
         ),
-        _dialect(
+        Operation(
+            "post",
             "/v1/messages",
             "messages",
             "Ask a model, as Anthropic Messages.",
-            _request(messages=items({"type": "object"}), max_tokens=number()),
-            "MessagesError",
-        ),
-        Operation(
-            method="post",
-            path="/v1/messages/count_tokens",
-            name="countTokens",
-            summary="Count the tokens of a Messages request, or estimate them.",
-            body=_request(messages=items({"type": "object"})),
-            answers=(
-                Answer(
-                    "The number.",
-                    in_json(
-                        {
-                            "type": "object",
-                            "properties": {"input_tokens": number()},
-                            "required": ["input_tokens"],
-                        }
-                    ),
-                ),
-            ),
+            (ANSWER,),
+            (SESSION,),
+            MessagesRequest,
             errors=UPSTREAM,
             error="MessagesError",
         ),
         Operation(
-            method="get",
-            path="/v1/models",
-            name="listModels",
-            summary="List the names that can be asked for.",
-            parameters=(ANTHROPIC,),
-            answers=(Answer("The models.", in_json(MODELS)),),
+            "post",
+            "/v1/messages/count_tokens",
+            "countTokens",
+            "Count the tokens of a Messages request, or estimate them.",
+            (Reply("The number.", TokenCount),),
+            body=TokenCountRequest,
+            errors=UPSTREAM,
+            error="MessagesError",
         ),
         Operation(
-            method="get",
-            path="/v1/models/{id}",
-            name="showModel",
-            summary="Show one of them.",
-            parameters=(Parameter("id", MODEL, "Its name.", "path"), ANTHROPIC),
-            answers=(Answer("It.", in_json({"anyOf": [OPENAI_MODEL, ANTHROPIC_MODEL]})),),
+            "get",
+            "/v1/models",
+            "listModels",
+            "List the names that can be asked for.",
+            (Reply("The models.", (OpenAiModelList, AnthropicModelList)),),
+            (ANTHROPIC,),
+        ),
+        Operation(
+            "get",
+            "/v1/models/{id}",
+            "showModel",
+            "Show one of them.",
+            (Reply("It.", (OpenAiModel, AnthropicModel)),),
+            (Parameter("id", ModelName, "Its name.", "path"), ANTHROPIC),
             errors={404: "No model is called so."},
         ),
     ),

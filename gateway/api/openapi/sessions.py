@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from gateway.api.openapi.schemas import BOOKMARK
-from gateway.api.openapi.text import (
-    Answer,
-    Area,
-    Json,
-    Operation,
-    Parameter,
-    in_events,
-    in_json,
-    items,
-    moment,
-    number,
-    or_null,
-    ref,
-    text,
-    thing,
-    wish,
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.api.chat import AgentList, ChatRequest
+from gateway.api.delivery import LONGEST_WAIT_MS, Acknowledged, Acknowledgement, InboxPage
+from gateway.api.openapi.operation import Area, EventStream, Operation, Parameter, Reply
+from gateway.api.reminders import (
+    ReminderBody,
+    ReminderList,
+    ReminderRemoved,
+    RemindersCleared,
+    RemindersSet,
 )
+from gateway.api.sessions import Bookmark, SessionForgotten, SessionList, SessionView
+from gateway.outbox.feed import KINDS
+from gateway.outbox.text import EventView
+from gateway.reminders.view import ClockReading
 from gateway.stores.documents import LATEST
 
+NOT_EMPTY = Annotated[str, Meta(min_length=1)]
+PLACE = Annotated[int, Meta(ge=0, le=LATEST)]
 HERE = "/api/sessions/{id}"
-ID = Parameter("id", text(minLength=1, maxLength=256), "Which session; any text.", "path")
+ID = Parameter(
+    "id", Annotated[str, Meta(min_length=1, max_length=256)], "Which session; any text.", "path"
+)
 NO_SESSION = {404: "Nothing is kept of such a session, or it is somebody else's."}
-MESSAGE: Json = wish(
-    {
-        "message": text("For the agent.", minLength=1),
-        "agentId": text("Who is to answer.", minLength=1),
-        "sessionId": text("Which conversation; without it, one called as the agent."),
-        "userId": text("Whose it is; only an admin's key may say so."),
-    },
-    "message",
-    "agentId",
-)
-LISTED: Json = thing(
-    {
-        "sessions": items(
-            thing({"sessionId": text(), "agentId": or_null(text()), "updatedAt": moment()})
-        ),
-        "next": or_null(text("The `after` of the next page.")),
-    }
-)
-AGENT: Json = thing({"id": text(), "name": text(), "model": text(), "tools": items(text())})
+
 
 CHAT_EVENTS = (
     "start",
@@ -57,55 +44,51 @@ CHAT_EVENTS = (
     "complete",
     "error",
 )
-CHAT_DATA: Json = {
-    "type": "object",
-    "properties": {
-        "sessionId": text(),
-        "delta": text("Of `thinking` and `text`."),
-        "name": text("Of a tool."),
-        "input": {"type": ["object", "string"], "description": "Of `tool_start`."},
-        "durationMs": number("Of `tool_end`."),
-        "error": text("Of `tool_error`."),
-        "until": number("Of `hold`: UTC milliseconds."),
-        "reason": text("Of `complete`."),
-        "toolCount": number("Of `complete`."),
-        "turns": number("Of `complete`."),
-        "bookmark": BOOKMARK,
-        "message": text("Of `error`."),
-        "code": {"type": ["string", "number", "null"], "description": "Of `error`."},
-    },
-    "required": ["sessionId"],
-    "additionalProperties": False,
-}
+
+
+class ChatEvent(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The data of an event of a chat; which members it has depends on the event."""
+
+    session_id: str
+    delta: Annotated[str, Meta(description="Of `thinking` and `text`.")] | UnsetType = UNSET
+    name: Annotated[str, Meta(description="Of a tool.")] | UnsetType = UNSET
+    input: Annotated[dict[str, Any] | str, Meta(description="Of `tool_start`.")] | UnsetType = UNSET
+    duration_ms: Annotated[int, Meta(description="Of `tool_end`.")] | UnsetType = UNSET
+    error: Annotated[str, Meta(description="Of `tool_error`.")] | UnsetType = UNSET
+    until: Annotated[int, Meta(description="Of `hold`: UTC milliseconds.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    tool_count: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    turns: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    bookmark: Bookmark | UnsetType = UNSET
+    message: Annotated[str, Meta(description="Of `error`.")] | UnsetType = UNSET
+    code: Annotated[str | float | None, Meta(description="Of `error`.")] | UnsetType = UNSET
+
 
 AGENTS = Area(
     "agents",
     "Agents, whose conversations live in the gateway.",
     (
         Operation(
-            method="get",
-            path="/api/agents",
-            name="listAgents",
-            summary="List the agents.",
-            answers=(Answer("Them.", in_json(thing({"agents": items(AGENT)}))),),
+            "get", "/api/agents", "listAgents", "List the agents.", (Reply("Them.", AgentList),)
         ),
         Operation(
-            method="post",
-            path="/api/chat",
-            name="chat",
-            summary="Say something to an agent.",
-            body=MESSAGE,
-            answers=(
-                Answer(
+            "post",
+            "/api/chat",
+            "chat",
+            "Say something to an agent.",
+            (
+                Reply(
                     "Its answer.",
-                    in_events(
+                    events=EventStream(
                         "First `start`, then whatever comes, `end`, and then exactly one of "
                         "`complete` and `error`.",
                         CHAT_EVENTS,
-                        CHAT_DATA,
+                        ChatEvent,
                     ),
                 ),
             ),
+            body=ChatRequest,
+            required=("message", "agentId"),
             errors={
                 404: "No agent has this id; the sentence names those there are.",
                 429: "The session is busy.",
@@ -119,63 +102,37 @@ SESSIONS = Area(
     "What is kept of sessions. Each owner sees only their own.",
     (
         Operation(
-            method="get",
-            path="/api/sessions",
-            name="listSessions",
-            summary="List sessions, the one used last first.",
-            parameters=(
-                Parameter("limit", number(minimum=1), "How many; 50 if not said, 500 at most."),
-                Parameter("after", text(), "The `next` of the page before."),
+            "get",
+            "/api/sessions",
+            "listSessions",
+            "List sessions, the one used last first.",
+            (Reply("A page of them.", SessionList),),
+            (
+                Parameter(
+                    "limit", Annotated[int, Meta(ge=1)], "How many; 50 if not said, 500 at most."
+                ),
+                Parameter("after", str, "The `next` of the page before."),
             ),
-            answers=(Answer("A page of them.", in_json(LISTED)),),
         ),
         Operation(
-            method="get",
-            path=HERE,
-            name="showSession",
-            summary="Show what was said, what is to come, and what is in force.",
-            parameters=(ID, Parameter("agentId", text(), "Which of its conversations.")),
-            answers=(Answer("All of it.", in_json(ref("Session"))),),
+            "get",
+            HERE,
+            "showSession",
+            "Show what was said, what is to come, and what is in force.",
+            (Reply("All of it.", SessionView),),
+            (ID, Parameter("agentId", str, "Which of its conversations.")),
             errors=NO_SESSION,
         ),
         Operation(
-            method="delete",
-            path=HERE,
-            name="forgetSession",
-            summary="Forget a session with its conversations, reminders, jobs and deliveries.",
-            parameters=(ID,),
-            answers=(
-                Answer("Gone.", in_json(thing({"sessionId": text(), "deleted": {"const": True}}))),
-            ),
+            "delete",
+            HERE,
+            "forgetSession",
+            "Forget a session with its conversations, reminders, jobs and deliveries.",
+            (Reply("Gone.", SessionForgotten),),
+            (ID,),
             errors=NO_SESSION,
         ),
     ),
-)
-
-REMINDER_WISH: Json = wish(
-    {
-        "dueAt": moment("With seconds and an offset."),
-        "task": text("What to do then.", minLength=1),
-        "tool": text("A tool that may help; a hint."),
-        "arguments": {
-            "type": ["object", "string"],
-            "description": "Of that tool: an object, or a text.",
-        },
-    },
-    "dueAt",
-    "task",
-)
-TIME: Json = thing(
-    {
-        "ok": {"const": True},
-        "action": {"const": "get"},
-        "active": {"const": True},
-        "nowMs": number(),
-        "utc": moment(),
-        "local": text(),
-        "timezone": text(),
-        "ntp": ref("Ntp"),
-    }
 )
 
 REMINDERS = Area(
@@ -183,142 +140,97 @@ REMINDERS = Area(
     "The clock, and reminders by hand. A session that was never used has none.",
     (
         Operation(
-            method="get",
-            path="/api/clock",
-            name="tellTime",
-            summary="Tell the time, as the model's tool does.",
-            answers=(Answer("It.", in_json(TIME)),),
+            "get",
+            "/api/clock",
+            "tellTime",
+            "Tell the time, as the model's tool does.",
+            (Reply("It.", ClockReading),),
         ),
         Operation(
-            method="get",
-            path=HERE + "/reminders",
-            name="listReminders",
-            summary="List reminders, and what became of others within a day.",
-            parameters=(ID,),
-            answers=(
-                Answer(
-                    "Them.",
-                    in_json(
-                        thing(
-                            {
-                                "sessionId": text(),
-                                "items": items(ref("Reminder")),
-                                "ended": items(ref("EndedReminder")),
-                            }
-                        )
-                    ),
-                ),
-            ),
+            "get",
+            HERE + "/reminders",
+            "listReminders",
+            "List reminders, and what became of others within a day.",
+            (Reply("Them.", ReminderList),),
+            (ID,),
         ),
         Operation(
-            method="post",
-            path=HERE + "/reminders",
-            name="setReminder",
-            summary="Set a reminder.",
-            parameters=(ID,),
-            body=REMINDER_WISH,
-            answers=(
-                Answer(
-                    "It is set.",
-                    in_json(thing({"sessionId": text(), "scheduled": items(ref("Reminder"))})),
-                    201,
-                ),
-            ),
+            "post",
+            HERE + "/reminders",
+            "setReminder",
+            "Set a reminder.",
+            (Reply("It is set.", RemindersSet, status=201),),
+            (ID,),
+            ReminderBody,
+            ("dueAt", "task"),
         ),
         Operation(
-            method="delete",
-            path=HERE + "/reminders",
-            name="clearReminders",
-            summary="Remove all reminders.",
-            parameters=(ID,),
-            answers=(
-                Answer(
-                    "How many.", in_json(thing({"sessionId": text(), "removedCount": number()}))
-                ),
-            ),
+            "delete",
+            HERE + "/reminders",
+            "clearReminders",
+            "Remove all reminders.",
+            (Reply("How many.", RemindersCleared),),
+            (ID,),
         ),
         Operation(
-            method="delete",
-            path=HERE + "/reminders/{taskId}",
-            name="cancelReminder",
-            summary="Remove one reminder.",
-            parameters=(ID, Parameter("taskId", text(minLength=1), "Which.", "path")),
-            answers=(
-                Answer("It is gone.", in_json(thing({"sessionId": text(), "removed": text()}))),
-            ),
+            "delete",
+            HERE + "/reminders/{taskId}",
+            "cancelReminder",
+            "Remove one reminder.",
+            (Reply("It is gone.", ReminderRemoved),),
+            (ID, Parameter("taskId", NOT_EMPTY, "Which.", "path")),
             errors={404: "The session has no such reminder."},
         ),
     ),
 )
-
-PLACE = number(minimum=0, maximum=LATEST)
-FEED_EVENTS = ("reminder.due", "run.started", "run.finished", "delivery.acked")
-FEED_DATA: Json = thing(
-    {
-        "id": number(),
-        "event": text(enum=list(FEED_EVENTS)),
-        "sessionId": text(),
-        "at": moment(),
-        "data": {"type": "object"},
-    }
-)
-WAITING: Json = thing({"sessionId": text(), "items": items(ref("Delivery")), "cursor": text()})
 
 DELIVERIES = Area(
     "deliveries",
     "What reaches a client that is not asking right now. A session that was never used has none.",
     (
         Operation(
-            method="get",
-            path=HERE + "/events",
-            name="subscribe",
-            summary="Hear what happens in a session, as it happens.",
-            parameters=(
+            "get",
+            HERE + "/events",
+            "subscribe",
+            "Hear what happens in a session, as it happens.",
+            (
+                Reply(
+                    "Events, until one of both leaves.",
+                    events=EventStream("What its data has depends on the event.", KINDS, EventView),
+                ),
+            ),
+            (
                 ID,
                 Parameter("after", PLACE, "The id of the last event that was got."),
                 Parameter("Last-Event-ID", PLACE, "The same; it counts.", "header"),
             ),
-            answers=(
-                Answer(
-                    "Events, until one of both leaves.",
-                    in_events("What its data has depends on the event.", FEED_EVENTS, FEED_DATA),
-                ),
-            ),
             errors={429: "The owner has too many subscriptions."},
         ),
         Operation(
-            method="get",
-            path=HERE + "/inbox",
-            name="lookIntoInbox",
-            summary="Show what waits for a session, or wait for it. Looking is not taking.",
-            parameters=(
+            "get",
+            HERE + "/inbox",
+            "lookIntoInbox",
+            "Show what waits for a session, or wait for it. Looking is not taking.",
+            (Reply("What waits.", InboxPage), Reply("Nothing.", status=204)),
+            (
                 ID,
                 Parameter(
                     "wait_ms",
-                    number(minimum=0, maximum=120_000),
+                    Annotated[int, Meta(ge=0, le=LONGEST_WAIT_MS)],
                     "How long to wait; else 0.",
                 ),
-                Parameter("after", text(), "The `cursor` of an earlier answer."),
-            ),
-            answers=(
-                Answer("What waits.", in_json(WAITING)),
-                Answer("Nothing.", status=204),
+                Parameter("after", str, "The `cursor` of an earlier answer."),
             ),
             errors={429: "The owner has too many requests that wait."},
         ),
         Operation(
-            method="post",
-            path=HERE + "/inbox/ack",
-            name="acknowledge",
-            summary="Say what was got, so that no request of the session brings it as well.",
-            parameters=(ID,),
-            body=thing({"ids": {**items(text()), "maxItems": 1000}}),
-            answers=(
-                Answer(
-                    "Those that were still waiting.",
-                    in_json(thing({"sessionId": text(), "acked": items(text())})),
-                ),
-            ),
+            "post",
+            HERE + "/inbox/ack",
+            "acknowledge",
+            "Say what was got, so that no request of the session brings it as well.",
+            (Reply("Those that were still waiting.", Acknowledged),),
+            (ID,),
+            Acknowledgement,
         ),
     ),
 )

@@ -9,15 +9,19 @@ the first time, and what is jumped over is due at the jump.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gateway.errors import InvalidInput
 from gateway.jobs.schedule.cron import DAY, Dial, read_dial
 from gateway.jobs.schedule.phrases import dial_in_words, interval_in_words, moment_in_words
 from gateway.jobs.schedule.zones import Span, spans, zone_named
-from gateway.reminders.text import iso
+from gateway.reminders.text import Timestamp, iso
 
+Kind = Literal["at", "every", "cron"]
 LOOKAHEAD_DAYS = 3660
 
 
@@ -140,16 +144,29 @@ def _spans(cron: Cron, start: int, end: int) -> Iterator[tuple[Dial, Span]]:
         yield dial, span
 
 
-def shown_schedule(schedule: Schedule) -> dict[str, object]:
-    """Write a schedule as clients see it and may send it back."""
-    shown: dict[str, object] = dict.fromkeys(("kind", "at", "every_ms", "cron", "tz"))
+class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a job is due, as clients see it and may send it back."""
+
+    kind: Kind
+    at: Annotated[
+        Timestamp | None,
+        Meta(description="The time of `at`; where the grid of `every` begins."),
+    ]
+    every_ms: int | None
+    cron: str | None
+    tz: Annotated[str | None, Meta(description="An IANA name.")]
+
+
+def show_schedule(schedule: Schedule) -> ScheduleView:
+    """Return what is shown of a schedule."""
+    shown = partial(ScheduleView, at=None, every_ms=None, cron=None, tz=None)
     match schedule:
         case At(at_ms, tz):
-            return shown | {"kind": "at", "at": iso(at_ms), "tz": tz or None}
+            return shown(kind="at", at=iso(at_ms), tz=tz or None)
         case Every(every_ms, anchor_ms):
-            return shown | {"kind": "every", "at": iso(anchor_ms), "every_ms": every_ms}
+            return shown(kind="every", at=iso(anchor_ms), every_ms=every_ms)
         case _:
-            return shown | {"kind": "cron", "cron": schedule.expression, "tz": schedule.tz}
+            return shown(kind="cron", cron=schedule.expression, tz=schedule.tz)
 
 
 def in_words(schedule: Schedule) -> str:

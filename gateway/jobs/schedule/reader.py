@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta
 
 from gateway.errors import InvalidInput
 from gateway.jobs.schedule.chinese import read_chinese
 from gateway.jobs.schedule.cron import DAY, read_dial, tidy
 from gateway.jobs.schedule.english import read_english
 from gateway.jobs.schedule.members import Members, Now, tidied
-from gateway.jobs.schedule.model import At, Cron, Every, Schedule, next_due
+from gateway.jobs.schedule.model import At, Cron, Every, Kind, Schedule, next_due
 from gateway.jobs.schedule.zones import LEAD, instant_of, offset_at, zone_named
 from gateway.reminders.model import YEAR_MS
 from gateway.reminders.text import iso
 
-MEMBERS = ("kind", "at", "every_ms", "cron", "tz")
 LONGEST_TEXT = 200
 EXAMPLES = '"every 5 minutes", "hourly", "daily at 9am" or "weekdays at 18:30"'
 _MINUTE_MS = 60_000
@@ -35,6 +37,22 @@ _is_number = re.compile(r"[0-9]{1,15}").fullmatch
 _is_cron = re.compile(
     r"@[a-z]+|(?:[0-9*,/-]+ )?(?:[0-9*,/-]+ ){2}[0-9*,/lw-]+ [0-9a-z*,/-]+ [0-9a-z*,/#-]+"
 ).fullmatch
+
+
+class ScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """When a job is to be due, as it may be written; a member that is null is as good as absent."""
+
+    kind: Kind | None = None
+    at: Annotated[
+        str | float | None,
+        Meta(description="RFC 3339, or without an offset and in `tz`, or since 1970 in s or ms."),
+    ] = None
+    every_ms: Annotated[int, Meta(ge=0)] | None = None
+    cron: Annotated[str | None, Meta(description="Five fields, or six with seconds.")] = None
+    tz: Annotated[str | None, Meta(description="An IANA name.")] = None
+
+
+MEMBERS = ScheduleRequest.__struct_fields__
 
 
 class ScheduleRules(Protocol):

@@ -23,6 +23,14 @@ class ClientLeft(Exception):
     """The client left before its request was whole; there is nobody to tell."""
 
 
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How large a body may be, unpacked too, and how deeply its JSON may be nested."""
+
+    size: int
+    depth: int
+
+
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
     """Read a JSON body of at most `limit` bytes, unpacked at once: for limits that are small."""
     body = await receive_body(headers, receive, limit)
