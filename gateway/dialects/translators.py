@@ -24,7 +24,7 @@ from gateway.dialects.translate.answers import (
     error_body,
 )
 from gateway.dialects.translate.requests import translate_request
-from gateway.dialects.translate.responses_answer_writer import LONGEST_REPEATED, repeated
+from gateway.dialects.translate.responses_answer_writer import LONGEST_REPEATED, keep_echo
 from gateway.errors import Headers, UpstreamError
 from gateway.exchange.additions import NO_PARTS, GatewayParts
 from gateway.exchange.model import Asked
@@ -83,7 +83,7 @@ def read_context_of(dialect: Dialect, body: bytes, turn: str, at: int) -> Answer
 
 def _read_context_of_large(asked: Asked, dialect: str, turn: str, at: int) -> AnswerContext:
     told = read_context(asked, dialect, turn, at)
-    return msgspec.structs.replace(told, request=repeated(asked.body))
+    return msgspec.structs.replace(told, request=keep_echo(asked.body))
 
 
 class Translators:

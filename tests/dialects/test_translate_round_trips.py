@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.canonical import Conversation
 from gateway.dialects.profiles import NONE, PROFILES, Profile
-from gateway.dialects.translate.json_node import Losses
+from gateway.dialects.translate.losses import Losses
 from gateway.dialects.translate.requests import READERS, WRITERS, translate_request
 from gateway.errors import BadRequest
 from tests.dialects.conversations import conversations
@@ -23,7 +23,7 @@ FORBIDDEN = {"tool_use", "tool_call", "tool_result"}
 def write(dialect: str, said: Conversation, profile: Profile = NONE) -> bytes | None:
     """Write a conversation; nothing where that is refused."""
     try:
-        return WRITERS[dialect](said, profile, Losses())
+        return WRITERS[dialect](said, profile, Losses()).write()
     except BadRequest:
         return None
 
@@ -41,7 +41,7 @@ def types_in(value: Any) -> set[Any]:
 @given(st.data())
 def test_what_a_dialect_can_carry_is_carried(dialect: str, data: st.DataObject) -> None:
     said, losses = data.draw(conversations(dialect)), Losses()
-    written = WRITERS[dialect](said, NONE, losses)
+    written = WRITERS[dialect](said, NONE, losses).write()
     assert msgspec.structs.replace(READERS[dialect](written), lost=()) == said
     assert losses.names == ()
 
@@ -62,7 +62,7 @@ def test_what_was_carried_once_is_carried_ever_after(said: Conversation) -> None
 @given(st.data())
 def test_any_client_can_ask_any_upstream(client: str, upstream: str, data: st.DataObject) -> None:
     said = data.draw(conversations(client))
-    asked = WRITERS[client](said, NONE, Losses())
+    asked = WRITERS[client](said, NONE, Losses()).write()
     try:
         translated = translate_request(asked, client, upstream)
     except BadRequest:
@@ -108,7 +108,7 @@ junk = st.recursive(
 @st.composite
 def spoiled(draw: st.DrawFn, dialect: str) -> bytes:
     """A request in which something somewhere is not what it should be."""
-    request = json.loads(WRITERS[dialect](draw(conversations(dialect)), NONE, Losses()))
+    request = json.loads(WRITERS[dialect](draw(conversations(dialect)), NONE, Losses()).write())
     holder, key = request, draw(st.sampled_from(sorted(request)))
     while isinstance(holder[key], dict | list) and holder[key] and draw(st.integers(0, 4)):
         holder = holder[key]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from gateway.dialects.canonical import Conversation
 from gateway.dialects.profiles import NONE
-from gateway.dialects.translate.json_node import Losses
+from gateway.dialects.translate.losses import Losses
 from gateway.dialects.translate.requests import WRITERS
 from gateway.errors import BadRequest
 from tests.dialects.conversations import conversations
@@ -19,9 +19,9 @@ SAMPLING = ("$.temperature", "$.top_p")
 @settings(max_examples=60)
 @given(conversations(""))
 def test_what_is_written_is_what_the_sdk_would_send(said: Conversation) -> None:
-    for dialect, write in WRITERS.items():
+    for dialect, writer in WRITERS.items():
         try:
-            written = write(said, NONE, Losses())
+            written = writer(said, NONE, Losses()).write()
         except BadRequest:
             continue
         found = misfits(dialect, json.loads(written))

@@ -8,7 +8,7 @@ import pytest
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import PROFILES
 from gateway.dialects.protocol import Dialect
-from gateway.dialects.translate.responses_answer_writer import repeated
+from gateway.dialects.translate.responses_answer_writer import keep_echo
 from gateway.dialects.translators import Translators, UpstreamDialect, translate_large
 from gateway.errors import BadRequest
 from gateway.exchange.additions import GatewayParts
@@ -149,4 +149,4 @@ def test_a_large_request_is_left_as_it_is_for_one_that_speaks_the_same(upstream:
 
 def test_an_answer_repeats_nothing_long_of_its_request() -> None:
     body = json.dumps({"metadata": {"a": "x" * 70_000}, "user": "me", "other": 1}).encode()
-    assert repeated(body) == b'{"user":"me"}'
+    assert keep_echo(body) == b'{"user":"me"}'

@@ -9,14 +9,16 @@ arguments that become plain text. All that is kept of an answer is bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from gateway.dialects.canonical import Began, Ended, Event, Failed, Said, Tokens
 from gateway.dialects.objects import read_object
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_reader import AnswerReader
+from gateway.dialects.translate.answer_writer import AnswerWriter
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.chat_answer_reader import ChatAnswerReader
 from gateway.dialects.translate.chat_answer_writer import ChatAnswerWriter
-from gateway.dialects.translate.collected_answer import CollectedAnswer, collect_answer
+from gateway.dialects.translate.collected_answer import collect_answer
 from gateway.dialects.translate.custom_calls import CustomCallConverter
 from gateway.dialects.translate.errors import (
     describe_error,
@@ -32,39 +34,12 @@ from gateway.dialects.translate.responses_answer_writer import ResponsesAnswerWr
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.wire.sse import Framer
 
-
-class AnswerReader(Protocol):
-    """Reads one answer of an upstream."""
-
-    def read(self, data: bytes) -> Sequence[Event]:
-        """Read the data of one frame."""
-
-    def close(self) -> Sequence[Event]:
-        """Take the end of the bytes. Raises `UpstreamBroke` if it came too early."""
-
-    def whole(self, body: bytes) -> Sequence[Event]:
-        """Read an answer that came as one body."""
-
-
-class AnswerWriter(Protocol):
-    """Writes one answer for a client."""
-
-    def say(self, text: str) -> bytes:
-        """Write a piece of text: what most events are."""
-
-    def write(self, event: Event) -> bytes:
-        """Write an event as frames."""
-
-    def whole(self, answer: CollectedAnswer) -> bytes:
-        """Write an answer as one body."""
-
-
-READERS: dict[str, Callable[[AnswerContext, ByteBudget], AnswerReader]] = {
+READERS: dict[str, type[AnswerReader]] = {
     "openai-chat": ChatAnswerReader,
     "openai-responses": ResponsesAnswerReader,
     "anthropic-messages": MessagesAnswerReader,
 }
-WRITERS: dict[str, Callable[[AnswerContext, ByteBudget], AnswerWriter]] = {
+WRITERS: dict[str, type[AnswerWriter]] = {
     "openai-chat": ChatAnswerWriter,
     "openai-responses": ResponsesAnswerWriter,
     "anthropic-messages": MessagesAnswerWriter,
@@ -76,41 +51,45 @@ ERRORS: dict[str, Callable[[Failed], bytes]] = {
 }
 
 
-class StreamTranslator:
-    """Translates one streamed answer, frame by frame."""
+class AnswerTranslator:
+    """What translates one answer: bytes of the upstream in, bytes for the client out."""
 
-    __slots__ = (
-        "_begun",
-        "_custom_calls",
-        "_framer",
-        "_read",
-        "_reader",
-        "_say",
-        "_to",
-        "_writer",
-        "ended",
-        "failure",
-        "tokens",
-    )
+    __slots__ = ("_custom_calls", "_limit", "_reader", "_to", "_writer", "failure", "tokens")
 
     def __init__(
         self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
     ) -> None:
         budget = ByteBudget(limit)
-        self._framer = Framer(limit)
         self._reader = READERS[from_dialect](context, budget)
         self._writer = WRITERS[to_dialect](context, budget)
         self._custom_calls = CustomCallConverter(context.custom, budget)
-        self._read = self._reader.read
-        self._say = self._writer.say
         self._to = to_dialect
-        self._begun = False
-        self.ended = False
-        """Whether the end of the answer is in, or its failure."""
+        self._limit = limit
         self.failure: UpstreamAnswered | None = None
         """What the upstream said went wrong, with the status it would have had as an answer."""
         self.tokens: Tokens | None = None
         """What the turn used, once that is known, even if the client did not ask for it."""
+
+    def _answer_failure(self, failed: Failed) -> UpstreamAnswered:
+        return UpstreamAnswered(failed.status, (), ERRORS[self._to](failed))
+
+
+class StreamTranslator(AnswerTranslator):
+    """Translates one streamed answer, frame by frame."""
+
+    __slots__ = ("_begun", "_framer", "_read", "_say", "ended")
+
+    def __init__(
+        self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
+    ) -> None:
+        super().__init__(from_dialect, to_dialect, context, limit)
+        self._framer = Framer(limit)
+        # Looked up once: they are called for every event.
+        self._read = self._reader.read
+        self._say = self._writer.say
+        self._begun = False
+        self.ended = False
+        """Whether the end of the answer is in, or its failure."""
 
     def feed(self, data: bytes) -> bytes:
         """Take upstream bytes; return the frames they become."""
@@ -153,40 +132,22 @@ class StreamTranslator:
             self.ended, self.tokens = True, event.tokens
         elif isinstance(event, Failed):
             self.ended = True
-            self.failure = UpstreamAnswered(event.status, (), ERRORS[self._to](event))
+            self.failure = self._answer_failure(event)
             if not self._begun:
                 raise self.failure
 
 
-class BodyTranslator:
+class BodyTranslator(AnswerTranslator):
     """Translates one answer that is one body."""
 
-    failure = None
-
-    __slots__ = (
-        "_custom_calls",
-        "_limit",
-        "_pieces",
-        "_reader",
-        "_size",
-        "_to",
-        "_writer",
-        "tokens",
-    )
+    __slots__ = ("_pieces", "_size")
 
     def __init__(
         self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
     ) -> None:
-        budget = ByteBudget(limit)
-        self._reader = READERS[from_dialect](context, budget)
-        self._writer = WRITERS[to_dialect](context, budget)
-        self._custom_calls = CustomCallConverter(context.custom, budget)
-        self._to = to_dialect
-        self._limit = limit
+        super().__init__(from_dialect, to_dialect, context, limit)
         self._size = 0
         self._pieces: list[bytes] = []
-        self.tokens: Tokens | None = None
-        """What the turn used, once that is known."""
 
     def feed(self, data: bytes) -> bytes:
         """Take upstream bytes; nothing can be said before the end."""
@@ -198,8 +159,10 @@ class BodyTranslator:
 
     def close(self) -> bytes:
         """Take the end of the body; return it in the client's dialect. Raises `UpstreamError`."""
-        shown = self._convert_events(self._reader.whole(b"".join(self._pieces)))
-        answer = collect_answer(shown)
+        return self._write_whole(self._reader.whole(b"".join(self._pieces)))
+
+    def _write_whole(self, events: Sequence[Event]) -> bytes:
+        answer = collect_answer(self._convert_events(events))
         self.tokens = answer.ended.tokens
         return self._writer.whole(answer)
 
@@ -207,7 +170,7 @@ class BodyTranslator:
         """Return what the client is told of it, or raise the error that it is."""
         for event in events:
             if isinstance(event, Failed):
-                raise UpstreamAnswered(event.status, (), ERRORS[self._to](event))
+                raise self._answer_failure(event)
         return [shown for event in events for shown in self._custom_calls.convert(event)]
 
 
@@ -230,9 +193,7 @@ class StreamToBodyTranslator(BodyTranslator):
         for batch in (framer.batch(b"".join(self._pieces)), framer.flush()):
             for data in extract_data(batch):
                 events += reader.read(data)
-        answer = collect_answer(self._convert_events([*events, *reader.close()]))
-        self.tokens = answer.ended.tokens
-        return self._writer.whole(answer)
+        return self._write_whole([*events, *reader.close()])
 
 
 def error_body(body: bytes, from_dialect: str, to_dialect: str, status: int = 0) -> bytes:

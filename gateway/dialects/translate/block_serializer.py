@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Refused, Said, Thought
-from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.byte_budget import ByteBudget
 
 PIECE_BYTES = 100
 

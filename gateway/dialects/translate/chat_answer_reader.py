@@ -1,4 +1,15 @@
-"""What an upstream of Chat Completions answers, as events of no dialect."""
+"""What an upstream of Chat Completions answers, as events of no dialect.
+
+A stream is a row of chunks; each adds to the one message of its first choice. Servers differ in
+almost everything else: which member holds the reasoning, whether a usage comes and when, whether
+`[DONE]` ends the stream, what stands in a member that is empty. So every member is read as it comes
+and judged where it is used, and only two things are insisted on: JSON that can be read, and an end
+that was meant (a reason to finish, or `[DONE]`); an answer without one was cut short.
+
+The first chunk with a choice begins the answer, the first reason to finish settles why it ended;
+the end itself is told when the stream ends, since the usage follows the last choice. Calls have no
+end here: `chat_answer_calls.py` tells when they are whole. A whole body is read as one such chunk.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +18,23 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.canonical import Began, Ended, Event, Refused, Said, Thought, Tokens
+from gateway.dialects.canonical import Ended, Event, Refused, Said, Thought
 from gateway.dialects.objects import as_text
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_reader import (
+    NEVER_BEGAN,
+    OTHER_SHAPE,
+    AnswerReader,
+    read_openai_usage,
+)
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.chat_answer_calls import ChatCallReader
 from gateway.dialects.translate.errors import read_failure
 from gateway.dialects.translate.event_data import (
     decode_event,
-    number_in,
     objects_in,
     text_in,
-    whole_number,
 )
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
@@ -63,20 +79,18 @@ _chunk = msgspec.json.Decoder(_ChatChunk)
 _first = msgspec.json.Decoder(_FirstChunk)
 
 
-class ChatAnswerReader:
+class ChatAnswerReader(AnswerReader):
     """Reads one answer, chunk by chunk or as one body."""
 
-    __slots__ = ("_calls", "_context", "_end", "_id", "_refused", "_usage", "began", "ended")
+    __slots__ = ("_calls", "_end", "_refused", "_usage")
 
     def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        self._context = context
-        self._calls = ChatCallReader(self._call_id, budget)
+        super().__init__(context, budget)
+        self._calls = ChatCallReader(self._make_call_id, budget)
         self._refused = False
         self._end: _ChatChoice | None = None
+        """The choice that told why the answer ended."""
         self._usage: Any = None
-        self._id = ""
-        self.began = False
-        self.ended = False
 
     def read(self, data: bytes) -> Sequence[Event]:
         """Read one event's data."""
@@ -84,16 +98,14 @@ class ChatAnswerReader:
             return ()
         if data.strip() == DONE:
             return self._finish()
+        # Who answers is read once: later chunks repeat it, and decoding it costs every one of them.
         chunk = decode_event(_chunk, data) if self.began else decode_event(_first, data)
         return self._read(chunk) if chunk is not None else ()
 
     def close(self) -> Sequence[Event]:
         """Take the end of the bytes: an answer without its finish was cut short."""
-        if self.ended:
-            return ()
-        if self._end is None:
-            raise UpstreamBroke("The upstream's answer ended before it was finished.")
-        return self._finish()
+        # Not every server sends `[DONE]`; a reason to finish is as good.
+        return self._finish() if self._end and not self.ended else super().close()
 
     def whole(self, body: bytes) -> Sequence[Event]:
         """Read an answer that came as one body."""
@@ -101,15 +113,17 @@ class ChatAnswerReader:
         if self.ended:
             return events
         if not self.began:
-            raise UpstreamBroke("The upstream's answer is not what was asked for.")
+            raise UpstreamBroke(OTHER_SHAPE)
         return [*events, *self._finish()]
 
     def _read(self, chunk: _ChatChunk) -> Sequence[Event]:
         if chunk.usage is not None:
             self._usage = chunk.usage
         choice = chunk.choices[0] if chunk.choices else None
+        # One answer was asked for (`n` is 1), so other choices are of no client's.
         if choice is None or choice.index or chunk.error:
             return self._read_error(chunk)
+        # Most chunks: no edge, so nothing but the delta is looked at.
         if self.began and choice.finish_reason is None and choice.delta is not None:
             return self._read_delta(choice.delta)
         return self._read_edge(chunk, choice)
@@ -118,30 +132,22 @@ class ChatAnswerReader:
         """Read what is no part of the answer: only an error means anything."""
         if not chunk.error:
             return ()
-        self.ended = True
-        return (read_failure({"error": chunk.error}),)
+        return self._fail(read_failure({"error": chunk.error}))
 
     def _read_edge(self, chunk: _ChatChunk, choice: _ChatChoice) -> Sequence[Event]:
         """Read a chunk that begins or ends the answer, or does both."""
         events: list[Event] = []
         if isinstance(chunk, _FirstChunk):
-            events.append(self._begin(chunk))
+            events.append(self._begin_answer(chunk.id, chunk.model, chunk.created))
         if choice.delta is not None:
             events += self._read_delta(choice.delta)
         if choice.message is not None:
             events += self._read_delta(_number_calls(choice.message))
+        # Some servers repeat the reason with the usage, and some send an empty one with each chunk.
         if choice.finish_reason not in UNFINISHED and self._end is None:
             self._end = choice
             events += self._calls.end()
         return events
-
-    def _begin(self, chunk: _FirstChunk) -> Event:
-        self.began = True
-        self._id = as_text(chunk.id) or ""
-        return Began(self._id, as_text(chunk.model) or "", whole_number(chunk.created))
-
-    def _call_id(self, ordinal: int) -> str:
-        return self._context.ident("call_", self._id, ordinal)
 
     def _read_delta(self, delta: _ChatDelta) -> Sequence[Event]:
         content = delta.content
@@ -150,6 +156,7 @@ class ChatAnswerReader:
         events: list[Event] = []
         if thought := text_in(delta.reasoning_content) or text_in(delta.reasoning):
             events.append(Thought(thought))
+        # Reasoning comes before the text that follows from it, whatever the order of the members.
         if isinstance(content, list):
             events += _parts(content)
         elif text := text_in(content):
@@ -158,6 +165,7 @@ class ChatAnswerReader:
             self._refused = True
             events.append(Refused(refusal))
         if events:
+            # Where something else begins, the calls before it have ended, and are told so first.
             events = [*self._calls.pause(), *events]
         return events + self._calls.take(delta.tool_calls)
 
@@ -173,17 +181,18 @@ class ChatAnswerReader:
 
     def _finish(self) -> Sequence[Event]:
         if not self.began:
-            raise UpstreamBroke("The upstream's answer ended before it began.")
+            raise UpstreamBroke(NEVER_BEGAN)
         self.ended = True
         # Some upstreams mark the end, but give no reason for it.
         reason = self._end.finish_reason if self._end else "stop"
         stop, word = stop_of(reason), as_text(reason) or ""
         if stop is Stop.STOP:
             stop = self._plain_stop()
+        # vLLM tells the stop sequence here, or a token's number, which no other dialect has.
         sequence = self._end.stop_reason if self._end else None
         ended = Ended(
             stop,
-            read_usage(self._usage),
+            read_openai_usage(self._usage, "prompt", "completion"),
             sequence if stop is Stop.STOP and isinstance(sequence, str) else "",
             word if stop is Stop.UNKNOWN else "",
         )
@@ -209,21 +218,8 @@ def _parts(content: list[Any]) -> list[Event]:
 
 def _number_calls(message: _ChatDelta) -> _ChatDelta:
     """Give the calls of a whole message their places."""
+    # In deltas a call is known by its index, which a whole message leaves out.
     if isinstance(message.tool_calls, list):
         calls = (call for call in message.tool_calls if isinstance(call, dict))
         message.tool_calls = [{**call, "index": at} for at, call in enumerate(calls)]
     return message
-
-
-def read_usage(usage: Any) -> Tokens | None:
-    """Translate a usage object."""
-    if not isinstance(usage, dict):
-        return None
-    told, made = "prompt_tokens_details", "completion_tokens_details"
-    return Tokens(
-        input=number_in(usage, "prompt_tokens"),
-        output=number_in(usage, "completion_tokens"),
-        cached=number_in(usage, told, "cached_tokens"),
-        written=number_in(usage, told, "cache_write_tokens"),
-        reasoning=number_in(usage, made, "reasoning_tokens"),
-    )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 
 from gateway.dialects.canonical import (
@@ -14,18 +11,19 @@ from gateway.dialects.canonical import (
     CallEnded,
     CallWent,
     Ended,
-    Event,
     Failed,
     Reasoning,
     Refusal,
     Refused,
-    Said,
     Text,
     Thought,
     Tokens,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_writer import AnswerWriter
+from gateway.dialects.translate.block_serializer import Piece
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import CollectedAnswer
 from gateway.dialects.translate.errors import openai_error
 from gateway.exchange.model import Stop
@@ -43,13 +41,13 @@ APART = "\n\n"
 _encode = msgspec.json.encode
 
 
-class ChatAnswerWriter:
+class ChatAnswerWriter(AnswerWriter):
     """Writes one answer, chunk by chunk or as one body."""
 
-    __slots__ = ("_apart", "_calls", "_context", "_envelope", "_prefix", "_refused", "_said")
+    __slots__ = ("_apart", "_calls", "_envelope", "_prefix", "_refused", "_said")
 
     def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        self._context = context
+        super().__init__(context, budget)
         self._envelope: Json = {}
         self._prefix = b""
         self._calls: dict[int, tuple[int, bool]] = {}
@@ -65,10 +63,6 @@ class ChatAnswerWriter:
         self._said = True
         return b'%b{"content":%b},"finish_reason":null}]}\n\n' % (self._prefix, _encode(text))
 
-    def write(self, event: Event) -> bytes:
-        """Write an event."""
-        return WRITES[type(event)](self, event)
-
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
         refused = any(isinstance(part, Refusal) for part in answer.parts)
@@ -78,12 +72,12 @@ class ChatAnswerWriter:
             "logprobs": None,
             "finish_reason": _reason(answer.ended, refused),
         }
-        body = {**self._named(answer.began, "chat.completion"), "choices": [choice]}
+        body = {**self._describe(answer.began, "chat.completion"), "choices": [choice]}
         if answer.ended.tokens is not None:
             body["usage"] = usage_of(answer.ended.tokens)
         return _encode(body)
 
-    def _named(self, began: Began, kind: str) -> Json:
+    def _describe(self, began: Began, kind: str) -> Json:
         return {
             "id": self._context.ident("chatcmpl-", began.id),
             "object": kind,
@@ -92,36 +86,31 @@ class ChatAnswerWriter:
         }
 
     def _begin(self, began: Began) -> bytes:
-        self._envelope = self._named(began, "chat.completion.chunk")
+        self._envelope = self._describe(began, "chat.completion.chunk")
         opening = _encode({**self._envelope, "choices": []}).removesuffix(b"]}")
         self._prefix = b'data: %b{"index":0,"delta":' % opening
         return self._delta({"role": "assistant", "content": ""})
 
-    def _text(self, said: Said) -> bytes:
-        return self.say(said.text)
-
-    def _think(self, thought: Thought) -> bytes:
-        """Write reasoning; there is no place for what proves it."""
-        return self._other({"reasoning_content": thought.text}) if thought.text else b""
-
-    def _refuse(self, refused: Refused) -> bytes:
-        self._refused = True
-        return self._other({"refusal": refused.text})
-
-    def _begin_call(self, began: CallBegan) -> bytes:
-        index = len(self._calls)
-        self._calls[began.number] = index, began.custom
-        call = _call(Call(began.id, began.name, "", began.custom))
-        return self._other({"tool_calls": [{"index": index, **call}]})
-
-    def _go_on(self, went: CallWent) -> bytes:
-        index, custom = self._calls[went.number]
-        more = {"custom": {"input": went.arguments}}
-        if not custom:
-            more = {"function": {"arguments": went.arguments}}
-        return self._other({"tool_calls": [{"index": index, **more}]})
-
-    def _end_call(self, ended: CallEnded) -> bytes:
+    def _add(self, piece: Piece | CallEnded) -> bytes:
+        match piece:
+            case Thought():
+                # There is no place for what proves it.
+                return self._other({"reasoning_content": piece.text}) if piece.text else b""
+            case Refused():
+                self._refused = True
+                return self._other({"refusal": piece.text})
+            case CallBegan():
+                index = len(self._calls)
+                self._calls[piece.number] = index, piece.custom
+                call = _call(Call(piece.id, piece.name, "", piece.custom))
+                return self._other({"tool_calls": [{"index": index, **call}]})
+            case CallWent():
+                index, custom = self._calls[piece.number]
+                more = {"custom": {"input": piece.arguments}}
+                if not custom:
+                    more = {"function": {"arguments": piece.arguments}}
+                return self._other({"tool_calls": [{"index": index, **more}]})
+        # No chunk says that a call is whole.
         return b""
 
     def _end(self, ended: Ended) -> bytes:
@@ -143,29 +132,16 @@ class ChatAnswerWriter:
         return b'%b%b,"finish_reason":null}]}\n\n' % (self._prefix, _encode(delta))
 
 
-WRITES: dict[type[Event], Callable[[ChatAnswerWriter, Any], bytes]] = {
-    Began: ChatAnswerWriter._begin,
-    Said: ChatAnswerWriter._text,
-    Thought: ChatAnswerWriter._think,
-    Refused: ChatAnswerWriter._refuse,
-    CallBegan: ChatAnswerWriter._begin_call,
-    CallWent: ChatAnswerWriter._go_on,
-    CallEnded: ChatAnswerWriter._end_call,
-    Ended: ChatAnswerWriter._end,
-    Failed: ChatAnswerWriter._fail,
-}
-
-
 def usage_of(tokens: Tokens) -> Json:
     """Write a usage object."""
-    told = {"cached_tokens": tokens.cached}
+    sent = {"cached_tokens": tokens.cached}
     if tokens.written:
-        told["cache_write_tokens"] = tokens.written
+        sent["cache_write_tokens"] = tokens.written
     return {
         "prompt_tokens": tokens.input,
         "completion_tokens": tokens.output,
         "total_tokens": tokens.input + tokens.output,
-        "prompt_tokens_details": told,
+        "prompt_tokens_details": sent,
         "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
     }
 

@@ -15,7 +15,6 @@ from gateway.dialects.canonical import (
     Part,
     Reasoning,
     Refusal,
-    Text,
     Tool,
 )
 from gateway.dialects.translate.content_parts import (
@@ -24,57 +23,41 @@ from gateway.dialects.translate.content_parts import (
     image_at,
     leave_out,
     read_parts,
+    read_refusal,
     read_result,
+    read_text,
     refuse,
     result_of,
-    untranslatable,
 )
 from gateway.dialects.translate.effort import effort_word
 from gateway.dialects.translate.history import drop_empty, order_history
-from gateway.dialects.translate.json_format import ANY_OBJECT, Format, read_format
-from gateway.dialects.translate.json_node import JsonNode, Losses, parse_body
-from gateway.dialects.translate.tools import choose, grammar_of
+from gateway.dialects.translate.json_format import Format, read_answer_format
+from gateway.dialects.translate.json_node import JsonNode, parse_body
+from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.tools import (
+    OPENAI_MEMBERS,
+    choose,
+    read_custom,
+    read_function,
+    read_tools,
+)
 from gateway.errors import BadRequest
 
 MESSAGES = "messages"
-KNOWN = frozenset(
-    {
-        "model",
-        MESSAGES,
-        "stream",
-        "stream_options",
-        "n",
-        "modalities",
-        "tools",
-        "tool_choice",
-        "functions",
-        "function_call",
-        "parallel_tool_calls",
-        "max_tokens",
-        "max_completion_tokens",
-        "temperature",
-        "top_p",
-        "stop",
-        "reasoning_effort",
-        "response_format",
-        "user",
-        "metadata",
-    }
+KNOWN = (
+    OPENAI_MEMBERS
+    | {MESSAGES, "stream_options", "n", "modalities", "stop", "reasoning_effort"}
+    | {"response_format", "max_tokens", "max_completion_tokens"}
+    # Older forms of `tools` and `tool_choice`.
+    | {"functions", "function_call"}
 )
-KNOWN_MESSAGE = frozenset(
-    {
-        "role",
-        "content",
-        "refusal",
-        "reasoning",
-        "reasoning_content",
-        "tool_calls",
-        "tool_call_id",
-        "function_call",
-    }
+KNOWN_MESSAGE = (
+    frozenset({"role", "content"})
+    # Of the assistant, older forms among them, and of a tool.
+    | {"refusal", "reasoning", "reasoning_content", "tool_calls", "function_call"}
+    | {"tool_call_id"}
 )
 KNOWN_OPTIONS = frozenset({"include_usage"})
-KNOWN_FUNCTION = frozenset({"name", "description", "parameters", "strict"})
 
 
 def read_chat(body: bytes) -> Conversation:
@@ -82,7 +65,7 @@ def read_chat(body: bytes) -> Conversation:
     request, losses = parse_body(body), Losses()
     _refuse_other_shapes(request)
     losses.note_unknown(request, KNOWN)
-    options = request.node("stream_options") or JsonNode({})
+    options = request.inner("stream_options")
     losses.note_unknown(options, KNOWN_OPTIONS, "stream_options")
     tools, choice = _tools(request, losses)
     system, messages = order_history(_ChatHistory(losses).read(request.nodes(MESSAGES)), MESSAGES)
@@ -101,7 +84,7 @@ def read_chat(body: bytes) -> Conversation:
         effort=effort_word(request, "reasoning_effort", losses),
         format=_format(request),
         user=request.text("user"),
-        metadata=(request.node("metadata") or JsonNode({})).members,
+        metadata=request.inner("metadata").members,
         wants_usage=bool(options.flag("include_usage")),
         lost=losses.names,
     )
@@ -126,13 +109,8 @@ def _stop(request: JsonNode) -> tuple[str, ...]:
 
 
 def _format(request: JsonNode) -> Format | None:
-    asked = request.node("response_format") or JsonNode({})
-    kind = asked.text("type")
-    if kind == "json_schema":
-        return read_format(asked.inner("json_schema"))
-    if kind not in ("", "text", "json_object"):
-        raise untranslatable(f"A format `{kind}`", "response_format")
-    return ANY_OBJECT if kind == "json_object" else None
+    asked = request.inner("response_format")
+    return read_answer_format(asked, asked.path, "json_schema")
 
 
 class _ChatHistory:
@@ -202,15 +180,6 @@ ROLES: dict[str, tuple[str, Callable[[_ChatHistory, JsonNode], Iterable[Part]]]]
 _TO_ID = {ord("["): "_", ord("]"): None, ord("."): "_"}
 
 
-def _text(part: JsonNode, losses: Losses) -> Text:
-    losses.note_unknown(part, frozenset({"type", "text"}), "text")
-    return Text(part.text("text"))
-
-
-def _refusal(part: JsonNode, losses: Losses) -> Refusal:
-    return Refusal(part.text("refusal"))
-
-
 def _image(part: JsonNode, losses: Losses) -> Image:
     url = part.members.get("image_url")
     if isinstance(url, str):
@@ -225,15 +194,14 @@ def _file(part: JsonNode, losses: Losses) -> File:
     return File(name=name, id=file_id) if file_id else file_of(name, file.require("file_data"))
 
 
-INSTRUCTED: PartReaders = {"text": _text}
-SAID: PartReaders = {"text": _text, "image_url": _image, "file": _file}
-ANSWERED: PartReaders = {"text": _text, "refusal": _refusal}
+INSTRUCTED: PartReaders = {"text": read_text}
+SAID: PartReaders = {"text": read_text, "image_url": _image, "file": _file}
+ANSWERED: PartReaders = {"text": read_text, "refusal": read_refusal}
 
 
 def _tools(request: JsonNode, losses: Losses) -> tuple[tuple[Tool, ...], Choice | None]:
-    declared = [_tool(node, losses) for node in request.nodes("tools")]
-    declared += [_function(node, losses) for node in request.nodes("functions")]
-    tools = tuple(tool for tool in declared if tool is not None)
+    tools = read_tools(request.nodes("tools"), _tool, losses)
+    tools += read_tools(request.nodes("functions"), _function, losses)
     older = "function_call" if request.members.get("tool_choice") is None else ""
     return choose(request, older or "tool_choice", tools)
 
@@ -241,7 +209,7 @@ def _tools(request: JsonNode, losses: Losses) -> tuple[tuple[Tool, ...], Choice 
 def _tool(node: JsonNode, losses: Losses) -> Tool | None:
     kind = node.text("type")
     if kind == "custom":
-        return _custom(node.inner("custom"))
+        return read_custom(node.inner("custom"), "grammar")
     if kind not in ("", "function"):
         losses.add(f"tools.{kind}")
         return None
@@ -249,12 +217,4 @@ def _tool(node: JsonNode, losses: Losses) -> Tool | None:
 
 
 def _function(node: JsonNode, losses: Losses) -> Tool:
-    losses.note_unknown(node, KNOWN_FUNCTION, "tools")
-    schema = node.node("parameters") or JsonNode({})
-    return Tool(node.require("name"), node.text("description"), schema.members, node.flag("strict"))
-
-
-def _custom(node: JsonNode) -> Tool:
-    asked = node.inner("format")
-    schema = grammar_of(asked.inner("grammar")) if asked.text("type") == "grammar" else {}
-    return Tool(node.require("name"), node.text("description"), schema, custom=True)
+    return read_function(node, "parameters", losses)

@@ -1,7 +1,15 @@
 """Writing the canonical form as a Chat Completions request.
 
-Calls are top-level `tool_calls` of one assistant message, and what tools returned are messages of
-their own: no content part is ever of type `tool_use`, `tool_call` or `tool_result`.
+The canonical history is in order (see `history.py`): every call has its result in the user's
+message right after it. Here that becomes top-level `tool_calls` of one assistant message, and one
+message of the role `tool` for each result, before anything else that the user says: upstreams
+refuse a history in which something stands between a call and its results. No content part is ever
+of type `tool_use`, `tool_call` or `tool_result`.
+
+Servers of this dialect differ more than those of the others, so all that is particular is asked of
+the profile: which member limits the tokens, which members are refused, whether pictures are taken.
+What the model or the upstream can do without is left out and named; what the user gave and the
+upstream cannot be shown is refused, since the answer would be wrong without it.
 """
 
 from __future__ import annotations
@@ -9,11 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from gateway.dialects.canonical import (
     Call,
-    Conversation,
     File,
     Image,
     Message,
@@ -24,7 +29,6 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
-from gateway.dialects.profiles import Profile, form_for
 from gateway.dialects.translate.content_parts import (
     ERROR_MARK,
     UNNAMED,
@@ -33,53 +37,46 @@ from gateway.dialects.translate.content_parts import (
     image_url,
     note_left_out,
 )
-from gateway.dialects.translate.effort import nearest
 from gateway.dialects.translate.history import fit_id, texts
-from gateway.dialects.translate.json_format import describe_format, name_format
-from gateway.dialects.translate.json_node import Losses
+from gateway.dialects.translate.json_format import Format
+from gateway.dialects.translate.request_writer import (
+    Members,
+    OpenAIRequestWriter,
+    describe_tool,
+    present,
+)
 from gateway.dialects.translate.tools import as_arguments, as_function, results_first
 from gateway.errors import BadRequest
 
-Members = dict[str, Any]
 Media = Image | File
 
+# OpenAI refuses longer ones; ids of other dialects may be.
 LONGEST_ID = 40
 LONGEST_USER = 64
+PARAGRAPH = "\n\n"
 
 
-def write_chat(conversation: Conversation, profile: Profile, losses: Losses) -> bytes:
-    """Write a request; what cannot be told is named, or refused by `BadRequest`."""
-    return msgspec.json.encode(_ChatRequestWriter(conversation, profile, losses).request())
-
-
-class _ChatRequestWriter:
+class ChatRequestWriter(OpenAIRequestWriter):
     """Writes one request."""
 
-    def __init__(self, conversation: Conversation, profile: Profile, losses: Losses) -> None:
-        self._conversation = conversation
-        self._profile = profile
-        self._losses = losses
-
-    def request(self) -> Members:
-        """Return the whole of it."""
-        said = self._conversation
+    def _members(self) -> Members:
+        conversation = self._conversation
         asked, system = self._format()
-        members: Members = {
-            "model": said.model,
+        return {
+            "model": conversation.model,
             "messages": [*_instructions(system), *self._messages()],
-            "stream": said.stream,
+            "stream": conversation.stream,
             "stream_options": self._stream_options(),
             **self._tools(),
-            self._profile.max_tokens: said.max_tokens,
-            "temperature": said.temperature,
-            "top_p": said.top_p,
-            "stop": list(said.stop) or None,
-            **self._effort(),
+            self._profile.max_tokens: conversation.max_tokens,
+            "temperature": conversation.temperature,
+            "top_p": conversation.top_p,
+            "stop": list(conversation.stop) or None,
+            **self._effort_members(),
             "response_format": asked,
-            "user": fit_id(said.user, LONGEST_USER) or None,
-            "metadata": said.metadata or None,
+            "user": fit_id(conversation.user, LONGEST_USER) or None,
+            "metadata": conversation.metadata or None,
         }
-        return {name: value for name, value in members.items() if self._keeps(name, value)}
 
     def _keeps(self, name: str, value: object) -> bool:
         if value is None:
@@ -90,60 +87,35 @@ class _ChatRequestWriter:
         return True
 
     def _stream_options(self) -> Members | None:
+        # Clients of the other dialects are always told the usage, and here it has to be asked for.
         asks = self._conversation.stream and self._conversation.wants_usage
         return {"include_usage": True} if asks and not self._profile.always_reports else None
 
-    def _format(self) -> tuple[Members | None, tuple[str, ...]]:
-        """Return the format that is asked for, and the instructions that stand in for the rest."""
-        asked, system = self._conversation.format, self._conversation.system
-        if asked is None:
-            return None, system
-        if not asked:
-            return {"type": "json_object"}, system
-        if self._profile.schemas:
-            return {"type": "json_schema", "json_schema": name_format(asked)}, system
-        self._losses.add("format")
-        return {"type": "json_object"}, (*system, describe_format(asked))
+    def _effort_members(self) -> Members:
+        form, effort = self._effort()
+        return {form: EFFORT_MEMBERS[form](effort)} if effort else {}
 
-    def _effort(self) -> Members:
-        said, profile = self._conversation, self._profile
-        form = form_for(profile.effort, said.model)
-        effort = nearest(said.effort, profile.efforts) if said.effort and form else ""
-        if not effort:
-            if said.effort:
-                self._losses.add("effort")
-            return {}
-        return {form: EFFORT_MEMBERS[form](effort)}
+    def _schema(self, asked: Format) -> Members:
+        return {"type": "json_schema", "json_schema": asked}
 
     def _tools(self) -> Members:
-        said, profile = self._conversation, self._profile
-        choice = said.choice
-        if not said.tools:
-            return {}
-        if choice and choice.kind not in profile.choices:
+        choice = self._conversation.choice
+        if self._conversation.tools and choice and choice.kind not in self._profile.choices:
             if choice.kind == "none":
                 # Where it cannot be forbidden to call a tool, none is offered.
                 return {}
             raise BadRequest(
                 "This model's upstream cannot be made to call a tool.", param="tool_choice"
             )
-        return {
-            "tools": [self._tool(as_function(tool)) for tool in said.tools],
-            "tool_choice": self._choice(),
-            "parallel_tool_calls": said.parallel,
-        }
+        return super()._tools()
 
-    def _choice(self) -> Any:
-        choice = self._conversation.choice
-        if choice is None or choice.kind != "tool":
-            return choice.kind if choice else None
-        return {"type": "function", "function": {"name": choice.name}}
+    def _force_tool(self, name: str) -> Members:
+        return {"type": "function", "function": {"name": name}}
 
     def _tool(self, tool: Tool) -> Members:
-        function: Members = {"name": tool.name}
-        if tool.description:
-            function["description"] = tool.description
-        function["parameters"] = tool.schema
+        # Few servers of this dialect know custom tools, so they are all offered as functions.
+        tool = as_function(tool)
+        function = describe_tool(tool) | {"parameters": tool.schema}
         if tool.strict is not None and "strict" not in self._profile.leaves_out:
             function["strict"] = tool.strict
         elif tool.strict:
@@ -152,27 +124,33 @@ class _ChatRequestWriter:
 
     def _messages(self) -> Iterator[Members]:
         for message in self._conversation.messages:
-            yield from WRITERS[message.role](self, message)
+            if message.role == "system":
+                yield {"role": "system", "content": _join_texts(message.parts)}
+            elif message.role == "user":
+                yield from self._write_user(message)
+            else:
+                yield from self._write_assistant(message)
 
-    def _system(self, message: Message) -> Iterator[Members]:
-        yield {"role": "system", "content": _joined(message.parts)}
-
-    def _user(self, message: Message) -> Iterator[Members]:
+    def _write_user(self, message: Message) -> Iterator[Members]:
         results, said = results_first(message.parts)
         shown: list[Part] = []
         for result in results:
-            yield self._returned(result)
-            shown += self._shown(result)
+            yield self._write_result(result)
+            shown += [p for p in result.parts if not isinstance(p, Text) and self._can_show(p)]
         if shown or said:
+            # A `tool` message takes text only: the pictures a tool returned are shown by the user,
+            # and stand before what the user says about them.
             yield {"role": "user", "content": self._content((*shown, *said))}
 
-    def _returned(self, result: Result) -> Members:
-        told = "\n".join(map(self._in_words, result.parts))
-        content = ERROR_MARK + told if result.is_error else told
+    def _write_result(self, result: Result) -> Members:
+        content = "\n".join(map(self._describe, result.parts))
+        # There is no member that says a tool failed, so the text does.
+        content = ERROR_MARK + content if result.is_error else content
         call_id = fit_id(result.call_id, LONGEST_ID)
         return {"role": "tool", "tool_call_id": call_id, "content": content}
 
-    def _in_words(self, part: Text | Media) -> str:
+    def _describe(self, part: Text | Media) -> str:
+        """Return a part of a result as text; for what is shown elsewhere, where to look for it."""
         if isinstance(part, Text):
             return part.text
         kind = type(part).__name__.lower()
@@ -180,22 +158,21 @@ class _ChatRequestWriter:
             return f"[{kind}: see below]"
         if isinstance(part, File) and (text := file_text(part)):
             return text
+        # The model can go on without it if it knows that something was there.
         return note_left_out(kind, self._losses).text
-
-    def _shown(self, result: Result) -> list[Part]:
-        """Return what a tool returned that only a user can show."""
-        return [p for p in result.parts if not isinstance(p, Text) and self._can_show(p)]
 
     def _can_show(self, part: Media) -> bool:
         if self._profile.text_only:
             return False
+        # There is no member for a file's address; a file of plain text is told as text.
         return isinstance(part, Image) or bool((part.data or part.id) and not file_text(part))
 
     def _content(self, parts: tuple[Part, ...]) -> str | list[Members]:
-        told = [_as_text(part) for part in parts]
-        if all(isinstance(part, Text) for part in told):
-            return _joined(told)
-        return [self._part(part) for part in told if part != Text("")]
+        shown = [_as_text(part) for part in parts]
+        if all(isinstance(part, Text) for part in shown):
+            # One text is understood everywhere, a list of parts is not.
+            return _join_texts(shown)
+        return [self._part(part) for part in shown if part != Text("")]
 
     def _part(self, part: Part) -> Members:
         if isinstance(part, Text):
@@ -206,32 +183,29 @@ class _ChatRequestWriter:
             raise BadRequest(f"This model's upstream cannot be shown the {kind}.")
         return _image(part) if isinstance(part, Image) else _file(part)
 
-    def _assistant(self, message: Message) -> Iterator[Members]:
+    def _write_assistant(self, message: Message) -> Iterator[Members]:
         calls = [_call(part) for part in message.parts if isinstance(part, Call)]
-        refusal = "\n\n".join(p.text for p in message.parts if isinstance(p, Refusal))
-        text = _joined(message.parts)
-        thought = [part for part in message.parts if isinstance(part, Reasoning)]
+        refusal = PARAGRAPH.join(p.text for p in message.parts if isinstance(p, Refusal))
+        text = _join_texts(message.parts)
+        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         if not (calls or refusal or text):
+            # A turn that only thought would be a message without content, which is refused.
             self._losses.add("reasoning")
             return
         written: Members = {"role": "assistant", "content": text or self._profile.empty}
-        reasoning = self._reasoning(thought, bool(calls))
-        yield written | reasoning | _present(refusal=refusal, tool_calls=calls)
+        reasoning = self._reasoning(thoughts, bool(calls))
+        yield written | reasoning | present(refusal=refusal, tool_calls=calls)
 
-    def _reasoning(self, thought: list[Reasoning], calls: bool) -> Members:
-        text = "\n\n".join(part.text for part in thought if part.text)
+    def _reasoning(self, thoughts: list[Reasoning], calls: bool) -> Members:
+        """Return the reasoning of a turn: only some upstreams take it back, by a name of theirs."""
+        text = PARAGRAPH.join(part.text for part in thoughts if part.text)
         name, filler = self._profile.reasoning, self._profile.reasoning_filler
-        if thought and not (name and text):
+        if thoughts and not (name and text):
             self._losses.add("reasoning")
+        # Who wants it back with every call gets a filler where another upstream did the thinking.
         text = text or (filler if calls else "")
         return {name: text} if name and text else {}
 
-
-WRITERS = {
-    "system": _ChatRequestWriter._system,
-    "user": _ChatRequestWriter._user,
-    "assistant": _ChatRequestWriter._assistant,
-}
 
 EFFORT_MEMBERS: dict[str, Any] = {
     "reasoning_effort": lambda effort: effort,
@@ -241,15 +215,12 @@ EFFORT_MEMBERS: dict[str, Any] = {
 
 
 def _instructions(system: tuple[str, ...]) -> list[Members]:
-    return [{"role": "system", "content": "\n\n".join(system)}] if system else []
+    # Several system messages are not taken by every server.
+    return [{"role": "system", "content": PARAGRAPH.join(system)}] if system else []
 
 
-def _joined(parts: Iterable[Part]) -> str:
-    return "\n\n".join(text for text in texts(parts) if text)
-
-
-def _present(**members: Any) -> Members:
-    return {name: value for name, value in members.items() if value}
+def _join_texts(parts: Iterable[Part]) -> str:
+    return PARAGRAPH.join(text for text in texts(parts) if text)
 
 
 def _as_text(part: Part) -> Part:
@@ -258,13 +229,13 @@ def _as_text(part: Part) -> Part:
 
 
 def _image(image: Image) -> Members:
-    inner = {"url": image_url(image)} | _present(detail=image.detail)
+    inner = {"url": image_url(image)} | present(detail=image.detail)
     return {"type": "image_url", "image_url": inner}
 
 
 def _file(file: File) -> Members:
     if file.id:
-        return {"type": "file", "file": {**_present(filename=file.name), "file_id": file.id}}
+        return {"type": "file", "file": {**present(filename=file.name), "file_id": file.id}}
     # OpenAI takes no bytes without a name.
     inner = {"filename": file.name or UNNAMED, "file_data": file_url(file)}
     return {"type": "file", "file": inner}

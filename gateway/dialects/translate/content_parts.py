@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gateway.dialects.canonical import File, Image, Part, Result, Text
-from gateway.dialects.translate.json_node import JsonNode, Losses
-from gateway.errors import BadRequest
+from gateway.dialects.canonical import File, Image, Part, Refusal, Result, Text
+from gateway.dialects.translate.json_node import JsonNode, untranslatable
+from gateway.dialects.translate.losses import Losses
 
 PartReaders = Mapping[str, Callable[[JsonNode, Losses], Part | None]]
 UnknownPart = Callable[[JsonNode, Losses], tuple[Part, ...]]
@@ -61,6 +61,17 @@ def leave_out(part: JsonNode, losses: Losses) -> tuple[Part, ...]:
     """Leave out what a model made: another one has no use for it."""
     losses.add(part.text("type"))
     return ()
+
+
+def read_text(part: JsonNode, losses: Losses) -> Text:
+    """Read a part that is a text: it is the same in all dialects."""
+    losses.note_unknown(part, frozenset({"type", "text"}), part.text("type"))
+    return Text(part.text("text"))
+
+
+def read_refusal(part: JsonNode, losses: Losses) -> Refusal:
+    """Read a part in which the model refuses to answer."""
+    return Refusal(part.text("refusal"))
 
 
 def note(part: JsonNode, losses: Losses) -> tuple[Part, ...]:
@@ -122,11 +133,6 @@ def result_of(call_id: str, parts: tuple[Part, ...]) -> Result:
         case (Text(text), *rest) if text.startswith(ERROR_MARK):
             return Result(call_id, (Text(text.removeprefix(ERROR_MARK)), *rest), is_error=True)
     return Result(call_id, found)
-
-
-def untranslatable(what: str, place: str) -> BadRequest:
-    """Say that something a user gave cannot be carried to the upstream."""
-    return BadRequest(f"{what} at `{place}` cannot be told to this model's upstream.", param=place)
 
 
 def _split_data_url(url: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Event
-from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.tools import INPUT
 
 _texts = msgspec.json.Decoder(dict[str, str])

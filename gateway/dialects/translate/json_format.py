@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.translate.json_node import JsonNode
+from gateway.dialects.translate.json_node import JsonNode, untranslatable
 
 Format = Mapping[str, Any]
 
-NAME = "answer"
 ANY_OBJECT: Format = {}
 MEMBERS = ("name", "description", "schema", "strict")
 
@@ -24,9 +23,14 @@ def read_format(node: JsonNode) -> Format:
     return found
 
 
-def name_format(asked: Format) -> Format:
-    """Return a format with the name that two of the dialects ask for."""
-    return {"name": NAME, **asked}
+def read_answer_format(asked: JsonNode, place: str, inner: str = "") -> Format | None:
+    """Read which format is asked for; Chat Completions put the schema one level deeper."""
+    kind = asked.text("type")
+    if kind == "json_schema":
+        return read_format(asked.inner(inner) if inner else asked)
+    if kind not in ("", "text", "json_object"):
+        raise untranslatable(f"A format `{kind}`", place)
+    return ANY_OBJECT if kind == "json_object" else None
 
 
 def describe_format(asked: Format) -> str:

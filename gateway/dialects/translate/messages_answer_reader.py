@@ -1,4 +1,14 @@
-"""What an upstream of Messages answers, as events of no dialect."""
+"""What an upstream of Messages answers, as events of no dialect.
+
+A message is a row of numbered blocks, each with a start, deltas and a stop. Texts and thoughts pass
+as they come. A call is open from its block's start to its stop; its arguments come as pieces of
+JSON, or, from some servers and in whole bodies, at once with the start: what came with the start
+counts only if no piece follows. A signature is kept until its block stops, since the canonical form
+has the proof of a thought with its end.
+
+Nothing is told before the answer began: what comes without `message_start` begins it. Whatever is
+open when the message stops is ended then, so that every call ends before its answer does.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +20,6 @@ import msgspec
 
 from gateway.dialects.call_ids import MOST_CALLS
 from gateway.dialects.canonical import (
-    Began,
     CallBegan,
     CallEnded,
     CallWent,
@@ -21,7 +30,9 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.objects import NO_ARGUMENTS, as_text
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.errors import read_body
 from gateway.dialects.translate.event_data import decode_event, number_in, text_in
 from gateway.errors import UpstreamBroke
@@ -96,35 +107,19 @@ class _OpenCall:
     argued: bool = False
 
 
-class MessagesAnswerReader:
+class MessagesAnswerReader(AnswerReader):
     """Reads one answer, event by event or as one body."""
 
-    __slots__ = (
-        "_budget",
-        "_called",
-        "_calls",
-        "_context",
-        "_id",
-        "_sequence",
-        "_signatures",
-        "_stop",
-        "_usage",
-        "began",
-        "ended",
-    )
+    __slots__ = ("_called", "_calls", "_sequence", "_signatures", "_stop", "_usage")
 
     def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        self._context = context
-        self._budget = budget
-        self._id = ""
+        super().__init__(context, budget)
         self._calls: dict[int, _OpenCall] = {}
         self._called = 0
         self._signatures: dict[int, str] = {}
         self._stop = ""
         self._sequence = ""
         self._usage: dict[str, Any] = {}
-        self.began = False
-        self.ended = False
 
     def read(self, data: bytes) -> Sequence[Event]:
         """Read one event's data."""
@@ -133,30 +128,26 @@ class MessagesAnswerReader:
             return ()
         delta = event.delta
         if delta is not None and delta.type == "text_delta" and self.began:
-            # The usual case.
+            # The usual case: the text of any block, whichever it is.
             return (Said(delta.text),) if isinstance(delta.text, str) and delta.text else ()
         if event.type == "error":
-            self.ended = True
-            return (read_body(data),)
+            return self._fail(read_body(data))
+        # Pings, and events that are new, say nothing that another dialect could.
         handler = HANDLERS.get(event.type)
         return handler(self, event) if handler is not None else ()
 
     def close(self) -> Sequence[Event]:
         """Take the end of the bytes: an answer without its stop reason was cut short."""
-        if self.ended:
-            return ()
-        if not self._stop:
-            raise UpstreamBroke("The upstream's answer ended before it was finished.")
-        return self._finish()
+        # Some servers leave `message_stop` out.
+        return self._finish() if self._stop and not self.ended else super().close()
 
     def whole(self, body: bytes) -> Sequence[Event]:
         """Read an answer that came as one body."""
         message = decode_event(_message, body)
         if message is not None and (message.type == "error" or message.error):
-            self.ended = True
-            return (read_body(body),)
+            return self._fail(read_body(body))
         if message is None or message.content is None:
-            raise UpstreamBroke("The upstream's answer is not what was asked for.")
+            raise UpstreamBroke(OTHER_SHAPE)
         events = [*self._begin(message), *self._read_blocks(message.content)]
         self._note_end(message.stop_reason, message.stop_sequence)
         return [*events, *self._finish()]
@@ -177,11 +168,9 @@ class MessagesAnswerReader:
     def _begin(self, message: _MessagesBody) -> Sequence[Event]:
         if self.began:
             return ()
-        self.began = True
         self._count(message.usage)
-        self._id = as_text(message.id) or ""
         tokens = read_usage(self._usage) if self._usage else None
-        return (Began(self._id, as_text(message.model) or "", tokens=tokens),)
+        return (self._begin_answer(message.id, message.model, tokens=tokens),)
 
     def _on_block_start(self, event: _MessagesEvent) -> Sequence[Event]:
         # A block that was not ended itself is ended by the next one of its number.
@@ -193,8 +182,10 @@ class MessagesAnswerReader:
             case "text":
                 return (Said(text),) if (text := text_in(block.text)) else ()
             case "thinking":
+                # Whole blocks have it here; in a stream it is empty, and comes as a delta.
                 self._signatures[at] = text_in(block.signature)
                 return (Thought(text),) if (text := text_in(block.thinking)) else ()
+            # It never comes in pieces.
             case "redacted_thinking":
                 return (Thought(encrypted=text_in(block.data), redacted=True),)
             case "tool_use":
@@ -205,10 +196,11 @@ class MessagesAnswerReader:
     def _begin_call(self, at: int, block: _ContentBlock) -> Event:
         number = self._called
         self._called += 1
+        # An upstream that goes mad must not fill our memory: calls are remembered until they end.
         if self._called > MOST_CALLS:
             raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
         self._calls[at] = _OpenCall(number, _read_input(block.input))
-        ident = as_text(block.id) or self._context.ident("call_", self._id, number)
+        ident = as_text(block.id) or self._make_call_id(number)
         return CallBegan(number, ident, as_text(block.name) or "")
 
     def _on_block_delta(self, event: _MessagesEvent) -> Sequence[Event]:
@@ -220,6 +212,7 @@ class MessagesAnswerReader:
             return (Said(text),)
         if thought := text_in(delta.thinking):
             return (Thought(thought),)
+        # Compatible servers send it in pieces, and nobody says how many.
         if signature := text_in(delta.signature):
             self._budget.spend(len(signature))
             self._signatures[at] = self._signatures.get(at, "") + signature
@@ -239,6 +232,7 @@ class MessagesAnswerReader:
         if call is None:
             return ()
         ended = CallEnded(call.number)
+        # A call without arguments has no delta, or an empty one; clients still want an object.
         return (ended,) if call.argued else (CallWent(call.number, call.given), ended)
 
     def _on_message_delta(self, event: _MessagesEvent) -> Sequence[Event]:
@@ -250,6 +244,7 @@ class MessagesAnswerReader:
 
     def _count(self, usage: Any) -> None:
         """Bring the usage up to date: what is told later counts from the beginning."""
+        # The counts are totals, not sums; the last event may leave out what the first one told.
         told = usage if isinstance(usage, dict) else {}
         self._usage |= {name: value for name, value in told.items() if value is not None}
 
@@ -259,7 +254,7 @@ class MessagesAnswerReader:
 
     def _on_message_stop(self, event: _MessagesEvent) -> Sequence[Event]:
         if not self.began:
-            raise UpstreamBroke("The upstream's answer ended before it began.")
+            raise UpstreamBroke(NEVER_BEGAN)
         return self._finish()
 
     def _finish(self) -> Sequence[Event]:
@@ -267,6 +262,7 @@ class MessagesAnswerReader:
         left = [event for at in (*self._signatures, *self._calls) for event in self._end_block(at)]
         stop = STOPS.get(self._stop, Stop.UNKNOWN)
         if not self._stop:
+            # Some servers stop without a reason: what was said tells which it must have been.
             stop = Stop.TOOL_CALLS if self._called else Stop.STOP
         ended = Ended(
             stop,
@@ -290,8 +286,10 @@ HANDLERS: dict[str, Callable[[MessagesAnswerReader, _MessagesEvent], Sequence[Ev
 def _read_input(value: msgspec.Raw) -> str:
     """Return arguments as they were written; a text stands for itself."""
     written = bytes(value)
+    # In a stream the start has an empty object, which is no argument yet.
     if written in NOTHING:
         return NO_ARGUMENTS
+    # They are passed as they were written: to decode and encode them might change a number.
     text = msgspec.json.decode(written) if written.startswith(b'"') else None
     return text if isinstance(text, str) else written.decode(errors="replace")
 

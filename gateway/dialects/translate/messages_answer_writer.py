@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 
 from gateway.dialects.canonical import (
     Began,
     Call,
     CallBegan,
-    CallEnded,
     CallWent,
     Ended,
-    Event,
     Failed,
     Reasoning,
     Refused,
@@ -24,8 +19,10 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.objects import Json, read_object
 from gateway.dialects.seals import UNPROVEN
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
-from gateway.dialects.translate.block_serializer import BlockSerializer, Piece
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_writer import BlockAnswerWriter
+from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import AnswerPart, CollectedAnswer
 from gateway.dialects.translate.errors import messages_error
 from gateway.dialects.translate.reasoning import as_signature
@@ -46,15 +43,13 @@ NO_TOKENS = {"input_tokens": 0, "output_tokens": 0}
 _encode = msgspec.json.encode
 
 
-class MessagesAnswerWriter:
+class MessagesAnswerWriter(BlockAnswerWriter):
     """Writes one answer, event by event or as one body."""
 
-    __slots__ = ("_blocks", "_context", "_next", "_text")
+    __slots__ = ("_text",)
 
     def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        self._context = context
-        self._blocks = BlockSerializer(self._make, budget)
-        self._next = 0
+        super().__init__(context, budget)
         self._text = b""
 
     def say(self, text: str) -> bytes:
@@ -62,10 +57,6 @@ class MessagesAnswerWriter:
         if self._blocks.key is Said:
             return b"%b%b}}\n\n" % (self._text, _encode(text))
         return self._blocks.take(Said(text))
-
-    def write(self, event: Event) -> bytes:
-        """Write an event."""
-        return WRITES[type(event)](self, event)
 
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
@@ -88,37 +79,19 @@ class MessagesAnswerWriter:
         }
 
     def _begin(self, began: Began) -> bytes:
-        return _written({"type": "message_start", "message": self._message(began)})
+        return _frame({"type": "message_start", "message": self._message(began)})
 
-    def _take(self, piece: Piece | CallEnded) -> bytes:
-        return self._blocks.take(piece)
-
-    def _make(self, piece: Piece) -> _WrittenBlock:
-        index = self._next
-        self._next += 1
+    def _make_block(self, index: int, piece: Piece) -> AnswerBlock:
         self._text = TEXT % index
         return _WrittenBlock(index, piece)
 
     def _end(self, ended: Ended) -> bytes:
         usage = {"output_tokens": 0, **usage_of(ended.tokens)}
         end = {"type": "message_delta", "delta": _end_of(ended), "usage": usage}
-        return self._blocks.end_block() + _written(end) + STOP
+        return self._blocks.end_block() + _frame(end) + STOP
 
     def _fail(self, failure: Failed) -> bytes:
         return encode(messages_error(failure), "error")
-
-
-WRITES: dict[type[Event], Callable[[MessagesAnswerWriter, Any], bytes]] = {
-    Began: MessagesAnswerWriter._begin,
-    Said: MessagesAnswerWriter._take,
-    Thought: MessagesAnswerWriter._take,
-    Refused: MessagesAnswerWriter._take,
-    CallBegan: MessagesAnswerWriter._take,
-    CallWent: MessagesAnswerWriter._take,
-    CallEnded: MessagesAnswerWriter._take,
-    Ended: MessagesAnswerWriter._end,
-    Failed: MessagesAnswerWriter._fail,
-}
 
 
 class _WrittenBlock:
@@ -133,78 +106,50 @@ class _WrittenBlock:
 
     def begin(self) -> bytes:
         """Write its beginning."""
-        block = BEGINNINGS[type(self._first)](self._first)
-        begun = {"type": "content_block_start", "index": self._index, "content_block": block}
-        return _written(begun)
+        block = _begin_block(self._first)
+        start = {"type": "content_block_start", "index": self._index, "content_block": block}
+        return _frame(start)
 
     def add(self, piece: Piece) -> bytes:
         """Write a piece of it."""
         self._proven = self._proven or (isinstance(piece, Thought) and bool(as_signature(piece)))
-        return b"".join([self._delta(delta) for delta in DELTAS[type(piece)](piece)])
+        return b"".join([self._delta(delta) for delta in _deltas(piece)])
 
     def end(self) -> bytes:
         """Write its end; a thought that nothing proves says so."""
-        unproven = b"" if self._proven else self._delta(_signed(UNPROVEN))
-        return unproven + _written({"type": "content_block_stop", "index": self._index})
+        unproven = b"" if self._proven else self._delta(_signature(UNPROVEN))
+        return unproven + _frame({"type": "content_block_stop", "index": self._index})
 
     def _delta(self, delta: Json) -> bytes:
-        return _written({"type": "content_block_delta", "index": self._index, "delta": delta})
+        return _frame({"type": "content_block_delta", "index": self._index, "delta": delta})
 
 
-def _begun_text(piece: Said | Refused) -> Json:
-    return {"type": "text", "text": ""}
-
-
-def _begun_thought(piece: Thought) -> Json:
+def _begin_block(piece: Piece) -> Json:
+    """Write a block that is still empty; only redacted thinking comes whole."""
+    if isinstance(piece, CallBegan):
+        return {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+    if not isinstance(piece, Thought):
+        return {"type": "text", "text": ""}
     if piece.redacted:
         return {"type": "redacted_thinking", "data": piece.encrypted}
     return {"type": "thinking", "thinking": "", "signature": ""}
 
 
-def _begun_call(piece: CallBegan) -> Json:
-    return {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+def _deltas(piece: Piece) -> list[Json]:
+    match piece:
+        case Said() | Refused():
+            return [{"type": "text_delta", "text": piece.text}]
+        case CallWent():
+            return [{"type": "input_json_delta", "partial_json": piece.arguments}]
+        case CallBegan():
+            return []
+    signature = as_signature(piece)
+    deltas: list[Json] = [{"type": "thinking_delta", "thinking": piece.text}] if piece.text else []
+    return [*deltas, _signature(signature)] if signature else deltas
 
 
-BEGINNINGS: dict[type[Piece], Callable[[Any], Json]] = {
-    Said: _begun_text,
-    Refused: _begun_text,
-    Thought: _begun_thought,
-    CallBegan: _begun_call,
-}
-
-
-def _more_text(piece: Said | Refused) -> list[Json]:
-    return [{"type": "text_delta", "text": piece.text}]
-
-
-def _more_thought(piece: Thought) -> list[Json]:
-    deltas: list[Json] = []
-    if piece.text:
-        deltas.append({"type": "thinking_delta", "thinking": piece.text})
-    if signature := as_signature(piece):
-        deltas.append(_signed(signature))
-    return deltas
-
-
-def _signed(signature: str) -> Json:
+def _signature(signature: str) -> Json:
     return {"type": "signature_delta", "signature": signature}
-
-
-def _more_call(piece: CallWent) -> list[Json]:
-    return [{"type": "input_json_delta", "partial_json": piece.arguments}]
-
-
-def _nothing(piece: CallBegan) -> list[Json]:
-    return []
-
-
-DELTAS: dict[type[Piece], Callable[[Any], list[Json]]] = {
-    Said: _more_text,
-    Refused: _more_text,
-    Thought: _more_thought,
-    CallBegan: _nothing,
-    CallWent: _more_call,
-}
 
 
 def _block(part: AnswerPart) -> Json:
@@ -246,5 +191,5 @@ def usage_of(tokens: Tokens | None) -> Json:
     return usage
 
 
-def _written(event: Json) -> bytes:
+def _frame(event: Json) -> bytes:
     return encode(_encode(event), event["type"])

@@ -26,37 +26,28 @@ from gateway.dialects.translate.content_parts import (
     leave_out,
     read_parts,
     read_result,
+    read_text,
     refuse,
-    untranslatable,
 )
 from gateway.dialects.translate.effort import effort_of, effort_word
 from gateway.dialects.translate.history import drop_empty, order_history, texts
 from gateway.dialects.translate.json_format import Format, read_format
-from gateway.dialects.translate.json_node import JsonNode, Losses, parse_body
+from gateway.dialects.translate.json_node import JsonNode, parse_body, untranslatable
+from gateway.dialects.translate.losses import Losses
 from gateway.dialects.translate.reasoning import thinking
-from gateway.dialects.translate.tools import choose
+from gateway.dialects.translate.tools import SHARED_MEMBERS, choose, read_function, read_tools
 
 MESSAGES = "messages"
-KNOWN = frozenset(
-    {
-        "model",
-        MESSAGES,
-        "system",
-        "stream",
-        "max_tokens",
-        "temperature",
-        "top_p",
-        "stop_sequences",
-        "tools",
-        "tool_choice",
-        "thinking",
-        "output_config",
-        "metadata",
-    }
-)
+KNOWN = SHARED_MEMBERS | {
+    MESSAGES,
+    "system",
+    "max_tokens",
+    "stop_sequences",
+    "thinking",
+    "output_config",
+}
 KNOWN_MESSAGE = frozenset({"role", "content"})
 KNOWN_METADATA = frozenset({"user_id"})
-KNOWN_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
 KNOWN_THINKING = frozenset({"type", "budget_tokens"})
 BOOKKEEPING = "x-anthropic-billing-header"
 KNOWN_OUTPUT = frozenset({"effort", "format"})
@@ -67,7 +58,7 @@ def read_messages(body: bytes) -> Conversation:
     """Read a request; what cannot be carried is named in it, or refused by `BadRequest`."""
     request, losses = parse_body(body), Losses()
     losses.note_unknown(request, KNOWN)
-    metadata = request.node("metadata") or JsonNode({})
+    metadata = request.inner("metadata")
     losses.note_unknown(metadata, KNOWN_METADATA, "metadata")
     effort, asked = _output(request, losses)
     tools, choice, parallel = _tools(request, losses)
@@ -140,18 +131,14 @@ def _message(message: JsonNode, losses: Losses) -> Message:
     return Message(role, parts if role == "user" else drop_empty(parts))
 
 
-def _known(block: JsonNode, losses: Losses, *names: str) -> JsonNode:
+def _check_known(block: JsonNode, losses: Losses, *names: str) -> JsonNode:
     """Return a block of which all is known but what is named as lost."""
     losses.note_unknown(block, frozenset({"type", *names}), block.text("type"))
     return block
 
 
-def _text(block: JsonNode, losses: Losses) -> Text:
-    return Text(_known(block, losses, "text").text("text"))
-
-
 def _image(block: JsonNode, losses: Losses) -> Image | None:
-    source = _known(block, losses, "source").inner("source")
+    source = _check_known(block, losses, "source").inner("source")
     kind = source.text("type")
     if kind == "base64":
         return Image(media_type=source.text("media_type"), data=source.require("data"))
@@ -159,14 +146,14 @@ def _image(block: JsonNode, losses: Losses) -> Image | None:
 
 
 def _document(block: JsonNode, losses: Losses) -> File | None:
-    source = _known(block, losses, "source", "title").inner("source")
+    source = _check_known(block, losses, "source", "title").inner("source")
     read = SOURCES.get(source.text("type"))
     file = read(source) if read is not None else None
     return None if file is None else msgspec.structs.replace(file, name=block.text("title"))
 
 
 def _search_result(block: JsonNode, losses: Losses) -> Text:
-    _known(block, losses, "title", "source", "content")
+    _check_known(block, losses, "title", "source", "content")
     found = texts(read_parts(block, "content", INSTRUCTED, leave_out, losses))
     return Text("\n".join((block.text("title"), block.text("source"), *found)))
 
@@ -175,19 +162,19 @@ def _thinking(block: JsonNode, losses: Losses) -> Reasoning:
     return thinking(block.text("thinking"), block.text("signature"))
 
 
-def _redacted(block: JsonNode, losses: Losses) -> Reasoning:
+def _read_redacted(block: JsonNode, losses: Losses) -> Reasoning:
     return Reasoning("", encrypted=block.text("data"), redacted=True)
 
 
 def _tool_use(block: JsonNode, losses: Losses) -> Call:
-    _known(block, losses, "id", "name", "input")
+    _check_known(block, losses, "id", "name", "input")
     given = block.members.get("input")
     arguments = msgspec.json.encode({} if given is None else given).decode()
     return Call(block.require("id"), block.require("name"), arguments)
 
 
 def _tool_result(block: JsonNode, losses: Losses) -> Result:
-    _known(block, losses, "tool_use_id", "content", "is_error")
+    _check_known(block, losses, "tool_use_id", "content", "is_error")
     parts = keep_result_parts(read_result(block, "content", RETURNED, losses))
     return Result(block.require("tool_use_id"), parts, bool(block.flag("is_error")))
 
@@ -210,18 +197,18 @@ SOURCES: dict[str, Callable[[JsonNode], File | None]] = {
     "text": lambda source: File(text=source.require("data")),
     "content": _inner_text,
 }
-INSTRUCTED: PartReaders = {"text": _text}
+INSTRUCTED: PartReaders = {"text": read_text}
 RETURNED: PartReaders = {
-    "text": _text,
+    "text": read_text,
     "image": _image,
     "document": _document,
     "search_result": _search_result,
 }
 SAID: PartReaders = {**RETURNED, "tool_result": _tool_result}
 ANSWERED: PartReaders = {
-    "text": _text,
+    "text": read_text,
     "thinking": _thinking,
-    "redacted_thinking": _redacted,
+    "redacted_thinking": _read_redacted,
     "tool_use": _tool_use,
 }
 ROLES: dict[str, tuple[PartReaders, UnknownPart]] = {
@@ -234,8 +221,7 @@ ROLES: dict[str, tuple[PartReaders, UnknownPart]] = {
 def _tools(
     request: JsonNode, losses: Losses
 ) -> tuple[tuple[Tool, ...], Choice | None, bool | None]:
-    declared = [_tool(node, losses) for node in request.nodes("tools")]
-    tools = tuple(tool for tool in declared if tool is not None)
+    tools = read_tools(request.nodes("tools"), _tool, losses)
     asked = request.inner("tool_choice")
     # The other dialects say the same in one word, or by naming the tool.
     word = CHOICES.get(asked.text("type")) or request.members.get("tool_choice")
@@ -249,6 +235,4 @@ def _tool(node: JsonNode, losses: Losses) -> Tool | None:
     if kind not in ("", "custom"):
         losses.add(f"tools.{kind}")
         return None
-    losses.note_unknown(node, KNOWN_TOOL, "tools")
-    schema = node.node("input_schema") or JsonNode({})
-    return Tool(node.require("name"), node.text("description"), schema.members, node.flag("strict"))
+    return read_function(node, "input_schema", losses, frozenset({"type"}))

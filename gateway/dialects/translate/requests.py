@@ -13,27 +13,25 @@ from msgspec.structs import replace
 from gateway.dialects.canonical import Conversation, Tool
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
-from gateway.dialects.translate.chat_request_writer import write_chat
+from gateway.dialects.translate.chat_request_writer import ChatRequestWriter
 from gateway.dialects.translate.history import separate_texts
-from gateway.dialects.translate.json_node import Losses
+from gateway.dialects.translate.losses import Losses
 from gateway.dialects.translate.messages_request_reader import read_messages
-from gateway.dialects.translate.messages_request_writer import write_messages
+from gateway.dialects.translate.messages_request_writer import MessagesRequestWriter
+from gateway.dialects.translate.request_writer import RequestWriter
 from gateway.dialects.translate.responses_request_reader import read_responses
-from gateway.dialects.translate.responses_request_writer import write_responses
+from gateway.dialects.translate.responses_request_writer import ResponsesRequestWriter
 from gateway.exchange.additions import NO_PARTS, GatewayParts
 
-RequestReader = Callable[[bytes], Conversation]
-RequestWriter = Callable[[Conversation, Profile, Losses], bytes]
-
-READERS: dict[str, RequestReader] = {
+READERS: dict[str, Callable[[bytes], Conversation]] = {
     "openai-chat": read_chat,
     "openai-responses": read_responses,
     "anthropic-messages": read_messages,
 }
-WRITERS: dict[str, RequestWriter] = {
-    "openai-chat": write_chat,
-    "openai-responses": write_responses,
-    "anthropic-messages": write_messages,
+WRITERS: dict[str, type[RequestWriter]] = {
+    "openai-chat": ChatRequestWriter,
+    "openai-responses": ResponsesRequestWriter,
+    "anthropic-messages": MessagesRequestWriter,
 }
 
 
@@ -65,7 +63,7 @@ def translate_request(
         lenient = to_dialect in LENIENT or "strict" in profile.leaves_out
         conversation = _fit_additions(conversation, parts, lenient)
     losses = Losses(conversation.lost)
-    written = WRITERS[to_dialect](conversation, profile, losses)
+    written = WRITERS[to_dialect](conversation, profile, losses).write()
     return Translated(written, losses.names)
 
 

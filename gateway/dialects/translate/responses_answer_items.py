@@ -19,8 +19,8 @@ from gateway.dialects.canonical import (
     Thought,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.answer_context import ByteBudget
 from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import AnswerPart
 from gateway.dialects.translate.reasoning import as_encrypted
 from gateway.wire.sse import encode
@@ -29,7 +29,7 @@ COMPLETED = "completed"
 IN_PROGRESS = "in_progress"
 
 
-class _TextWords(NamedTuple):
+class _TextNames(NamedTuple):
     """What a text of a message is called: its events, its part, its own member."""
 
     event: str
@@ -38,7 +38,7 @@ class _TextWords(NamedTuple):
     beside: Json
 
 
-class _CallWords(NamedTuple):
+class _CallNames(NamedTuple):
     """What a call is called: its item, its events, the member that holds its arguments."""
 
     item: str
@@ -47,10 +47,10 @@ class _CallWords(NamedTuple):
     prefix: str
 
 
-OUTPUT_TEXT = _TextWords("response.output_text", "output_text", "text", {"logprobs": []})
-REFUSAL = _TextWords("response.refusal", "refusal", "refusal", {})
-FUNCTION = _CallWords("function_call", "response.function_call_arguments", "arguments", "fc_")
-CUSTOM = _CallWords("custom_tool_call", "response.custom_tool_call_input", "input", "ctc_")
+OUTPUT_TEXT = _TextNames("response.output_text", "output_text", "text", {"logprobs": []})
+REFUSAL = _TextNames("response.refusal", "refusal", "refusal", {})
+FUNCTION = _CallNames("function_call", "response.function_call_arguments", "arguments", "fc_")
+CUSTOM = _CallNames("custom_tool_call", "response.custom_tool_call_input", "input", "ctc_")
 
 _encode = msgspec.json.encode
 
@@ -81,14 +81,13 @@ class ResponseOutput:
         self.number += 1
         return encode(_encode(event), kind)
 
-    def added(self, place: ItemPlace, item: Json) -> bytes:
-        """Write that an item has begun."""
-        return self.frame("response.output_item.added", {"output_index": place.index, "item": item})
-
-    def done(self, place: ItemPlace, item: Json) -> bytes:
-        """Write that an item is whole, and keep it for the end of the response."""
-        self.items.append(item)
-        return self.frame("response.output_item.done", {"output_index": place.index, "item": item})
+    def write_item(self, verb: str, place: ItemPlace, item: Json) -> bytes:
+        """Write that an item has begun (`added`) or is whole (`done`), and keep a whole one."""
+        if verb == "done":
+            # The last event of a response repeats all its items.
+            self.items.append(item)
+        members = {"output_index": place.index, "item": item}
+        return self.frame(f"response.output_item.{verb}", members)
 
 
 class GrowingText:
@@ -118,7 +117,7 @@ class GrowingText:
         """Return all of it."""
         return "".join(self._pieces)
 
-    def done(self, name: str) -> bytes:
+    def write_done(self, name: str) -> bytes:
         """Write that it is whole."""
         return self._output.frame(f"{self._event}.done", {**self._where, name: self.whole()})
 
@@ -126,19 +125,19 @@ class GrowingText:
 class MessageItem:
     """A message with one part: a text, or a refusal."""
 
-    __slots__ = ("_output", "_place", "_where", "_words", "text")
+    __slots__ = ("_names", "_output", "_place", "_where", "text")
 
     def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Said | Refused) -> None:
         self._output = output
         self._place = place
-        self._words = REFUSAL if isinstance(piece, Refused) else OUTPUT_TEXT
+        self._names = REFUSAL if isinstance(piece, Refused) else OUTPUT_TEXT
         self._where = {"item_id": place.id, "output_index": place.index, "content_index": 0}
-        self.text = GrowingText(output, self._words.event, self._where, self._words.beside)
+        self.text = GrowingText(output, self._names.event, self._where, self._names.beside)
 
     def begin(self) -> bytes:
         """Write its beginning."""
         item = _message_item(self._place.id, IN_PROGRESS, [])
-        return self._output.added(self._place, item) + self._part("added", "")
+        return self._output.write_item("added", self._place, item) + self._part("added", "")
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of it."""
@@ -147,12 +146,12 @@ class MessageItem:
     def end(self) -> bytes:
         """Write its end."""
         text, status = self.text.whole(), self._output.status
-        item = _message_item(self._place.id, status, [_text_part(self._words, text)])
-        done = self.text.done(self._words.name) + self._part("done", text)
-        return done + self._output.done(self._place, item)
+        item = _message_item(self._place.id, status, [_text_part(self._names, text)])
+        done = self.text.write_done(self._names.name) + self._part("done", text)
+        return done + self._output.write_item("done", self._place, item)
 
     def _part(self, verb: str, text: str) -> bytes:
-        part = {**self._where, "part": _text_part(self._words, text)}
+        part = {**self._where, "part": _text_part(self._names, text)}
         return self._output.frame(f"response.content_part.{verb}", part)
 
 
@@ -170,7 +169,7 @@ class ReasoningItem:
 
     def begin(self) -> bytes:
         """Write its beginning."""
-        return self._output.added(self._place, _reasoning_item(self._place.id, ""))
+        return self._output.write_item("added", self._place, _reasoning_item(self._place.id, ""))
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of it; its summary begins with the first text."""
@@ -184,8 +183,8 @@ class ReasoningItem:
         text = self._text.whole()
         item = _reasoning_item(self._place.id, text)
         item["encrypted_content"] = as_encrypted(self._thought)
-        done = self._text.done("text") + self._part("done", text) if text else b""
-        return done + self._output.done(self._place, item)
+        done = self._text.write_done("text") + self._part("done", text) if text else b""
+        return done + self._output.write_item("done", self._place, item)
 
     def _part(self, verb: str, text: str) -> bytes:
         part = {**self._where, "part": {"type": "summary_text", "text": text}}
@@ -195,19 +194,20 @@ class ReasoningItem:
 class CallItem:
     """A call of a function, or of a tool that takes plain text."""
 
-    __slots__ = ("_call", "_output", "_place", "_text", "_words")
+    __slots__ = ("_call", "_names", "_output", "_place", "_text")
 
     def __init__(self, output: ResponseOutput, place: ItemPlace, piece: CallBegan) -> None:
         self._output = output
         self._place = place
         self._call = Call(piece.id, piece.name, "", piece.custom)
-        self._words = CUSTOM if piece.custom else FUNCTION
+        self._names = CUSTOM if piece.custom else FUNCTION
         where = {"item_id": place.id, "output_index": place.index}
-        self._text = GrowingText(output, self._words.event, where, {})
+        self._text = GrowingText(output, self._names.event, where, {})
 
     def begin(self) -> bytes:
         """Write its beginning."""
-        return self._output.added(self._place, _call_item(self._place.id, IN_PROGRESS, self._call))
+        item = _call_item(self._place.id, IN_PROGRESS, self._call)
+        return self._output.write_item("added", self._place, item)
 
     def add(self, piece: Any) -> bytes:
         """Write a piece of its arguments."""
@@ -217,7 +217,8 @@ class CallItem:
         """Write its end."""
         call = msgspec.structs.replace(self._call, arguments=self._text.whole())
         item = _call_item(self._place.id, self._output.status, call)
-        return self._text.done(self._words.name) + self._output.done(self._place, item)
+        done = self._text.write_done(self._names.name)
+        return done + self._output.write_item("done", self._place, item)
 
 
 ITEMS: Mapping[type[Piece], Callable[[ResponseOutput, ItemPlace, Any], AnswerBlock]] = {
@@ -243,13 +244,13 @@ def whole_item(ident: str, part: AnswerPart) -> Json:
         return {**_reasoning_item(ident, part.text), "encrypted_content": as_encrypted(part)}
     if isinstance(part, Call):
         return _call_item(ident, COMPLETED, part)
-    words = REFUSAL if isinstance(part, Refusal) else OUTPUT_TEXT
-    return _message_item(ident, COMPLETED, [_text_part(words, part.text)])
+    names = REFUSAL if isinstance(part, Refusal) else OUTPUT_TEXT
+    return _message_item(ident, COMPLETED, [_text_part(names, part.text)])
 
 
-def _text_part(words: _TextWords, text: str) -> Json:
-    beside = {"annotations": [], **words.beside} if words.beside else {}
-    return {"type": words.part, words.name: text, **beside}
+def _text_part(names: _TextNames, text: str) -> Json:
+    beside = {"annotations": [], **names.beside} if names.beside else {}
+    return {"type": names.part, names.name: text, **beside}
 
 
 def _message_item(ident: str, status: str, content: list[Json]) -> Json:
@@ -263,6 +264,6 @@ def _reasoning_item(ident: str, text: str) -> Json:
 
 
 def _call_item(ident: str, status: str, call: Call) -> Json:
-    words = CUSTOM if call.custom else FUNCTION
-    item = {"id": ident, "type": words.item, "status": status, "call_id": call.id}
-    return {**item, "name": call.name, words.name: call.arguments}
+    names = CUSTOM if call.custom else FUNCTION
+    item = {"id": ident, "type": names.item, "status": status, "call_id": call.id}
+    return {**item, "name": call.name, names.name: call.arguments}

@@ -1,7 +1,15 @@
 """What an upstream of Responses answers, as events of no dialect.
 
-All that an item says comes in deltas, and once more when it is done, and once more at the end. What
-an upstream leaves out of one of these is taken from the next.
+A response is a row of items. All that an item says comes in deltas, once more when it is done, and
+once more at the end of the response. Servers leave any of the three out, so each item remembers
+what was told of it: what is missing is taken from the next telling, and nothing is told twice.
+
+An item is known by its place (`output_index`), or by its id where a server gives no place. A call
+is told once its name is known, which is mostly when its item is added; arguments that come before
+that wait for the item to be done. Texts of several items are one text to the other dialects, so
+those of another item are set apart by an empty line.
+
+The end of the bytes ends nothing here: only `response.completed`, `.incomplete` or a failure does.
 """
 
 from __future__ import annotations
@@ -13,7 +21,6 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.canonical import (
-    Began,
     CallBegan,
     CallEnded,
     CallWent,
@@ -22,17 +29,16 @@ from gateway.dialects.canonical import (
     Refused,
     Said,
     Thought,
-    Tokens,
 )
 from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_reader import OTHER_SHAPE, AnswerReader, read_openai_usage
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.errors import read_body, read_failure
 from gateway.dialects.translate.event_data import (
     decode_event,
-    number_in,
     objects_in,
     text_in,
-    whole_number,
 )
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
@@ -45,6 +51,7 @@ ARGUMENTS = {"function_call": "arguments", CUSTOM: "input"}
 TEXT = "response.output_text.delta"
 ENDS = ("completed", "incomplete")
 FAILURES = ("response.failed", "error")
+# Items are remembered to the end of the answer, so their number is bounded.
 MOST_ITEMS = 10_000
 
 
@@ -72,24 +79,13 @@ class _OutputItem:
     done: bool = False
 
 
-class ResponsesAnswerReader:
+class ResponsesAnswerReader(AnswerReader):
     """Reads one answer, event by event or as one body."""
 
-    __slots__ = (
-        "_called",
-        "_context",
-        "_id",
-        "_items",
-        "_refused",
-        "_speaker",
-        "_speaking",
-        "began",
-        "ended",
-    )
+    __slots__ = ("_called", "_items", "_refused", "_speaker", "_speaking")
 
     def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        self._context = context
-        self._id = ""
+        super().__init__(context, budget)
         self._items: dict[int | str | None, _OutputItem] = {}
         self._called = 0
         self._refused = False
@@ -97,8 +93,6 @@ class ResponsesAnswerReader:
         """The item that said the last text, if nothing else came since."""
         self._speaking: int | None = None
         """Where it stands."""
-        self.began = False
-        self.ended = False
 
     def read(self, data: bytes) -> Sequence[Event]:
         """Read one event's data."""
@@ -106,28 +100,21 @@ class ResponsesAnswerReader:
         if event is None or self.ended:
             return ()
         if event.type == TEXT and event.output_index == self._speaking is not None:
-            # The usual case.
+            # The usual case: the item that speaks goes on, and nothing about it has to be noted.
             return (Said(event.delta),) if isinstance(event.delta, str) and event.delta else ()
         if event.type in FAILURES:
-            self.ended = True
-            return (read_body(data),)
+            # A failure has its error in the response or in the event itself: all of it is read.
+            return self._fail(read_body(data))
         handler = HANDLERS.get(event.type)
         return handler(self, event) if handler is not None else ()
-
-    def close(self) -> Sequence[Event]:
-        """Take the end of the bytes: an answer without its last event was cut short."""
-        if not self.ended:
-            raise UpstreamBroke("The upstream's answer ended before it was finished.")
-        return ()
 
     def whole(self, body: bytes) -> Sequence[Event]:
         """Read an answer that came as one body."""
         response = decode_event(_response, body)
         if response is not None and response.get("error"):
-            self.ended = True
-            return (read_body(body),)
+            return self._fail(read_body(body))
         if response is None or not isinstance(response.get("output"), list):
-            raise UpstreamBroke("The upstream's answer is not what was asked for.")
+            raise UpstreamBroke(OTHER_SHAPE)
         return [*self._begin(response), *self._finish(response)]
 
     def _on_started(self, event: _ResponsesEvent) -> Sequence[Event]:
@@ -136,11 +123,8 @@ class ResponsesAnswerReader:
     def _begin(self, response: Any = None) -> Sequence[Event]:
         if self.began:
             return ()
-        self.began = True
         told = response if isinstance(response, dict) else {}
-        self._id = as_text(told.get("id")) or ""
-        model, created = as_text(told.get("model")) or "", whole_number(told.get("created_at"))
-        return (Began(self._id, model, created),)
+        return (self._begin_answer(told.get("id"), told.get("model"), told.get("created_at")),)
 
     def _at(self, event: _ResponsesEvent) -> _OutputItem:
         """Find the item that an event is about, or begin one."""
@@ -164,7 +148,8 @@ class ResponsesAnswerReader:
         item.call = self._called
         self._called += 1
         self._pause()
-        ident = as_text(told.get("call_id")) or self._context.ident("call_", self._id, item.call)
+        # It is the call's id that results name, not the item's.
+        ident = as_text(told.get("call_id")) or self._make_call_id(item.call)
         return (CallBegan(item.call, ident, name, kind == CUSTOM),)
 
     def _pause(self) -> None:
@@ -182,6 +167,7 @@ class ResponsesAnswerReader:
     def _say(self, item: _OutputItem, text: str) -> Sequence[Event]:
         """Tell a text; that of another item stands apart."""
         item.said = True
+        # After something else than text the other dialects begin a new text anyway.
         is_other = self._speaker is not None and self._speaker is not item
         self._speaker, self._speaking = item, None
         return (Said(APART + text if is_other else text),)
@@ -191,6 +177,7 @@ class ResponsesAnswerReader:
 
     def _refuse(self, item: _OutputItem, text: str) -> Sequence[Event]:
         self._pause()
+        # The response is `completed` all the same: only the refusal tells why it ended so.
         item.said = self._refused = True
         return (Refused(text),) if text else ()
 
@@ -213,6 +200,7 @@ class ResponsesAnswerReader:
 
     def _add_arguments(self, item: _OutputItem, arguments: str) -> Sequence[Event]:
         """Tell a piece of a call's arguments; without a name they wait until it is done."""
+        # What comes after the item was done is late news of what was told with it.
         if item.call is None or item.done or not arguments:
             return ()
         item.said = True
@@ -245,8 +233,10 @@ class ResponsesAnswerReader:
     def _read_reasoning(self, item: _OutputItem, told: Json) -> Sequence[Event]:
         events: list[Event] = []
         if not item.said:
+            # Open models send their reasoning itself, others only a summary of it.
             parts = objects_in(told.get("summary")) or objects_in(told.get("content"))
             events += self._think(item, APART.join(text_in(part.get("text")) for part in parts))
+        # The proof is never in a delta, so it is read even where the text was told.
         if encrypted := text_in(told.get("encrypted_content")):
             self._pause()
             events.append(Thought(encrypted=encrypted, id=as_text(told.get("id")) or ""))
@@ -257,6 +247,7 @@ class ResponsesAnswerReader:
         events = [*self._begin_call(item, told)]
         if not item.said:
             given = text_in(told.get(ARGUMENTS[kind]))
+            # An empty text is no JSON, so a function without arguments gets an empty object.
             events += self._add_arguments(item, given or ("" if kind == CUSTOM else NO_ARGUMENTS))
         return events if item.call is None else [*events, CallEnded(item.call)]
 
@@ -273,6 +264,8 @@ class ResponsesAnswerReader:
         events: list[Event] = []
         for at, told in enumerate(objects_in(response.get("output"))):
             item = self._items.get(at) or self._items.get(as_text(told.get("id")))
+            # If items came before, one that nothing was told of is a hosted tool's, or stands at
+            # another place by now: to tell it might be to tell it twice.
             if item is not None or not self._items:
                 events += self._complete(item or _OutputItem(), told)
         events += self._end_calls()
@@ -283,12 +276,13 @@ class ResponsesAnswerReader:
         return [CallEnded(call) for call in calls if call is not None]
 
     def _make_end(self, status: str, response: Json) -> Ended:
-        tokens = read_usage(response.get("usage"))
+        tokens = read_openai_usage(response.get("usage"), "input", "output")
         if status == "incomplete":
             details = response.get("incomplete_details")
             reason = as_text(details.get("reason")) if isinstance(details, dict) else None
             stop = REASONS.get(reason or "", Stop.UNKNOWN)
             return Ended(stop, tokens, word=reason or status if stop is Stop.UNKNOWN else "")
+        # The dialect has no word for it: that calls wait is seen from the items alone.
         if self._called:
             return Ended(Stop.TOOL_CALLS, tokens)
         return Ended(Stop.FILTER if self._refused else Stop.STOP, tokens)
@@ -322,17 +316,3 @@ def _ident_of(event: _ResponsesEvent) -> str | None:
     """Return the id of the item that an event is about, or that it brings."""
     told = event.item if isinstance(event.item, dict) else {}
     return event.item_id or as_text(told.get("id"))
-
-
-def read_usage(usage: Any) -> Tokens | None:
-    """Translate a usage object."""
-    if not isinstance(usage, dict):
-        return None
-    told, made = "input_tokens_details", "output_tokens_details"
-    return Tokens(
-        input=number_in(usage, "input_tokens"),
-        output=number_in(usage, "output_tokens"),
-        cached=number_in(usage, told, "cached_tokens"),
-        written=number_in(usage, told, "cache_write_tokens"),
-        reasoning=number_in(usage, made, "reasoning_tokens"),
-    )

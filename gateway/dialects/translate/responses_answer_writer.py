@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,21 +9,18 @@ import msgspec
 from gateway.dialects.body import fields_of, written
 from gateway.dialects.canonical import (
     Began,
-    CallBegan,
-    CallEnded,
-    CallWent,
     Ended,
-    Event,
     Failed,
     Refusal,
     Refused,
     Said,
-    Thought,
     Tokens,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
-from gateway.dialects.translate.block_serializer import AnswerBlock, BlockSerializer, Piece
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_writer import BlockAnswerWriter
+from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import CollectedAnswer
 from gateway.dialects.translate.errors import responses_failure
 from gateway.dialects.translate.responses_answer_items import (
@@ -72,27 +68,25 @@ CONSTANT: Json = {
 LONGEST_REPEATED = 64 * 1024
 
 
-def repeated(body: bytes) -> bytes:
+def keep_echo(body: bytes) -> bytes:
     """Return what is left of a large request for its answer to repeat."""
     fields = fields_of(body)
     found = {name: fields[name] for name in ECHO if name in fields}
     return written({n: v for n, v in found.items() if len(memoryview(v)) <= LONGEST_REPEATED})
 
 
-class ResponsesAnswerWriter:
+class ResponsesAnswerWriter(BlockAnswerWriter):
     """Writes one answer, event by event or as one body."""
 
-    __slots__ = ("_blocks", "_context", "_id", "_next", "_output", "_refused", "_response", "_text")
+    __slots__ = ("_id", "_output", "_refused", "_response", "_text")
 
     def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        self._context = context
+        super().__init__(context, budget)
         self._id = ""
         self._response: Json = {}
         self._output = ResponseOutput(budget)
-        self._blocks = BlockSerializer(self._make, budget)
         self._text: MessageItem | None = None
         self._refused = False
-        self._next = 0
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
@@ -100,13 +94,9 @@ class ResponsesAnswerWriter:
             return self._text.text.add(text)
         return self._blocks.take(Said(text))
 
-    def write(self, event: Event) -> bytes:
-        """Write an event."""
-        return WRITES[type(event)](self, event)
-
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
-        response = self._named(answer.began)
+        response = self._describe(answer.began)
         refused = any(isinstance(part, Refusal) for part in answer.parts)
         output = [
             whole_item(self._ident(prefix_of(part), at), part)
@@ -114,7 +104,7 @@ class ResponsesAnswerWriter:
         ]
         return msgspec.json.encode({**response, **_end_of(answer.ended, refused), "output": output})
 
-    def _named(self, began: Began) -> Json:
+    def _describe(self, began: Began) -> Json:
         self._id = began.id
         fields = fields_of(self._context.request)
         return {
@@ -132,28 +122,19 @@ class ResponsesAnswerWriter:
         return self._context.ident(prefix, self._id, at)
 
     def _begin(self, began: Began) -> bytes:
-        self._response = self._named(began)
+        self._response = self._describe(began)
         return self._lifecycle("created") + self._lifecycle(IN_PROGRESS)
 
     def _lifecycle(self, verb: str, **news: Any) -> bytes:
         response = {**self._response, **news}
         return self._output.frame(f"response.{verb}", {"response": response})
 
-    def _make(self, piece: Piece) -> AnswerBlock:
-        at = self._next
-        self._next += 1
-        item = ITEMS[type(piece)](
-            self._output, ItemPlace(self._ident(prefix_of(piece), at), at), piece
-        )
+    def _make_block(self, index: int, piece: Piece) -> AnswerBlock:
+        self._refused = self._refused or isinstance(piece, Refused)
+        place = ItemPlace(self._ident(prefix_of(piece), index), index)
+        item = ITEMS[type(piece)](self._output, place, piece)
         self._text = item if isinstance(item, MessageItem) else None
         return item
-
-    def _take(self, piece: Piece | CallEnded) -> bytes:
-        return self._blocks.take(piece)
-
-    def _refuse(self, refused: Refused) -> bytes:
-        self._refused = True
-        return self._blocks.take(refused)
 
     def _end(self, ended: Ended) -> bytes:
         news = _end_of(ended, self._refused)
@@ -165,19 +146,6 @@ class ResponsesAnswerWriter:
         error = responses_failure(failure)
         output = self._output.items
         return self._lifecycle("failed", status="failed", error=error, output=output)
-
-
-WRITES: dict[type[Event], Callable[[ResponsesAnswerWriter, Any], bytes]] = {
-    Began: ResponsesAnswerWriter._begin,
-    Said: ResponsesAnswerWriter._take,
-    Thought: ResponsesAnswerWriter._take,
-    Refused: ResponsesAnswerWriter._refuse,
-    CallBegan: ResponsesAnswerWriter._take,
-    CallWent: ResponsesAnswerWriter._take,
-    CallEnded: ResponsesAnswerWriter._take,
-    Ended: ResponsesAnswerWriter._end,
-    Failed: ResponsesAnswerWriter._fail,
-}
 
 
 def usage_of(tokens: Tokens) -> Json:

@@ -11,7 +11,6 @@ from gateway.dialects.canonical import (
     File,
     Image,
     Message,
-    Refusal,
     Text,
     Tool,
 )
@@ -22,59 +21,41 @@ from gateway.dialects.translate.content_parts import (
     image_at,
     leave_out,
     read_parts,
+    read_refusal,
     read_result,
+    read_text,
     refuse,
     result_of,
-    untranslatable,
 )
 from gateway.dialects.translate.effort import effort_word
 from gateway.dialects.translate.history import drop_empty, order_history
-from gateway.dialects.translate.json_format import ANY_OBJECT, Format, read_format
-from gateway.dialects.translate.json_node import JsonNode, Losses, parse_body
+from gateway.dialects.translate.json_format import Format, read_answer_format
+from gateway.dialects.translate.json_node import JsonNode, parse_body
+from gateway.dialects.translate.losses import Losses
 from gateway.dialects.translate.reasoning import reasoning_item
-from gateway.dialects.translate.tools import choose, grammar_of
+from gateway.dialects.translate.tools import (
+    OPENAI_MEMBERS,
+    choose,
+    read_custom,
+    read_function,
+    read_tools,
+)
 from gateway.errors import BadRequest
 
 INPUT = "input"
-KNOWN = frozenset(
-    {
-        "model",
-        INPUT,
-        "instructions",
-        "stream",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "max_output_tokens",
-        "temperature",
-        "top_p",
-        "reasoning",
-        "text",
-        "user",
-        "metadata",
-    }
-)
+KNOWN = OPENAI_MEMBERS | {INPUT, "instructions", "max_output_tokens", "reasoning", "text"}
 # What is kept by the upstream that gave the id cannot be asked of another.
 KEPT_ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 KEPT_ITEMS = frozenset({"item_reference", "compaction"})
 KNOWN_TEXT = frozenset({"format"})
 KNOWN_REASONING = frozenset({"effort"})
 KNOWN_TOOL = frozenset({"type", "name", "description", "parameters", "strict", "format"})
-KNOWN_ITEM = frozenset(
-    {
-        "type",
-        "id",
-        "status",
-        "role",
-        "content",
-        "call_id",
-        "name",
-        "arguments",
-        "input",
-        "output",
-        "summary",
-        "encrypted_content",
-    }
+KNOWN_ITEM = (
+    frozenset({"type", "id", "status"})
+    # Of messages, of calls and their results, of reasoning.
+    | {"role", "content"}
+    | {"call_id", "name", "arguments", "input", "output"}
+    | {"summary", "encrypted_content"}
 )
 
 
@@ -101,7 +82,7 @@ def read_responses(body: bytes) -> Conversation:
         effort=effort_word(reasoning, "effort", losses),
         format=_format(request, losses),
         user=request.text("user"),
-        metadata=(request.node("metadata") or JsonNode({})).members,
+        metadata=request.inner("metadata").members,
         # It is always reported here.
         wants_usage=True,
         lost=losses.names,
@@ -122,12 +103,7 @@ def _format(request: JsonNode, losses: Losses) -> Format | None:
     text = request.inner("text")
     losses.note_unknown(text, KNOWN_TEXT, "text")
     asked = text.inner("format")
-    kind = asked.text("type")
-    if kind == "json_schema":
-        return read_format(asked)
-    if kind not in ("", "text", "json_object"):
-        raise untranslatable(f"A format `{kind}`", asked.path)
-    return ANY_OBJECT if kind == "json_object" else None
+    return read_answer_format(asked, asked.path)
 
 
 def _history(request: JsonNode, losses: Losses) -> list[Message]:
@@ -174,7 +150,7 @@ def _custom_call(item: JsonNode, losses: Losses) -> Message:
     return Message("assistant", (call,))
 
 
-def _returned(item: JsonNode, losses: Losses) -> Message:
+def _read_output(item: JsonNode, losses: Losses) -> Message:
     parts = read_result(item, "output", SAID, losses)
     return Message("user", (result_of(item.require("call_id"), parts),))
 
@@ -190,19 +166,10 @@ ITEMS: dict[str, Callable[[JsonNode, Losses], Message]] = {
     "message": _message,
     "function_call": _call,
     "custom_tool_call": _custom_call,
-    "function_call_output": _returned,
-    "custom_tool_call_output": _returned,
+    "function_call_output": _read_output,
+    "custom_tool_call_output": _read_output,
     "reasoning": _reasoning,
 }
-
-
-def _text(part: JsonNode, losses: Losses) -> Text:
-    losses.note_unknown(part, frozenset({"type", "text"}), part.text("type"))
-    return Text(part.text("text"))
-
-
-def _refusal(part: JsonNode, losses: Losses) -> Refusal:
-    return Refusal(part.text("refusal"))
 
 
 def _image(part: JsonNode, losses: Losses) -> Image | None:
@@ -218,9 +185,9 @@ def _file(part: JsonNode, losses: Losses) -> File:
     return file_of(name, part.require("file_data"))
 
 
-INSTRUCTED: PartReaders = {"input_text": _text, "text": _text}
+INSTRUCTED: PartReaders = {"input_text": read_text, "text": read_text}
 SAID: PartReaders = {**INSTRUCTED, "input_image": _image, "input_file": _file}
-ANSWERED: PartReaders = {**INSTRUCTED, "output_text": _text, "refusal": _refusal}
+ANSWERED: PartReaders = {**INSTRUCTED, "output_text": read_text, "refusal": read_refusal}
 ROLES: dict[str, tuple[str, PartReaders, UnknownPart]] = {
     "system": ("system", INSTRUCTED, leave_out),
     "developer": ("system", INSTRUCTED, leave_out),
@@ -230,9 +197,7 @@ ROLES: dict[str, tuple[str, PartReaders, UnknownPart]] = {
 
 
 def _tools(request: JsonNode, losses: Losses) -> tuple[tuple[Tool, ...], Choice | None]:
-    declared = [_tool(node, losses) for node in request.nodes("tools")]
-    tools = tuple(tool for tool in declared if tool is not None)
-    return choose(request, "tool_choice", tools)
+    return choose(request, "tool_choice", read_tools(request.nodes("tools"), _tool, losses))
 
 
 def _tool(node: JsonNode, losses: Losses) -> Tool | None:
@@ -240,14 +205,10 @@ def _tool(node: JsonNode, losses: Losses) -> Tool | None:
     if kind not in ("function", "custom"):
         losses.add(f"tools.{_label(node)}")
         return None
+    if kind == "function":
+        return read_function(node, "parameters", losses, KNOWN_TOOL)
     losses.note_unknown(node, KNOWN_TOOL, "tools")
-    name, description = node.require("name"), node.text("description")
-    if kind == "custom":
-        asked = node.inner("format")
-        grammar = grammar_of(asked) if asked.text("type") == "grammar" else {}
-        return Tool(name, description, grammar, custom=True)
-    schema = (node.node("parameters") or JsonNode({})).members
-    return Tool(name, description, schema, node.flag("strict"))
+    return read_custom(node)
 
 
 def _label(node: JsonNode) -> str:

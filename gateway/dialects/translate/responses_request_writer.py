@@ -1,11 +1,13 @@
-"""Writing the canonical form as a Responses request."""
+"""Writing the canonical form as a Responses request.
+
+Here a turn is a row of items instead of one message: each call, result and thought is an item of
+its own, and only texts in a row make a message. Nothing is stored with the upstream, so the whole
+history is sent each time, and reasoning travels with it, encrypted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable, Iterator
 
 from gateway.dialects.canonical import (
     Call,
@@ -20,7 +22,7 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
-from gateway.dialects.profiles import Profile, form_for
+from gateway.dialects.profiles import Profile
 from gateway.dialects.translate.content_parts import (
     ERROR_MARK,
     UNNAMED,
@@ -28,124 +30,102 @@ from gateway.dialects.translate.content_parts import (
     file_url,
     image_url,
 )
-from gateway.dialects.translate.effort import nearest
 from gateway.dialects.translate.history import fit_id
-from gateway.dialects.translate.json_format import describe_format, name_format
-from gateway.dialects.translate.json_node import Losses
+from gateway.dialects.translate.json_format import Format
+from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.request_writer import (
+    Members,
+    OpenAIRequestWriter,
+    describe_tool,
+    present,
+)
 from gateway.dialects.translate.tools import as_function, custom_calls
-
-Members = dict[str, Any]
 
 LONGEST_ID = 64
 LONGEST_USER = 64
+# The upstream refuses less.
 LEAST_TOKENS = 16
 ENCRYPTED = "reasoning.encrypted_content"
 
 
-def write_responses(conversation: Conversation, profile: Profile, losses: Losses) -> bytes:
-    """Write a request; what cannot be told is named, or refused by `BadRequest`."""
-    return msgspec.json.encode(_ResponsesRequestWriter(conversation, profile, losses).request())
-
-
-class _ResponsesRequestWriter:
+class ResponsesRequestWriter(OpenAIRequestWriter):
     """Writes one request."""
 
     def __init__(self, conversation: Conversation, profile: Profile, losses: Losses) -> None:
-        self._conversation = conversation
-        self._profile = profile
-        self._losses = losses
-        self._custom = custom_calls(conversation)
+        super().__init__(conversation, profile, losses)
+        self._custom_ids = custom_calls(conversation)
 
-    def request(self) -> Members:
-        """Return the whole of it."""
-        said = self._conversation
+    def _members(self) -> Members:
+        conversation = self._conversation
         asked, system = self._format()
-        if said.stop:
+        if conversation.stop:
+            # There is no member for it.
             self._losses.add("stop")
-        members: Members = {
-            "model": said.model,
+        return {
+            "model": conversation.model,
             "instructions": system[0] if system else None,
             "input": [*map(_instruction, system[1:]), *self._items()],
             # Some servers stream where it is not said.
-            "stream": said.stream,
+            "stream": conversation.stream,
             # The client's dialect has no way to ask for what is stored.
             "store": False,
             **self._tools(),
             "max_output_tokens": self._max_tokens(),
-            "temperature": said.temperature,
-            "top_p": said.top_p,
-            **self._effort(),
-            "text": asked,
-            "user": fit_id(said.user, LONGEST_USER) or None,
-            "metadata": said.metadata or None,
+            "temperature": conversation.temperature,
+            "top_p": conversation.top_p,
+            **self._effort_members(),
+            "text": asked and {"format": asked},
+            "user": fit_id(conversation.user, LONGEST_USER) or None,
+            "metadata": conversation.metadata or None,
         }
-        return {name: value for name, value in members.items() if value is not None}
 
     def _max_tokens(self) -> int | None:
         most = self._conversation.max_tokens
         return None if most is None else max(most, LEAST_TOKENS)
 
-    def _format(self) -> tuple[Members | None, tuple[str, ...]]:
-        """Return the format that is asked for, and the instructions that stand in for the rest."""
-        asked, system = self._conversation.format, self._conversation.system
-        if asked is None:
-            return None, system
-        if not asked:
-            return {"format": {"type": "json_object"}}, system
-        if self._profile.schemas:
-            return {"format": {"type": "json_schema", **name_format(asked)}}, system
-        self._losses.add("format")
-        return {"format": {"type": "json_object"}}, (*system, describe_format(asked))
+    def _schema(self, asked: Format) -> Members:
+        return {"type": "json_schema", **asked}
 
-    def _effort(self) -> Members:
-        said, profile = self._conversation, self._profile
-        form = form_for(profile.effort, said.model)
-        effort = nearest(said.effort, profile.efforts) if said.effort and form else ""
-        if effort:
-            # Nothing is stored, so the reasoning comes along if it is asked for.
-            include = {} if effort == "none" else {"include": [ENCRYPTED]}
-            return {"reasoning": {"effort": effort}, **include}
-        if said.effort:
-            self._losses.add("effort")
-        return {}
-
-    def _tools(self) -> Members:
-        said = self._conversation
-        if not said.tools:
+    def _effort_members(self) -> Members:
+        _, effort = self._effort()
+        if not effort:
             return {}
-        return {
-            "tools": [_custom_tool(tool) if tool.custom else _tool(tool) for tool in said.tools],
-            "tool_choice": self._choice(),
-            "parallel_tool_calls": said.parallel,
-        }
+        # Nothing is stored, so the reasoning comes along if it is asked for.
+        include = {} if effort == "none" else {"include": [ENCRYPTED]}
+        return {"reasoning": {"effort": effort}, **include}
 
-    def _choice(self) -> Any:
-        choice = self._conversation.choice
-        if choice is None or choice.kind != "tool":
-            return choice.kind if choice else None
-        custom = any(tool.custom for tool in self._conversation.tools if tool.name == choice.name)
-        return {"type": "custom" if custom else "function", "name": choice.name}
+    def _tool(self, tool: Tool) -> Members:
+        if tool.custom:
+            grammar = {"format": {"type": "grammar", **tool.schema}} if tool.schema else {}
+            return {"type": "custom", **describe_tool(tool), **grammar}
+        # Absent, `strict` would mean: if possible.
+        schema = {"parameters": as_function(tool).schema, "strict": bool(tool.strict)}
+        return {"type": "function", **describe_tool(tool), **schema}
+
+    def _force_tool(self, name: str) -> Members:
+        custom = any(tool.custom for tool in self._conversation.tools if tool.name == name)
+        return {"type": "custom" if custom else "function", "name": name}
 
     def _items(self) -> Iterator[Members]:
         for message in self._conversation.messages:
             if message.role == "system":
                 yield _message("developer", map(_input, message.parts))
             elif message.role == "assistant":
-                yield from self._answered(message)
+                yield from self._write_assistant(message)
             else:
-                yield from self._said_by_user(message)
+                yield from self._write_user(message)
 
-    def _said_by_user(self, message: Message) -> Iterator[Members]:
+    def _write_user(self, message: Message) -> Iterator[Members]:
         content: list[Members] = []
         for part in message.parts:
             if isinstance(part, Result):
-                yield self._returned(part)
+                yield self._write_result(part)
             else:
                 content.append(_input(part))
         if content:
             yield _message("user", content)
 
-    def _answered(self, message: Message) -> Iterator[Members]:
+    def _write_assistant(self, message: Message) -> Iterator[Members]:
         """Write one item a part, but one message for texts in a row."""
         content: list[Members] = []
         for part in message.parts:
@@ -155,41 +135,43 @@ class _ResponsesRequestWriter:
             if content:
                 yield _message("assistant", content)
                 content = []
-            yield from self._made(part)
+            yield from self._write_item(part)
         if content:
             yield _message("assistant", content)
 
-    def _made(self, part: Part) -> Iterator[Members]:
+    def _write_item(self, part: Part) -> Iterator[Members]:
         if isinstance(part, Call):
             yield _call(part)
         elif isinstance(part, Reasoning) and part.encrypted and not part.redacted:
             yield _reasoning(part)
         else:
+            # Without its proof a thought is refused, and another dialect's proof proves nothing.
             self._losses.add("reasoning")
 
-    def _returned(self, result: Result) -> Members:
-        kind = "custom_tool_call_output" if result.call_id in self._custom else OUTPUT
-        call_id = fit_id(result.call_id, LONGEST_ID)
-        return {"type": kind, "call_id": call_id, "output": self._outcome(result)}
+    def _write_result(self, result: Result) -> Members:
+        is_custom = result.call_id in self._custom_ids
+        return {
+            "type": "custom_tool_call_output" if is_custom else "function_call_output",
+            "call_id": fit_id(result.call_id, LONGEST_ID),
+            "output": _outcome(result),
+        }
 
-    def _outcome(self, result: Result) -> str | list[Members]:
-        parts = _marked(result.parts) if result.is_error else result.parts
+
+def _outcome(result: Result) -> str | list[Members]:
+    parts: tuple[Part, ...] = result.parts
+    if result.is_error:
+        # There is no member that says a tool failed, so the text does.
         match parts:
-            case ():
-                return ""
-            case (Text(text),):
-                return text
-        return [_input(part) for part in parts]
-
-
-OUTPUT = "function_call_output"
-
-
-def _marked(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+            case (Text(text), *rest):
+                parts = (Text(ERROR_MARK + text), *rest)
+            case _:
+                parts = (Text(ERROR_MARK), *parts)
     match parts:
-        case (Text(text), *rest):
-            return (Text(ERROR_MARK + text), *rest)
-    return (Text(ERROR_MARK), *parts)
+        case ():
+            return ""
+        case (Text(text),):
+            return text
+    return [_input(part) for part in parts]
 
 
 def _message(role: str, content: Iterable[Members]) -> Members:
@@ -197,34 +179,24 @@ def _message(role: str, content: Iterable[Members]) -> Members:
 
 
 def _instruction(text: str) -> Members:
-    return _message("developer", [{"type": "input_text", "text": text}])
+    return _message("developer", [_input(Text(text))])
 
 
 def _input(part: Part) -> Members:
-    return INPUTS[type(part)](part)
-
-
-def _text(text: Text) -> Members:
-    return {"type": "input_text", "text": text.text}
-
-
-def _image(image: Image) -> Members:
-    detail = image.detail or "auto"
-    return {"type": "input_image", "image_url": image_url(image), "detail": detail}
-
-
-def _file(file: File) -> Members:
-    if text := file_text(file):
+    match part:
+        case Text(text):
+            return {"type": "input_text", "text": text}
+        case Image():
+            detail = part.detail or "auto"
+            return {"type": "input_image", "image_url": image_url(part), "detail": detail}
+    assert isinstance(part, File)
+    if text := file_text(part):
         return {"type": "input_text", "text": text}
-    name = {"filename": file.name} if file.name else {}
-    if file.id:
-        return {"type": "input_file", **name, "file_id": file.id}
-    if file.url:
-        return {"type": "input_file", "file_url": file.url}
-    return {"type": "input_file", "filename": file.name or UNNAMED, "file_data": file_url(file)}
-
-
-INPUTS: dict[type[Part], Callable[[Any], Members]] = {Text: _text, Image: _image, File: _file}
+    if part.id:
+        return {"type": "input_file", **present(filename=part.name), "file_id": part.id}
+    if part.url:
+        return {"type": "input_file", "file_url": part.url}
+    return {"type": "input_file", "filename": part.name or UNNAMED, "file_data": file_url(part)}
 
 
 def _output(part: Text | Refusal) -> Members:
@@ -244,19 +216,3 @@ def _reasoning(part: Reasoning) -> Members:
     summary = [{"type": "summary_text", "text": part.text}] if part.text else []
     item = {"type": "reasoning", "summary": summary, "encrypted_content": part.encrypted}
     return {"id": part.id, **item} if part.id else item
-
-
-def _tool(tool: Tool) -> Members:
-    function = as_function(tool)
-    written: Members = {"type": "function", "name": tool.name}
-    if tool.description:
-        written["description"] = tool.description
-    # Absent, it would mean: if possible.
-    return written | {"parameters": function.schema, "strict": bool(tool.strict)}
-
-
-def _custom_tool(tool: Tool) -> Members:
-    written: Members = {"type": "custom", "name": tool.name}
-    if tool.description:
-        written["description"] = tool.description
-    return written | {"format": {"type": "grammar", **tool.schema}} if tool.schema else written

@@ -6,14 +6,16 @@ A custom tool takes plain text. Where there are only functions it becomes one wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from gateway.dialects.body import too_deep
 from gateway.dialects.canonical import Call, Choice, Conversation, Result, Tool
+from gateway.dialects.objects import read_object
 from gateway.dialects.translate.json_node import JsonNode
+from gateway.dialects.translate.losses import Losses
 from gateway.errors import BadRequest
 
 INPUT = "input"
@@ -26,10 +28,13 @@ INPUT_SCHEMA: Mapping[str, Any] = {
 CHOICES = ("auto", "none", "required")
 FORCING = ("required", "tool")
 DEEPEST = 128
+# Members of a request that all dialects have, and those that OpenAI's two have beside them.
+SHARED_MEMBERS = frozenset(
+    {"model", "stream", "tools", "tool_choice", "temperature", "top_p", "metadata"}
+)
+OPENAI_MEMBERS = SHARED_MEMBERS | {"parallel_tool_calls", "user"}
 
 Tools = tuple[Tool, ...]
-
-_object = msgspec.json.Decoder(dict[str, Any])
 
 
 def choose(request: JsonNode, name: str, tools: Tools) -> tuple[Tools, Choice | None]:
@@ -39,11 +44,11 @@ def choose(request: JsonNode, name: str, tools: Tools) -> tuple[Tools, Choice | 
     """
     asked = request.members.get(name)
     if isinstance(asked, dict) and asked.get("type") == "allowed_tools":
-        tools, asked = _allowed(JsonNode(asked, name), tools)
+        tools, asked = _keep_allowed(JsonNode(asked, name), tools)
     return tools, _there(_choice(request, name, asked), {tool.name for tool in tools})
 
 
-def _allowed(choice: JsonNode, tools: Tools) -> tuple[Tools, str]:
+def _keep_allowed(choice: JsonNode, tools: Tools) -> tuple[Tools, str]:
     """Keep only what is allowed: the upstream need not know of the rest."""
     allowed = choice.node("allowed_tools") or choice
     names = {_name_in(node) for node in allowed.nodes("tools")}
@@ -55,7 +60,7 @@ def _name_in(tool: JsonNode) -> str:
     return (tool.node("function") or tool.node("custom") or tool).text("name")
 
 
-def _named(choice: Mapping[str, Any]) -> Any:
+def _find_name(choice: Mapping[str, Any]) -> Any:
     """Return the name of a tool, which chat completions put one level deeper."""
     inner = choice.get("function") or choice.get("custom") or choice
     return inner.get("name") if isinstance(inner, dict) else None
@@ -68,7 +73,7 @@ def _choice(request: JsonNode, name: str, asked: Any) -> Choice | None:
         return Choice(asked)
     if isinstance(asked, dict):
         # A hosted tool is named by its type.
-        chosen = _named(asked) or asked.get("type")
+        chosen = _find_name(asked) or asked.get("type")
         if isinstance(chosen, str):
             return Choice("tool", chosen)
     raise request.invalid_member(name, "auto, none, required, or name a tool")
@@ -92,9 +97,30 @@ def _not_there(forced: str, it_can: str) -> BadRequest:
     )
 
 
-def grammar_of(node: JsonNode) -> dict[str, str]:
-    """Read the grammar of a custom tool."""
-    return {"syntax": node.require("syntax"), "definition": node.require("definition")}
+def read_tools(
+    nodes: Iterable[JsonNode], read: Callable[[JsonNode, Losses], Tool | None], losses: Losses
+) -> Tools:
+    """Read the tools that are declared; for hosted ones, which are lost, `read` returns None."""
+    declared = (read(node, losses) for node in nodes)
+    return tuple(tool for tool in declared if tool is not None)
+
+
+def read_function(
+    node: JsonNode, schema: str, losses: Losses, beside: frozenset[str] = frozenset()
+) -> Tool:
+    """Read a function whose parameters are in `schema`; `beside` are members that are no loss."""
+    losses.note_unknown(node, beside | {"name", "description", schema, "strict"}, "tools")
+    parameters = node.inner(schema).members
+    return Tool(node.require("name"), node.text("description"), parameters, node.flag("strict"))
+
+
+def read_custom(node: JsonNode, inner: str = "") -> Tool:
+    """Read a tool that takes plain text; Chat Completions put its grammar one level deeper."""
+    asked, schema = node.inner("format"), {}
+    if asked.text("type") == "grammar":
+        grammar = asked.inner(inner) if inner else asked
+        schema = {name: grammar.require(name) for name in ("syntax", "definition")}
+    return Tool(node.require("name"), node.text("description"), schema, custom=True)
 
 
 def as_function(tool: Tool) -> Tool:
@@ -117,11 +143,9 @@ def as_object(call: Call) -> dict[str, Any] | None:
     """Return a call's arguments as an object; None if they are broken or something else."""
     if call.custom:
         return {INPUT: call.arguments}
-    try:
-        arguments = _object.decode(call.arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return None if too_deep(call.arguments.encode(), DEEPEST) else arguments
+    written = call.arguments.encode()
+    arguments = read_object(written)
+    return None if arguments is None or too_deep(written, DEEPEST) else arguments
 
 
 def custom_calls(conversation: Conversation) -> frozenset[str]:
