@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from gateway.dialects.canonical import Began, CallEnded, Ended, Event, Failed, Said
+from gateway.dialects.canonical import (
+    Began,
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Failed,
+    Refused,
+    Said,
+    Thought,
+)
 from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.block_serializer import AnswerBlock, BlockSerializer, Piece
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import CollectedAnswer
+
+Piece = Said | Thought | Refused | CallBegan | CallWent
 
 
 class AnswerWriter(ABC):
@@ -55,26 +67,3 @@ class AnswerWriter(ABC):
     @abstractmethod
     def _fail(self, failure: Failed) -> bytes:
         """Write that the answer broke off."""
-
-
-class BlockAnswerWriter(AnswerWriter):
-    """Writes an answer as blocks, for dialects whose clients read one block at a time."""
-
-    __slots__ = ("_blocks", "_next")
-
-    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
-        super().__init__(context, budget)
-        self._blocks = BlockSerializer(self._make_next, budget)
-        self._next = 0
-
-    def _add(self, piece: Piece | CallEnded) -> bytes:
-        return self._blocks.take(piece)
-
-    def _make_next(self, piece: Piece) -> AnswerBlock:
-        index = self._next
-        self._next += 1
-        return self._make_block(index, piece)
-
-    @abstractmethod
-    def _make_block(self, index: int, piece: Piece) -> AnswerBlock:
-        """Return the block that begins with this piece."""

@@ -54,16 +54,14 @@ ERRORS: dict[str, Callable[[Failed], bytes]] = {
 class AnswerTranslator:
     """What translates one answer: bytes of the upstream in, bytes for the client out."""
 
-    __slots__ = ("_custom_calls", "_limit", "_reader", "_to", "_writer", "failure", "tokens")
+    __slots__ = ("_custom_calls", "_limit", "_reader", "_target", "_writer", "failure", "tokens")
 
-    def __init__(
-        self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
-    ) -> None:
+    def __init__(self, source: str, target: str, context: AnswerContext, limit: int) -> None:
         budget = ByteBudget(limit)
-        self._reader = READERS[from_dialect](context, budget)
-        self._writer = WRITERS[to_dialect](context, budget)
+        self._reader = READERS[source](context, budget)
+        self._writer = WRITERS[target](context, budget)
         self._custom_calls = CustomCallConverter(context.custom, budget)
-        self._to = to_dialect
+        self._target = target
         self._limit = limit
         self.failure: UpstreamAnswered | None = None
         """What the upstream said went wrong, with the status it would have had as an answer."""
@@ -71,7 +69,7 @@ class AnswerTranslator:
         """What the turn used, once that is known, even if the client did not ask for it."""
 
     def _answer_failure(self, failed: Failed) -> UpstreamAnswered:
-        return UpstreamAnswered(failed.status, (), ERRORS[self._to](failed))
+        return UpstreamAnswered(failed.status, (), ERRORS[self._target](failed))
 
 
 class StreamTranslator(AnswerTranslator):
@@ -79,10 +77,8 @@ class StreamTranslator(AnswerTranslator):
 
     __slots__ = ("_begun", "_framer", "_read", "_say", "ended")
 
-    def __init__(
-        self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
-    ) -> None:
-        super().__init__(from_dialect, to_dialect, context, limit)
+    def __init__(self, source: str, target: str, context: AnswerContext, limit: int) -> None:
+        super().__init__(source, target, context, limit)
         self._framer = Framer(limit)
         # Looked up once: they are called for every event.
         self._read = self._reader.read
@@ -142,10 +138,8 @@ class BodyTranslator(AnswerTranslator):
 
     __slots__ = ("_pieces", "_size")
 
-    def __init__(
-        self, from_dialect: str, to_dialect: str, context: AnswerContext, limit: int
-    ) -> None:
-        super().__init__(from_dialect, to_dialect, context, limit)
+    def __init__(self, source: str, target: str, context: AnswerContext, limit: int) -> None:
+        super().__init__(source, target, context, limit)
         self._size = 0
         self._pieces: list[bytes] = []
 

@@ -19,7 +19,7 @@ from gateway.errors import UpstreamBroke
 
 
 @dataclass(slots=True)
-class _CallProgress:
+class _SentCall:
     """How much of a call was passed on."""
 
     number: int
@@ -32,19 +32,19 @@ class _CallProgress:
 class ChatCallReader:
     """Tells of calls as their fragments come; one begins with its arguments: its name is whole."""
 
-    __slots__ = ("_budget", "_calls", "_progress", "under_way")
+    __slots__ = ("_budget", "_calls", "_sent", "under_way")
 
     def __init__(self, new_id: NewId, budget: ByteBudget) -> None:
         self._calls = Calls(frozenset(), new_id)
         self._budget = budget
-        self._progress: dict[Call, _CallProgress] = {}
+        self._sent: dict[Call, _SentCall] = {}
         self.under_way = 0
         """How many calls have begun and not ended."""
 
     @property
     def any(self) -> bool:
         """Whether there are calls at all."""
-        return any(progress.began for progress in self._progress.values())
+        return any(sent.began for sent in self._sent.values())
 
     def take(self, fragments: Any) -> list[Event]:
         """Take fragments of calls."""
@@ -56,68 +56,62 @@ class ChatCallReader:
 
     def pause(self) -> list[Event]:
         """Take the beginning of something else: calls that are whole have ended."""
-        under_way = [
-            progress
-            for progress in self._progress.values()
-            if progress.began and not progress.ended
-        ]
-        return [
-            event for progress in under_way if _is_whole(progress) for event in self._end(progress)
-        ]
+        under_way = [sent for sent in self._sent.values() if sent.began and not sent.ended]
+        return [event for sent in under_way if _is_whole(sent) for event in self._end(sent)]
 
     def end(self) -> list[Event]:
         """Take the end of the answer: all calls have ended; those that nobody named are none."""
         events: list[Event] = []
-        for call, progress in self._progress.items():
-            if call.name and not progress.ended:
-                events += () if progress.began else self._begin(call, progress)
-                events += self._end(progress)
+        for call, sent in self._sent.items():
+            if call.name and not sent.ended:
+                events += () if sent.began else self._begin(call, sent)
+                events += self._end(sent)
         return events
 
     def _take(self, fragment: Json, custom: bool) -> Iterator[Event]:
         call = self._calls.take(fragment)
-        progress = self._progress.get(call)
-        if progress is None:
-            progress = self._progress[call] = _CallProgress(len(self._progress), custom)
-            if progress.number >= MOST_CALLS:
+        sent = self._sent.get(call)
+        if sent is None:
+            sent = self._sent[call] = _SentCall(len(self._sent), custom)
+            if sent.number >= MOST_CALLS:
                 raise UpstreamBroke(
                     f"The upstream called more than {MOST_CALLS} tools in one turn."
                 )
         arguments = function_of(fragment).get("arguments") or ""
         if not arguments:
             return
-        if progress.ended:
+        if sent.ended:
             _check_blank(arguments)
             return
         self._budget.spend(len(arguments))
-        progress.pieces.append(arguments)
-        if progress.began:
-            yield CallWent(progress.number, arguments)
+        sent.pieces.append(arguments)
+        if sent.began:
+            yield CallWent(sent.number, arguments)
         elif call.name:
             yield from self.pause()
-            yield from self._begin_up_to(progress)
+            yield from self._begin_up_to(sent)
 
-    def _begin_up_to(self, last: _CallProgress) -> Iterator[Event]:
+    def _begin_up_to(self, last: _SentCall) -> Iterator[Event]:
         """Begin a call, and before it those that were named before it."""
-        for call, progress in self._progress.items():
-            if call.name and not progress.began and progress.number <= last.number:
-                yield from self._begin(call, progress)
+        for call, sent in self._sent.items():
+            if call.name and not sent.began and sent.number <= last.number:
+                yield from self._begin(call, sent)
 
-    def _begin(self, call: Call, progress: _CallProgress) -> list[Event]:
-        progress.began = True
+    def _begin(self, call: Call, sent: _SentCall) -> list[Event]:
+        sent.began = True
         self.under_way += 1
-        events: list[Event] = [CallBegan(progress.number, call.id, call.name, progress.custom)]
-        if progress.pieces:
-            events.append(CallWent(progress.number, "".join(progress.pieces)))
+        events: list[Event] = [CallBegan(sent.number, call.id, call.name, sent.custom)]
+        if sent.pieces:
+            events.append(CallWent(sent.number, "".join(sent.pieces)))
         return events
 
-    def _end(self, progress: _CallProgress) -> list[Event]:
-        progress.ended = True
+    def _end(self, sent: _SentCall) -> list[Event]:
+        sent.ended = True
         self.under_way -= 1
-        if not progress.pieces and not progress.custom:
-            return [CallWent(progress.number, NO_ARGUMENTS), CallEnded(progress.number)]
-        progress.pieces.clear()
-        return [CallEnded(progress.number)]
+        if not sent.pieces and not sent.custom:
+            return [CallWent(sent.number, NO_ARGUMENTS), CallEnded(sent.number)]
+        sent.pieces.clear()
+        return [CallEnded(sent.number)]
 
 
 def _as_function(fragment: Json) -> Json:
@@ -128,8 +122,8 @@ def _as_function(fragment: Json) -> Json:
     return {**fragment, "function": {"name": custom.get("name"), "arguments": custom.get("input")}}
 
 
-def _is_whole(progress: _CallProgress) -> bool:
-    return not progress.custom and read_object("".join(progress.pieces).encode()) is not None
+def _is_whole(sent: _SentCall) -> bool:
+    return not sent.custom and read_object("".join(sent.pieces).encode()) is not None
 
 
 def _check_blank(arguments: str) -> None:

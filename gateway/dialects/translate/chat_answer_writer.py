@@ -21,8 +21,7 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.objects import Json
 from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import AnswerWriter
-from gateway.dialects.translate.block_serializer import Piece
+from gateway.dialects.translate.answer_writer import AnswerWriter, Piece
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import CollectedAnswer
 from gateway.dialects.translate.errors import openai_error

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gateway.dialects.canonical import File, Image, Part, Refusal, Result, Text
+from gateway.dialects.canonical import File, Image, Message, Part, Refusal, Result, Text
+from gateway.dialects.translate.history import drop_empty
 from gateway.dialects.translate.json_node import JsonNode, untranslatable
 from gateway.dialects.translate.losses import Losses
 
 PartReaders = Mapping[str, Callable[[JsonNode, Losses], Part | None]]
 UnknownPart = Callable[[JsonNode, Losses], tuple[Part, ...]]
+Roles = Mapping[str, tuple[str, PartReaders, UnknownPart]]
 
 ERROR_MARK = "[tool error] "
 PDF = "application/pdf"
@@ -36,6 +38,15 @@ def read_parts(
         part = read(item, losses) if read is not None else None
         parts += otherwise(item, losses) if part is None else (part,)
     return tuple(parts)
+
+
+def read_message(node: JsonNode, roles: Roles, expected: str, losses: Losses) -> Message:
+    """Read a message by its role; texts that are empty mean something only of a user."""
+    if (role := node.text("role")) not in roles:
+        raise node.invalid_member("role", expected)
+    speaker, table, otherwise = roles[role]
+    parts = read_parts(node, "content", table, otherwise, losses)
+    return Message(speaker, parts if speaker == "user" else drop_empty(parts))
 
 
 def read_result(node: JsonNode, name: str, table: PartReaders, losses: Losses) -> tuple[Part, ...]:

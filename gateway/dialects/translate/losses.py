@@ -8,6 +8,11 @@ from gateway.dialects.translate.json_node import JsonNode
 
 MOST_LOSSES = 50
 LONGEST_LOSS = 100
+# Members of a request that all dialects have, and those that OpenAI's two have beside them.
+SHARED_MEMBERS = frozenset(
+    {"model", "stream", "tools", "tool_choice", "temperature", "top_p", "metadata"}
+)
+OPENAI_MEMBERS = SHARED_MEMBERS | {"parallel_tool_calls", "user"}
 
 
 class Losses:

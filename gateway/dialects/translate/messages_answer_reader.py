@@ -50,6 +50,8 @@ NOTHING = (b"null", b"{}", b'""')
 
 
 class _ContentBlock(msgspec.Struct, gc=False):
+    """A block, or what a delta adds to one; any of it may be of a type we do not expect."""
+
     type: Any = None
     text: Any = None
     thinking: Any = None
@@ -58,13 +60,6 @@ class _ContentBlock(msgspec.Struct, gc=False):
     id: Any = None
     name: Any = None
     input: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _BlockDelta(msgspec.Struct, gc=False):
-    type: Any = None
-    text: Any = None
-    thinking: Any = None
-    signature: Any = None
     partial_json: Any = None
     stop_reason: Any = None
     stop_sequence: Any = None
@@ -86,7 +81,7 @@ class _MessagesBody(msgspec.Struct, gc=False):
 class _MessagesEvent(msgspec.Struct, gc=False):
     type: str = ""
     index: int = 0
-    delta: _BlockDelta | None = None
+    delta: _ContentBlock | None = None
     content_block: _ContentBlock | None = None
     message: _MessagesBody | None = None
     usage: Any = None
@@ -204,10 +199,10 @@ class MessagesAnswerReader(AnswerReader):
         return CallBegan(number, ident, as_text(block.name) or "")
 
     def _on_block_delta(self, event: _MessagesEvent) -> Sequence[Event]:
-        delta, begun = event.delta or _BlockDelta(), self._begin(_MessagesBody())
+        delta, begun = event.delta or _ContentBlock(), self._begin(_MessagesBody())
         return [*begun, *self._read_delta(event.index, delta)]
 
-    def _read_delta(self, at: int, delta: _BlockDelta) -> Sequence[Event]:
+    def _read_delta(self, at: int, delta: _ContentBlock) -> Sequence[Event]:
         if text := text_in(delta.text):
             return (Said(text),)
         if thought := text_in(delta.thinking):
@@ -237,7 +232,7 @@ class MessagesAnswerReader(AnswerReader):
 
     def _on_message_delta(self, event: _MessagesEvent) -> Sequence[Event]:
         """Take what ends the message; before there is a reason, it only counts tokens."""
-        begun, delta = self._begin(_MessagesBody()), event.delta or _BlockDelta()
+        begun, delta = self._begin(_MessagesBody()), event.delta or _ContentBlock()
         self._count(event.usage)
         self._note_end(delta.stop_reason, delta.stop_sequence)
         return begun

@@ -20,8 +20,8 @@ from gateway.dialects.canonical import (
 from gateway.dialects.objects import Json, read_object
 from gateway.dialects.seals import UNPROVEN
 from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import BlockAnswerWriter
-from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.answer_writer import Piece
+from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import AnswerPart, CollectedAnswer
 from gateway.dialects.translate.errors import messages_error
@@ -54,9 +54,9 @@ class MessagesAnswerWriter(BlockAnswerWriter):
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
-        if self._blocks.key is Said:
+        if self._key is Said:
             return b"%b%b}}\n\n" % (self._text, _encode(text))
-        return self._blocks.take(Said(text))
+        return self._add(Said(text))
 
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
@@ -88,7 +88,7 @@ class MessagesAnswerWriter(BlockAnswerWriter):
     def _end(self, ended: Ended) -> bytes:
         usage = {"output_tokens": 0, **usage_of(ended.tokens)}
         end = {"type": "message_delta", "delta": _end_of(ended), "usage": usage}
-        return self._blocks.end_block() + _frame(end) + STOP
+        return self._end_block() + _frame(end) + STOP
 
     def _fail(self, failure: Failed) -> bytes:
         return encode(messages_error(failure), "error")

@@ -21,9 +21,10 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.translate.content_parts import (
     PartReaders,
-    UnknownPart,
+    Roles,
     keep_result_parts,
     leave_out,
+    read_message,
     read_parts,
     read_result,
     read_text,
@@ -33,9 +34,9 @@ from gateway.dialects.translate.effort import effort_of, effort_word
 from gateway.dialects.translate.history import drop_empty, order_history, texts
 from gateway.dialects.translate.json_format import Format, read_format
 from gateway.dialects.translate.json_node import JsonNode, parse_body, untranslatable
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.losses import SHARED_MEMBERS, Losses
 from gateway.dialects.translate.reasoning import thinking
-from gateway.dialects.translate.tools import SHARED_MEMBERS, choose, read_function, read_tools
+from gateway.dialects.translate.tools import choose, read_function, read_tools
 
 MESSAGES = "messages"
 KNOWN = SHARED_MEMBERS | {
@@ -123,12 +124,8 @@ def _is_bookkeeping(part: Part) -> bool:
 
 
 def _message(message: JsonNode, losses: Losses) -> Message:
-    role = message.text("role")
-    if role not in ROLES:
-        raise message.invalid_member("role", "user, assistant or system")
     losses.note_unknown(message, KNOWN_MESSAGE, MESSAGES)
-    parts = read_parts(message, "content", *ROLES[role], losses)
-    return Message(role, parts if role == "user" else drop_empty(parts))
+    return read_message(message, ROLES, "user, assistant or system", losses)
 
 
 def _check_known(block: JsonNode, losses: Losses, *names: str) -> JsonNode:
@@ -211,10 +208,10 @@ ANSWERED: PartReaders = {
     "redacted_thinking": _read_redacted,
     "tool_use": _tool_use,
 }
-ROLES: dict[str, tuple[PartReaders, UnknownPart]] = {
-    "system": (INSTRUCTED, leave_out),
-    "user": (SAID, refuse),
-    "assistant": (ANSWERED, leave_out),
+ROLES: Roles = {
+    "system": ("system", INSTRUCTED, leave_out),
+    "user": ("user", SAID, refuse),
+    "assistant": ("assistant", ANSWERED, leave_out),
 }
 
 

@@ -19,7 +19,8 @@ from gateway.dialects.canonical import (
     Thought,
 )
 from gateway.dialects.objects import Json
-from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.answer_writer import Piece
+from gateway.dialects.translate.block_answer_writer import AnswerBlock
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import AnswerPart
 from gateway.dialects.translate.reasoning import as_encrypted

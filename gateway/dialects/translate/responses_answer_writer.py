@@ -18,8 +18,8 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.objects import Json
 from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import BlockAnswerWriter
-from gateway.dialects.translate.block_serializer import AnswerBlock, Piece
+from gateway.dialects.translate.answer_writer import Piece
+from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.collected_answer import CollectedAnswer
 from gateway.dialects.translate.errors import responses_failure
@@ -90,9 +90,9 @@ class ResponsesAnswerWriter(BlockAnswerWriter):
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
-        if self._blocks.key is Said and self._text is not None:
+        if self._key is Said and self._text is not None:
             return self._text.text.add(text)
-        return self._blocks.take(Said(text))
+        return self._add(Said(text))
 
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
@@ -139,7 +139,7 @@ class ResponsesAnswerWriter(BlockAnswerWriter):
     def _end(self, ended: Ended) -> bytes:
         news = _end_of(ended, self._refused)
         self._output.status = news["status"]
-        last = self._blocks.end_block()
+        last = self._end_block()
         return last + self._lifecycle(news["status"], **news, output=self._output.items)
 
     def _fail(self, failure: Failed) -> bytes:

@@ -16,11 +16,11 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.translate.content_parts import (
     PartReaders,
-    UnknownPart,
+    Roles,
     file_of,
     image_at,
     leave_out,
-    read_parts,
+    read_message,
     read_refusal,
     read_result,
     read_text,
@@ -31,15 +31,9 @@ from gateway.dialects.translate.effort import effort_word
 from gateway.dialects.translate.history import drop_empty, order_history
 from gateway.dialects.translate.json_format import Format, read_answer_format
 from gateway.dialects.translate.json_node import JsonNode, parse_body
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.losses import OPENAI_MEMBERS, Losses
 from gateway.dialects.translate.reasoning import reasoning_item
-from gateway.dialects.translate.tools import (
-    OPENAI_MEMBERS,
-    choose,
-    read_custom,
-    read_function,
-    read_tools,
-)
+from gateway.dialects.translate.tools import choose, read_custom, read_function, read_tools
 from gateway.errors import BadRequest
 
 INPUT = "input"
@@ -132,12 +126,7 @@ def _item(item: JsonNode, losses: Losses) -> Message:
 
 
 def _message(item: JsonNode, losses: Losses) -> Message:
-    role = item.text("role")
-    if role not in ROLES:
-        raise item.invalid_member("role", "user, assistant, system or developer")
-    speaker, table, otherwise = ROLES[role]
-    parts = read_parts(item, "content", table, otherwise, losses)
-    return Message(speaker, parts if speaker == "user" else drop_empty(parts))
+    return read_message(item, ROLES, "user, assistant, system or developer", losses)
 
 
 def _call(item: JsonNode, losses: Losses) -> Message:
@@ -188,7 +177,7 @@ def _file(part: JsonNode, losses: Losses) -> File:
 INSTRUCTED: PartReaders = {"input_text": read_text, "text": read_text}
 SAID: PartReaders = {**INSTRUCTED, "input_image": _image, "input_file": _file}
 ANSWERED: PartReaders = {**INSTRUCTED, "output_text": read_text, "refusal": read_refusal}
-ROLES: dict[str, tuple[str, PartReaders, UnknownPart]] = {
+ROLES: Roles = {
     "system": ("system", INSTRUCTED, leave_out),
     "developer": ("system", INSTRUCTED, leave_out),
     "user": ("user", SAID, refuse),

@@ -28,11 +28,6 @@ INPUT_SCHEMA: Mapping[str, Any] = {
 CHOICES = ("auto", "none", "required")
 FORCING = ("required", "tool")
 DEEPEST = 128
-# Members of a request that all dialects have, and those that OpenAI's two have beside them.
-SHARED_MEMBERS = frozenset(
-    {"model", "stream", "tools", "tool_choice", "temperature", "top_p", "metadata"}
-)
-OPENAI_MEMBERS = SHARED_MEMBERS | {"parallel_tool_calls", "user"}
 
 Tools = tuple[Tool, ...]
 

@@ -1,24 +1,27 @@
-"""Blocks in a row, for dialects whose clients read one block of an answer at a time.
+"""Answers as blocks in a row, for dialects whose clients read one block of an answer at a time.
 
 Upstreams may mix the pieces of several calls. Here one block is open at any time, and what belongs
-to another waits until a call that is open has ended.
+to another waits until a call that is open has ended. Nothing waits behind a text, which the next
+block ends; only what waits is kept, and it counts against the answer's budget.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
-from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Refused, Said, Thought
+from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Thought
+from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_writer import AnswerWriter, Piece
 from gateway.dialects.translate.byte_budget import ByteBudget
 
 PIECE_BYTES = 100
 
-Piece = Said | Thought | Refused | CallBegan | CallWent
 BlockKey = type[Piece] | int | str | None
+Pieces = list[Piece | CallEnded]
 
 
 class AnswerBlock(Protocol):
@@ -34,46 +37,49 @@ class AnswerBlock(Protocol):
         """Write its end."""
 
 
-class BlockSerializer:
-    """Writes pieces as blocks, one after the other."""
+class BlockAnswerWriter(AnswerWriter):
+    """Writes an answer block by block, or as one body."""
 
-    __slots__ = ("_block", "_budget", "_make", "_waiting", "_waiting_calls", "key")
+    __slots__ = ("_block", "_budget", "_key", "_next", "_waiting", "_waiting_calls")
 
-    def __init__(self, make: Callable[[Piece], AnswerBlock], budget: ByteBudget) -> None:
-        self._make = make
+    def __init__(self, context: AnswerContext, budget: ByteBudget) -> None:
+        super().__init__(context, budget)
         self._budget = budget
         self._block: AnswerBlock | None = None
-        self._waiting: deque[tuple[BlockKey, list[Piece | CallEnded]]] = deque()
-        self._waiting_calls: dict[BlockKey, list[Piece | CallEnded]] = {}
-        self.key: BlockKey = None
+        self._key: BlockKey = None
         """What is open: a kind of text, or the number of a call."""
+        self._next = 0
+        self._waiting: deque[tuple[BlockKey, Pieces]] = deque()
+        self._waiting_calls: dict[BlockKey, Pieces] = {}
 
-    def take(self, piece: Piece | CallEnded) -> bytes:
+    @abstractmethod
+    def _make_block(self, index: int, piece: Piece) -> AnswerBlock:
+        """Return the block that begins with this piece."""
+
+    def _add(self, piece: Piece | CallEnded) -> bytes:
         """Write a piece, or keep it while another call is open."""
         key = block_key(piece)
-        if key != self.key and (self._waiting or isinstance(self.key, int)):
+        if key != self._key and (self._waiting or isinstance(self._key, int)):
             self._keep_piece(piece, key)
             return b""
         return self._write_piece(piece, key) + self._write_waiting()
 
-    def end_block(self) -> bytes:
-        """End what is open: the answer has ended, and all its calls have, so nothing waits."""
-        return self._end_block()
-
     def _write_piece(self, piece: Piece | CallEnded, key: BlockKey) -> bytes:
         if isinstance(piece, CallEnded):
             return self._end_block()
-        written = b"" if key == self.key else self._end_block() + self._begin_block(piece, key)
+        written = b"" if key == self._key else self._end_block() + self._begin_block(piece, key)
         assert self._block is not None
         written += self._block.add(piece)
         return written + self._end_block() if _is_last(piece) else written
 
     def _begin_block(self, piece: Piece, key: BlockKey) -> bytes:
-        self._block, self.key = self._make(piece), key
+        self._block, self._key = self._make_block(self._next, piece), key
+        self._next += 1
         return self._block.begin()
 
     def _end_block(self) -> bytes:
-        block, self._block, self.key = self._block, None, None
+        """End what is open, if anything is; when the answer ends, all its calls have ended."""
+        block, self._block, self._key = self._block, None, None
         return block.end() if block is not None else b""
 
     def _keep_piece(self, piece: Piece | CallEnded, key: BlockKey) -> None:
@@ -92,7 +98,7 @@ class BlockSerializer:
     def _write_waiting(self) -> bytes:
         """Write what waits, up to a call that has not ended."""
         written = []
-        while self._waiting and not isinstance(self.key, int):
+        while self._waiting and not isinstance(self._key, int):
             key, pieces = self._waiting.popleft()
             self._waiting_calls.pop(key, None)
             written += [self._write_piece(piece, key) for piece in pieces]
