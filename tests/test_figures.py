@@ -18,14 +18,14 @@ AT_MOST = {
     "plain: package switches": 88,  # 60
     "hold: modules": 92,  # 60
     "isolated: modules": 86,  # 60
-    "class names in two modules": 78,  # 5
-    "participle functions": 484,  # 0 outside the list of scripts/house/names.py
-    "code lines": 35_312,  # 33,546: 95 %
+    "class names in two modules": 40,  # 5
+    "participle functions": 360,  # 0 outside the list of scripts/house/names.py
+    "code lines": 35_000,  # 33,546: 95 %
     "constructors with > 8 arguments": 1,
     "classes with > 20 attributes": 11,
 }
 AT_LEAST = {
-    "comments per 100, hardest": 2.3,  # 5
+    "comments per 100, hardest": 3.2,  # 5
 }
 
 

@@ -35,8 +35,7 @@ from gateway.dialects.translate.request_writer import Members, RequestWriter, pr
 from gateway.dialects.translate.tools import FORCING, as_function, as_object
 from gateway.errors import BadRequest
 
-# The member must not be absent here; where the client sets no limit, this one is high enough for
-# most answers and low enough for every model.
+# The member must not be absent here: where the client sets no limit, the answer gets this one.
 MAX_TOKENS = 8192
 HOTTEST = 1.0
 LONGEST_ID = 128
