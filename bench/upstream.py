@@ -91,9 +91,9 @@ class Replay(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Start the answer (called by the parser)."""
-        beats = self._tapes.answer(self._path.decode(), b"".join(self._body))
+        outputs = self._tapes.answer(self._path.decode(), b"".join(self._body))
         self._body.clear()
-        self._player = Player(self._transport, iter(beats), b"", True, self._ended)
+        self._player = Player(self._transport, iter(outputs), b"", True, self._ended)
         self._player.play()
 
     def _ended(self, _: Break | None) -> None:

@@ -1,4 +1,8 @@
-"""One client's connection to the demo upstream: HTTP in, beats out."""
+"""One client's connection to the demo upstream: HTTP in, output out.
+
+It is no ordinary server's: a script may drop, reset or hang the connection at any byte, and choose
+the chunks, so the demo speaks HTTP/1.1 itself instead of using `wire/http_server`.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import cast
 
 import httptools
 
 from gateway.demo.chat import write_error
 from gateway.demo.dialect import AnswerStamp
 from gateway.demo.journal import EventKind, ReceivedRequest, RequestJournal
-from gateway.demo.output import Outputs
 from gateway.demo.play import send_document
 from gateway.demo.player import Player
 from gateway.demo.routes import respond
@@ -33,17 +36,8 @@ class IncomingRequest:
 
     url: bytes = b""
     headers: list[tuple[str, str]] = field(default_factory=list)
-    body: list[bytes] = field(default_factory=list)
+    body: bytearray = field(default_factory=bytearray)
     head_size: int = 0
-    body_size: int = 0
-
-
-class PendingRequest(NamedTuple):
-    """A whole request and how its connection goes on."""
-
-    received: ReceivedRequest
-    keep_alive: bool
-    modern: bool
 
 
 class ClientConnection(asyncio.Protocol):
@@ -65,8 +59,8 @@ class ClientConnection(asyncio.Protocol):
         self._draft: IncomingRequest | None = None
         self._paused = False
         self._problem: Fail | None = None
-        self._waiting: deque[PendingRequest] = deque()
-        self._asked: PendingRequest | None = None
+        self._waiting: deque[ReceivedRequest] = deque()
+        self._asked: ReceivedRequest | None = None
         self._player: Player | None = None
         self._our_doing = False
 
@@ -82,8 +76,7 @@ class ClientConnection(asyncio.Protocol):
         if self._player is not None:
             self._player.stop()
         if not self._our_doing and (self._asked or self._draft):
-            received = self._asked.received if self._asked else None
-            self._journal.note(EventKind.CLOSED_BY_CLIENT, self._number, received)
+            self._journal.note(EventKind.CLOSED_BY_CLIENT, self._number, self._asked)
         self._journal.note(EventKind.CLOSED, self._number)
 
     def pause_writing(self) -> None:
@@ -145,22 +138,29 @@ class ClientConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
         draft = self._weigh(0)
-        draft.body_size += len(body)
-        if draft.body_size > MOST_BODY:
+        if len(draft.body) + len(body) > MOST_BODY:
             self._problem = TOO_LONG
-            return
-        draft.body.append(body)
+        else:
+            draft.body += body
 
     def on_message_complete(self) -> None:
         """Let the request wait for its turn."""
         draft, self._draft = self._weigh(0), None
         if self._problem is not None:
             return
-        modern = self._parser.get_http_version() != "1.0"
-        keep_alive = modern and self._parser.should_keep_alive()
-        asked = PendingRequest(self._take_request(draft), keep_alive, modern)
-        self._journal.note(EventKind.REQUEST, self._number, asked.received)
-        self._waiting.append(asked)
+        version = self._parser.get_http_version()
+        received = ReceivedRequest(
+            number=next(self._numbers),
+            connection=self._number,
+            method=self._parser.get_method().decode("latin-1"),
+            target=draft.url.decode("latin-1"),
+            headers=tuple(draft.headers),
+            body=bytes(draft.body),
+            version=version,
+            keep_alive=version != "1.0" and self._parser.should_keep_alive(),
+        )
+        self._journal.note(EventKind.REQUEST, self._number, received)
+        self._waiting.append(received)
         if len(self._waiting) > MOST_WAITING:
             self._problem = Fail(429, f"More than {MOST_WAITING} requests wait on one connection.")
 
@@ -171,26 +171,14 @@ class ClientConnection(asyncio.Protocol):
             self._problem = Fail(431, f"The headers are longer than {MOST_HEAD} bytes.")
         return self._draft
 
-    def _take_request(self, draft: IncomingRequest) -> ReceivedRequest:
-        return ReceivedRequest(
-            number=next(self._numbers),
-            connection=self._number,
-            method=self._parser.get_method().decode("latin-1"),
-            target=draft.url.decode("latin-1"),
-            headers=tuple(draft.headers),
-            body=b"".join(draft.body),
-        )
-
     def _next(self) -> None:
         self._asked = asked = self._waiting.popleft()
-        received = asked.received
-        stamp = AnswerStamp(received.number, int(received.events[0].at))
-        beats = respond(received.method, received.path, received.body, stamp)
-        extra = b"x-request-id: req_demo%08d\r\n" % received.number
-        self._answer(beats, extra if asked.keep_alive else extra + CLOSE, asked.modern)
-
-    def _answer(self, beats: Outputs, extra: bytes, modern: bool) -> None:
-        self._player = Player(self._transport, beats, extra, modern, self._finish)
+        stamp = AnswerStamp(asked.number, int(asked.events[0].at))
+        outputs = respond(asked.method, asked.path, asked.body, stamp)
+        extra = b"x-request-id: req_demo%08d\r\n" % asked.number
+        extra += b"" if asked.keep_alive else CLOSE
+        chunked = asked.version != "1.0"
+        self._player = Player(self._transport, outputs, extra, chunked, self._finish)
         if self._paused:
             self._player.block()
         self._player.play()
@@ -198,8 +186,8 @@ class ClientConnection(asyncio.Protocol):
     def _finish(self, broke: Break | None) -> None:
         asked = self._asked
         assert asked is not None
-        happening = EventKind.FINISHED if broke is None else EventKind.BROKE
-        self._journal.note(happening, self._number, asked.received)
+        event = EventKind.FINISHED if broke is None else EventKind.BROKE
+        self._journal.note(event, self._number, asked)
         if broke is not None:
             self._our_doing = broke.how != "hang"
             return

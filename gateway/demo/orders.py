@@ -1,11 +1,15 @@
-"""The `demo:` line: how a prompt tells the demo model precisely what to do."""
+"""The `demo:` line: how a prompt tells the demo model precisely what to do.
+
+Each key is a field of `Orders`, which says how the key is written, read, and what it means; the
+documentation lists exactly these.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 MOST_TOKENS = 1_000_000
@@ -39,63 +43,6 @@ class OrderedCall:
 
     name: str
     arguments: str = "{}"
-
-
-@dataclass(frozen=True)
-class AnswerOrders:
-    """What is said and called, and when; field names are the keys, bar `tool` and `args`."""
-
-    say: str | None = None
-    tokens: int | None = None
-    size: int | None = None
-    delay_ms: int = 30
-    endless: bool = False
-    first_ms: int = 0
-    quiet_ms: tuple[Marker, ...] = ()
-    calls: tuple[OrderedCall, ...] = ()
-    finish: str | None = None
-    no_done: bool = False
-    two_done: bool = False
-    after_done: int = 0
-
-
-@dataclass(frozen=True)
-class FailureOrders:
-    """How the answer fails or breaks off."""
-
-    status: int | None = None
-    code: str | None = None
-    message: str | None = None
-    retry_after: int | None = None
-    error_after: int | None = None
-    drop_after: int | None = None
-    reset_after: int | None = None
-    hang_after: int | None = None
-    drop: bool = False
-    reset: bool = False
-    hang: bool = False
-
-
-@dataclass(frozen=True)
-class FormatOrders:
-    """How the bytes of the answer look."""
-
-    usage: bool = False
-    no_usage: bool = False
-    reset_at: int | None = None
-    split: int = 0
-    crlf: bool = False
-    cr: bool = False
-    bom: bool = False
-    gzip: bool = False
-    raw: tuple[Marker, ...] = ()
-    content_type: str | None = None
-    header: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Orders(AnswerOrders, FailureOrders, FormatOrders):
-    """One `demo:` line, read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,67 +113,108 @@ def flag(value: OrderValue) -> bool:
 count = number(0, MOST_TOKENS)
 duration = number(0, MOST_MS)
 
-KEYS: dict[str, OrderKey] = {
-    "say": OrderKey('say="…"', plain, "say exactly this text (a JSON string)"),
-    "tokens": OrderKey("tokens=N", count, "say N tokens; the text is repeated or cut to fit"),
-    "size": OrderKey("size=N", number(1, MOST_BYTES), "make every token N characters long"),
-    "delay_ms": OrderKey(
-        "delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst"
-    ),
-    "endless": OrderKey("endless", flag, "never stop talking"),
-    "first_ms": OrderKey("first_ms=N", duration, "stay silent for N ms before the headers"),
-    "quiet_ms": OrderKey(
-        "quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", repeats=True
-    ),
-    "tool": OrderKey(
+
+def key(form: str, read: Callable[[OrderValue], Any], meaning: str, default: Any = None) -> Any:
+    """Make the field of a key; one that may be repeated has a tuple."""
+    described = OrderKey(form, read, meaning, repeats=default == ())
+    return field(default=default, metadata={"key": described})
+
+
+@dataclass(frozen=True)
+class AnswerOrders:
+    """What is said and called, and when."""
+
+    say: str | None = key('say="…"', plain, "say exactly this text (a JSON string)")
+    tokens: int | None = key("tokens=N", count, "say N tokens; the text is repeated or cut to fit")
+    size: int | None = key("size=N", number(1, MOST_BYTES), "make every token N characters long")
+    delay_ms: int = key(
+        "delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst", default=30
+    )
+    endless: bool = key("endless", flag, "never stop talking", default=False)
+    first_ms: int = key(
+        "first_ms=N", duration, "stay silent for N ms before the headers", default=0
+    )
+    quiet_ms: tuple[Marker, ...] = key(
+        "quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", default=()
+    )
+    tool: tuple[OrderedCall, ...] = key(
         "tool=NAME",
         plain,
         "call this tool, after the text if there is any; in Responses `namespace.tool` calls one "
         "of a namespace",
-        repeats=True,
-    ),
-    "args": OrderKey(
+        default=(),
+    )
+    args: tuple[()] = key(
         "args={…}",
         plain,
         'the arguments of that call; `"…"` for text that is no JSON',
-        repeats=True,
-    ),
-    "finish": OrderKey("finish=REASON", plain, "end with this finish reason, known or not"),
-    "usage": OrderKey("usage", flag, "send the usage frame though it was not asked for"),
-    "no_usage": OrderKey("no_usage", flag, "send no usage though it was asked for"),
-    "status": OrderKey(
-        "status=N", number(200, 599), "answer with an error body and this HTTP status"
-    ),
-    "code": OrderKey("code=TEXT", plain, "the `code` of that error"),
-    "message": OrderKey('message="…"', plain, "the `message` of that error"),
-    "retry_after": OrderKey("retry_after=N", number(0, 86400), "add the header `retry-after: N`"),
-    "error_after": OrderKey(
-        "error_after=K", count, "send an error frame after K tokens; `status` chooses which"
-    ),
-    "drop_after": OrderKey("drop_after=K", count, "close the connection after K tokens"),
-    "reset_after": OrderKey("reset_after=K", count, "reset the connection after K tokens"),
-    "hang_after": OrderKey(
-        "hang_after=K", count, "say nothing more after K tokens, and stay connected"
-    ),
-    "reset_at": OrderKey("reset_at=N", number(0, MOST_BYTES), "reset after N bytes of the body"),
-    "drop": OrderKey("drop", flag, "close the connection instead of answering"),
-    "reset": OrderKey("reset", flag, "reset the connection instead of answering"),
-    "hang": OrderKey("hang", flag, "never answer"),
-    "no_done": OrderKey("no_done", flag, "leave out the end mark (`data: [DONE]`)"),
-    "two_done": OrderKey("two_done", flag, "send the end mark twice"),
-    "after_done": OrderKey("after_done=K", count, "say K more tokens after the end mark"),
-    "split": OrderKey("split=N", number(1, 65536), "write N bytes at a time, each piece a chunk"),
-    "crlf": OrderKey("crlf", flag, "end lines with CR LF"),
-    "cr": OrderKey("cr", flag, "end lines with CR"),
-    "bom": OrderKey("bom", flag, "start the stream with a byte order mark"),
-    "gzip": OrderKey("gzip", flag, "compress the body, whatever the client accepts"),
-    "raw": OrderKey(
-        'raw="…"@K', raw, "write these bytes, one character each, after K tokens", repeats=True
-    ),
-    "content_type": OrderKey("content_type=TEXT", line_text, "say this content type instead"),
-    "header": OrderKey('header="name: value"', header, "add a header to the answer", repeats=True),
-}
+        default=(),
+    )
+    """Always empty: the arguments are put into the call before them."""
+    finish: str | None = key("finish=REASON", plain, "end with this finish reason, known or not")
+    usage: bool = key(
+        "usage", flag, "send the usage frame though it was not asked for", default=False
+    )
+    no_usage: bool = key("no_usage", flag, "send no usage though it was asked for", default=False)
 
+
+@dataclass(frozen=True)
+class FailureOrders:
+    """How the answer fails or breaks off."""
+
+    status: int | None = key(
+        "status=N", number(200, 599), "answer with an error body and this HTTP status"
+    )
+    code: str | None = key("code=TEXT", plain, "the `code` of that error")
+    message: str | None = key('message="…"', plain, "the `message` of that error")
+    retry_after: int | None = key(
+        "retry_after=N", number(0, 86400), "add the header `retry-after: N`"
+    )
+    error_after: int | None = key(
+        "error_after=K", count, "send an error frame after K tokens; `status` chooses which"
+    )
+    drop_after: int | None = key("drop_after=K", count, "close the connection after K tokens")
+    reset_after: int | None = key("reset_after=K", count, "reset the connection after K tokens")
+    hang_after: int | None = key(
+        "hang_after=K", count, "say nothing more after K tokens, and stay connected"
+    )
+    reset_at: int | None = key(
+        "reset_at=N", number(0, MOST_BYTES), "reset after N bytes of the body"
+    )
+    drop: bool = key("drop", flag, "close the connection instead of answering", default=False)
+    reset: bool = key("reset", flag, "reset the connection instead of answering", default=False)
+    hang: bool = key("hang", flag, "never answer", default=False)
+
+
+@dataclass(frozen=True)
+class FormatOrders:
+    """How the answer ends, and how its bytes look."""
+
+    no_done: bool = key("no_done", flag, "leave out the end mark (`data: [DONE]`)", default=False)
+    two_done: bool = key("two_done", flag, "send the end mark twice", default=False)
+    after_done: int = key("after_done=K", count, "say K more tokens after the end mark", default=0)
+    split: int = key(
+        "split=N", number(1, 65536), "write N bytes at a time, each piece a chunk", default=0
+    )
+    crlf: bool = key("crlf", flag, "end lines with CR LF", default=False)
+    cr: bool = key("cr", flag, "end lines with CR", default=False)
+    bom: bool = key("bom", flag, "start the stream with a byte order mark", default=False)
+    gzip: bool = key("gzip", flag, "compress the body, whatever the client accepts", default=False)
+    raw: tuple[Marker, ...] = key(
+        'raw="…"@K', raw, "write these bytes, one character each, after K tokens", default=()
+    )
+    content_type: str | None = key("content_type=TEXT", line_text, "say this content type instead")
+    header: tuple[tuple[str, str], ...] = key(
+        'header="name: value"', header, "add a header to the answer", default=()
+    )
+
+
+@dataclass(frozen=True)
+class Orders(FormatOrders, FailureOrders, AnswerOrders):
+    """One `demo:` line, read; the fields of the last base come first."""
+
+
+KEYS: dict[str, OrderKey] = {one.name: one.metadata["key"] for one in fields(Orders)}
 KEY = re.compile(r"\s*([A-Za-z_]+)(=?)")
 BARE = re.compile(r"(\S*?)(?:@([0-9]{1,9}))?(?=\s|$)")
 MARK = re.compile(r"(?:@([0-9]{1,9}))?(?=\s|$)")
@@ -281,11 +269,11 @@ def add_pair(found: dict[str, Any], name: str, value: OrderValue) -> None:
     except InvalidOrder as error:
         raise InvalidOrder(f"The key {name} {error}; write {key.form}.") from None
     if name == "tool":
-        found["calls"] = (*found.get("calls", ()), OrderedCall(read))
+        found["tool"] = (*found.get("tool", ()), OrderedCall(read))
     elif name == "args":
-        if "calls" not in found:
+        if "tool" not in found:
             raise InvalidOrder("The key args belongs after a tool=NAME.")
-        *before, last = found["calls"]
-        found["calls"] = (*before, OrderedCall(last.name, read))
+        *before, last = found["tool"]
+        found["tool"] = (*before, OrderedCall(last.name, read))
     else:
         found[name] = (*found.get(name, ()), read) if key.repeats else read

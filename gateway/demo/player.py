@@ -1,20 +1,16 @@
-"""Writes the beats of one answer to a socket, each in its time."""
+"""Writes the outputs of one answer to a socket, each in its time."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import struct
-import sys
 from collections.abc import Callable
 from http import HTTPStatus
 
 from gateway.demo.output import Outputs, ResponseHead
 from gateway.demo.script import Break
-
-if sys.platform == "linux":
-    import fcntl
-    import termios
+from gateway.wire.http_server.slow_readers import count_unread
 
 BATCH = 64 * 1024
 FLUSH_POLL = 0.001
@@ -27,31 +23,17 @@ Ended = Callable[[Break | None], None]
 class Player:
     """One answer on its way out; whoever started it hears of its end, or of its break."""
 
-    __slots__ = (
-        "_beats",
-        "_blocked",
-        "_chunked",
-        "_due",
-        "_ended",
-        "_extra",
-        "_head",
-        "_loop",
-        "_stalled",
-        "_timer",
-        "_transport",
-    )
-
     def __init__(
         self,
         transport: asyncio.Transport,
-        beats: Outputs,
+        outputs: Outputs,
         extra: bytes,
         chunked: bool,
         ended: Ended,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = transport
-        self._beats = beats
+        self._outputs = outputs
         self._extra = extra
         self._chunked = chunked
         self._ended = ended
@@ -68,19 +50,19 @@ class Player:
             return
         batch: list[bytes] = []
         size = 0
-        for beat in self._beats:
-            if isinstance(beat, bytes):
-                batch.append(beat)
-                size += len(beat)
+        for output in self._outputs:
+            if isinstance(output, bytes):
+                batch.append(output)
+                size += len(output)
                 if size < BATCH:
                     continue
                 # Others are to be served between two batches, even if this client reads fast.
-                beat = 0.0
-            if isinstance(beat, ResponseHead):
-                self._open(beat)
+                output = 0.0
+            if isinstance(output, ResponseHead):
+                self._open(output)
                 continue
             self._write(batch)
-            self._leave(beat)
+            self._leave(output)
             return
         self._write(batch, b"0\r\n\r\n")
         self._ended(None)
@@ -120,12 +102,12 @@ class Player:
         if data:
             self._transport.write(data)
 
-    def _leave(self, beat: float | Break) -> None:
-        if isinstance(beat, Break):
-            self._break(beat)
-        elif beat:
+    def _leave(self, output: float | Break) -> None:
+        if isinstance(output, Break):
+            self._break(output)
+        elif output:
             # Counted from when the last wait should have ended, so that a slow moment is caught up.
-            self._due = (self._due or self._loop.time()) + beat
+            self._due = (self._due or self._loop.time()) + output
             self._timer = self._loop.call_at(self._due, self.play)
         else:
             self._timer = self._loop.call_soon(self.play)
@@ -139,19 +121,9 @@ class Player:
 
     def _reset(self) -> None:
         # A reset throws away what the client's host does not have yet, so wait until it has all.
-        if unsent(self._transport):
+        if count_unread(self._transport):
             self._timer = self._loop.call_later(FLUSH_POLL, self._reset)
             return
         linger = (socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         self._transport.get_extra_info("socket").setsockopt(*linger)
         self._transport.abort()
-
-
-def unsent(transport: asyncio.Transport) -> int:
-    """Count the bytes that have not reached the other host; elsewhere than on Linux, a guess."""
-    waiting = transport.get_write_buffer_size()
-    if waiting or sys.platform != "linux":
-        return waiting
-    answer = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
-    queued: int = struct.unpack("i", answer)[0]
-    return queued

@@ -2,47 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle, islice
-from typing import Literal, overload
+from dataclasses import dataclass
+from typing import Literal
 
-Pieces = Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated(Sequence[str]):
-    """Words said over and over, from one place to another; a million cost no more than one."""
-
-    words: tuple[str, ...]
-    start: int
-    stop: int
-    size: int | None = None
-
-    def __len__(self) -> int:
-        return self.stop - self.start if self.words else 0
-
-    def __iter__(self) -> Iterator[str]:
-        start = self.start % len(self.words) if self.words else 0
-        said = islice(cycle(self.words), start, start + len(self))
-        return said if self.size is None else map(self._stretch, said)
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Repeated: ...
-
-    def __getitem__(self, at: int | slice) -> str | Repeated:
-        if isinstance(at, slice):
-            start, stop, _ = at.indices(len(self))
-            return replace(self, start=self.start + start, stop=self.start + max(start, stop))
-        word = self.words[(self.start + range(len(self))[at]) % len(self.words)]
-        return word if self.size is None else self._stretch(word)
-
-    def _stretch(self, word: str) -> str:
-        assert self.size is not None
-        return (word * (self.size // len(word) + 1))[: self.size]
+Pieces = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +79,6 @@ class FinishAnswer:
     ends: int = 1
 
 
-Run = Say | Argue
 Step = Pause | Begin | Say | CallTool | Argue | Write | Fail | Break | FinishAnswer
 
 

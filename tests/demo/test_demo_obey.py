@@ -16,7 +16,6 @@ from gateway.demo.script import (
     Fail,
     FinishAnswer,
     Pause,
-    Repeated,
     Say,
     Step,
     WireFormat,
@@ -135,13 +134,16 @@ def test_arguments_come_in_several_pieces(arguments: str) -> None:
     assert len(pieces) >= min(len(arguments), 2)
 
 
-@given(st.lists(st.text(min_size=1), max_size=5), st.integers(0, 20), st.integers(0, 20))
-def test_repeated_words_are_cut_like_a_tuple(words: list[str], start: int, stop: int) -> None:
-    said = Repeated(tuple(words), 0, 15)
-    written = (tuple(words) * 15)[:15]
-    assert tuple(said) == written
-    assert tuple(said[start:stop]) == written[start:stop]
-    assert [said[at] for at in range(len(said))] == list(written)
+@given(st.integers(0, 20), st.integers(0, 20))
+def test_repeated_words_are_cut_where_something_happens(tokens: int, after: int) -> None:
+    tokens = max(tokens, after)
+    said = [
+        step.pieces if isinstance(step, Say) else ("|",)
+        for step in obey(f'say="a b c" tokens={tokens} quiet_ms=1@{after}').steps
+        if isinstance(step, Say | Pause)
+    ]
+    words = (ABC * 7)[:tokens]
+    assert [word for pieces in said for word in pieces] == [*words[:after], "|", *words[after:]]
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ READ = {
     "quiet_ms=50": Orders(quiet_ms=(Marker(0, "50"),)),
     "quiet_ms=50@2 quiet_ms=7@9": Orders(quiet_ms=(Marker(2, "50"), Marker(9, "7"))),
     'raw="\\u00ff"@1': Orders(raw=(Marker(1, "\xff"),)),
-    "tool=a": Orders(calls=(OrderedCall("a"),)),
+    "tool=a": Orders(tool=(OrderedCall("a"),)),
     'tool=a args={"x": {"y": 1}} tool=b': Orders(
-        calls=(OrderedCall("a", '{"x": {"y": 1}}'), OrderedCall("b"))
+        tool=(OrderedCall("a", '{"x": {"y": 1}}'), OrderedCall("b"))
     ),
-    'tool=a args="{broken"': Orders(calls=(OrderedCall("a", "{broken"),)),
+    'tool=a args="{broken"': Orders(tool=(OrderedCall("a", "{broken"),)),
     "crlf no_done usage": Orders(crlf=True, no_done=True, usage=True),
     'header="X-A: b" header="x-c: d: e"': Orders(header=(("x-a", "b"), ("x-c", "d: e"))),
     "status=429 retry_after=7 code=slow": Orders(status=429, retry_after=7, code="slow"),
