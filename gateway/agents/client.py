@@ -31,7 +31,7 @@ from gateway.agents.model import (
     Outcome,
 )
 from gateway.agents.transcript import Transcript
-from gateway.dialects.objects import read_object
+from gateway.dialects.events import read_object
 from gateway.errors import Headers
 from gateway.exchange.machine import State
 from gateway.exchange.model import Stop, ToolCall

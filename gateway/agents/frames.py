@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.dialects.objects import Json, part_of, read_object
+from gateway.dialects.events import Json, part_of, read_object
 from gateway.dialects.openai_chat.calls import calls_of, function_of
 from gateway.dialects.openai_chat.turn import first_choice, is_error
 from gateway.wire.sse import data_of, split

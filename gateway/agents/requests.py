@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.agents.model import AgentMessage
 from gateway.dialects import DIALECTS
-from gateway.dialects.body import appended
+from gateway.dialects.raw_json import appended
 from gateway.exchange.model import Asked
 from gateway.exchange.prepare import ExchangeInput
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK

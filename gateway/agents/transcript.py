@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import appended
+from gateway.dialects.raw_json import appended
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
 

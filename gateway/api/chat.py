@@ -23,8 +23,7 @@ from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
 from gateway.api.requests import answer_json, read_members
 from gateway.dialects import DIALECTS
-from gateway.dialects.identity import refuse_session_id
-from gateway.dialects.objects import read_object
+from gateway.dialects.events import read_object
 from gateway.errors import (
     BadRequest,
     Draining,
@@ -35,6 +34,7 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.exchange.ports import error_headers
+from gateway.sessions.identity import refuse_session_id
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send

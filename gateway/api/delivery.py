@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.api.auth import Keys
 from gateway.api.paths import SESSION
 from gateway.api.requests import answer_json, find_session, receive_small_body
-from gateway.dialects.body import Fields, read_as
+from gateway.dialects.raw_json import Fields, read_as
 from gateway.errors import BadRequest
 from gateway.outbox.feed import Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor

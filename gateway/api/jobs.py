@@ -20,7 +20,7 @@ from gateway.api.requests import (
     read_positive,
     receive_small_body,
 )
-from gateway.dialects.body import read_as
+from gateway.dialects.raw_json import read_as
 from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.reader import read_patch

@@ -22,7 +22,7 @@ from gateway.api.requests import (
 )
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
-from gateway.dialects.body import Fields
+from gateway.dialects.raw_json import Fields
 from gateway.errors import BadRequest, InvalidInput, NotFound
 from gateway.reminders.model import read_item
 from gateway.reminders.records import EndedReminder

@@ -14,10 +14,10 @@ from starlette.responses import Response
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.dialects.body import Fields, misfit, read_as
-from gateway.dialects.identity import check_session_id
+from gateway.dialects.raw_json import Fields, misfit, read_as
 from gateway.errors import BadRequest, HoldgateError, NotFound
 from gateway.exchange.ports import error_headers
+from gateway.sessions.identity import check_session_id
 from gateway.wire.http_server.request_body import BodyLimits, ClientLeft, read_body
 
 T = TypeVar("T", bound=msgspec.Struct)

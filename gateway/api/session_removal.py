@@ -8,7 +8,6 @@ import anyio
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Lease, Locks
-from gateway.dialects.identity import sub_agent_prefix
 from gateway.errors import SessionDeleted, Unavailable
 from gateway.exchange.live import LiveExchanges
 from gateway.jobs.service import Jobs
@@ -16,6 +15,7 @@ from gateway.outbox.queue import Deliveries
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import KIND as CLOCK
 from gateway.reminders.service import ReminderService
+from gateway.sessions.identity import sub_agent_prefix
 from gateway.sessions.session_request import KIND as STATE
 from gateway.sessions.state_store import States
 from gateway.stores.documents import Listed

@@ -11,13 +11,13 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.identity import Identity, identify
 from gateway.dialects.protocol import Chained, Dialect
-from gateway.dialects.raws import raws_in
+from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers
 from gateway.exchange.model import Asked
 from gateway.offload import Offload
 from gateway.sessions.facts import read_facts
+from gateway.sessions.identity import Identity, identify
 from gateway.sessions.sentinels import Sentinels
 
 Pairs = Iterable[tuple[bytes, bytes]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anyio
 
 from gateway.dialects.canonical import Failed
-from gateway.dialects.objects import Json, read_object
+from gateway.dialects.events import Json, read_object
 from gateway.dialects.translate.errors import read_body, read_failure
 from gateway.errors import Headers
 from gateway.exchange.additions import Addition, AnsweredTurn

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from secrets import token_hex
 
 from gateway.clock.protocol import Clock
-from gateway.dialects.identity import refuse_session_id
 from gateway.errors import InvalidInput, ModelNotFound, NotFound, TooMany
 from gateway.jobs.index import Agenda
 from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
@@ -18,6 +17,7 @@ from gateway.jobs.snapshots import Snapshots
 from gateway.jobs.timer import Off, Queued, Timer
 from gateway.jobs.view import SchedulerStatus
 from gateway.routing import Models
+from gateway.sessions.identity import refuse_session_id
 from gateway.stores.documents import Conflict
 from gateway.stores.rows import JobRows
 

@@ -14,9 +14,9 @@ from typing import NoReturn
 import anyio
 
 from gateway.clock.timer_queue import TimerQueue
-from gateway.dialects.identity import SUB_AGENT
 from gateway.outbox.wakeup import Wakeup
 from gateway.reminders.service import KIND, ReminderService
+from gateway.sessions.identity import SUB_AGENT
 from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.body import too_deep
+from gateway.dialects.raw_json import too_deep
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked

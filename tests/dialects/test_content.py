@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.objects import mend_json, read_event
+from gateway.dialects.events import mend_json, read_event
 
 Json = dict[str, Any]
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.identity import identify
 from gateway.dialects.profiles import PROFILES
 from gateway.dialects.translate.answer_context import read_context
 from gateway.dialects.translate.requests import READERS, translate_request
 from gateway.errors import BadRequest
 from gateway.exchange.additions import ToolDeclaration, ToolResult, UserText
+from gateway.sessions.identity import identify
 from tests.dialects.samples import SAMPLES, Json
 from tests.dialects.test_translate_round_trips import DIALECTS as NAMES
 from tests.dialects.test_translate_round_trips import FORBIDDEN, PAIRS, types_in

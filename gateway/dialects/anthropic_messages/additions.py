@@ -11,9 +11,18 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.words import CACHE, last_turn, messages_of
-from gateway.dialects.body import Fields, appended, fields_of, raw, written
-from gateway.dialects.raws import NULL, Raws, members_of, raws_in
+from gateway.dialects.anthropic_messages.text import CACHE, last_turn, messages_of
+from gateway.dialects.raw_json import (
+    NULL,
+    Fields,
+    Raws,
+    appended,
+    fields_of,
+    members_of,
+    raw,
+    raws_in,
+    written,
+)
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 
 TEXT = b'{"type":"text","text":%b}'

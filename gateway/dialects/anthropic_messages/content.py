@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.dialects.anthropic_messages.turn import DELTA, START, speaks
-from gateway.dialects.objects import Json, part_of, read_events
+from gateway.dialects.events import Json, part_of, read_events
 
 
 def shows_content(frames: bytes) -> bool:

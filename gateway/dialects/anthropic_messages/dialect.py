@@ -13,29 +13,29 @@ from gateway.dialects.anthropic_messages.errors import error_body, error_frame
 from gateway.dialects.anthropic_messages.errors import said as disguised
 from gateway.dialects.anthropic_messages.rebuild import called, rebuilt
 from gateway.dialects.anthropic_messages.stream import MessagesStream
-from gateway.dialects.anthropic_messages.thinking import own
-from gateway.dialects.anthropic_messages.whole import MessagesWhole
-from gateway.dialects.anthropic_messages.words import (
+from gateway.dialects.anthropic_messages.text import (
     edit_user_texts,
     has_one_message,
     last_role,
     newest_user,
     system_texts,
 )
-from gateway.dialects.bare import bared
-from gateway.dialects.body import (
+from gateway.dialects.anthropic_messages.thinking import own
+from gateway.dialects.anthropic_messages.whole import MessagesWhole
+from gateway.dialects.protocol import Splice
+from gateway.dialects.raw_json import (
     ABSENT,
     array,
     forces_one,
     is_structured,
     name_model,
     read_as,
+    readable,
     renamed,
     without_duplicates,
 )
-from gateway.dialects.protocol import Splice
-from gateway.dialects.raws import readable
 from gateway.dialects.seals import may_be_sealed
+from gateway.dialects.strip_tools import bared
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn
 from gateway.exchange.model import Asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.objects import Json, read_event, read_object
+from gateway.dialects.events import Json, read_event, read_object
 from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.wire.sse import encode

@@ -14,9 +14,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.words import Message, block_of, message_of, messages_of
-from gateway.dialects.body import fields_of, raw, written
-from gateway.dialects.raws import Raws, members_of, raws_in, readable, text_of
+from gateway.dialects.anthropic_messages.text import Message, block_of, message_of, messages_of
+from gateway.dialects.raw_json import (
+    Raws,
+    fields_of,
+    members_of,
+    raw,
+    raws_in,
+    readable,
+    text_of,
+    written,
+)
 from gateway.sessions.model import Kept
 
 CALL = "tool_use"

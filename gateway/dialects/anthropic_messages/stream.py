@@ -26,8 +26,9 @@ from gateway.dialects.anthropic_messages.turn import (
     usage_of,
 )
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import (
+from gateway.dialects.events import (
     Json,
+    Tape,
     as_text,
     event_name,
     part_of,
@@ -36,7 +37,6 @@ from gateway.dialects.objects import (
     read_named,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd

@@ -6,16 +6,26 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.turn import THINKING
-from gateway.dialects.anthropic_messages.words import (
+from gateway.dialects.anthropic_messages.text import (
     NOBODY,
     block_of,
     last_role,
     message_of,
     messages_of,
 )
-from gateway.dialects.body import Fields, fields_of, raw, written
-from gateway.dialects.raws import NULL, Raws, members_of, raws_in, readable, same
+from gateway.dialects.anthropic_messages.turn import THINKING
+from gateway.dialects.raw_json import (
+    NULL,
+    Fields,
+    Raws,
+    fields_of,
+    members_of,
+    raw,
+    raws_in,
+    readable,
+    same,
+    written,
+)
 from gateway.dialects.seals import is_sealed, may_be_sealed
 
 CLEARING = b'"clear_thinking'

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.objects import (
+from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
     as_text,

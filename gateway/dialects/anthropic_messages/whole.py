@@ -18,9 +18,8 @@ from gateway.dialects.anthropic_messages.turn import (
     totalled,
     usage_of,
 )
-from gateway.dialects.body import fields_of
-from gateway.dialects.objects import Json, part_of, read_object
-from gateway.dialects.raws import NULL, raws_in
+from gateway.dialects.events import Json, part_of, read_object
+from gateway.dialects.raw_json import NULL, fields_of, raws_in
 from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.dialects.call_ids import MOST_CALLS, NewId
-from gateway.dialects.objects import Json, as_text
+from gateway.dialects.events import Json, as_text
 from gateway.errors import UpstreamBroke
 
 

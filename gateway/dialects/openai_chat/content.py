@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.objects import Json, part_of, read_events
+from gateway.dialects.events import Json, part_of, read_events
 from gateway.dialects.openai_chat.turn import speaks
 
 

@@ -8,8 +8,20 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.bare import bared
-from gateway.dialects.body import (
+from gateway.dialects.openai_chat.content import shows_content
+from gateway.dialects.openai_chat.rebuild import called, rebuilt
+from gateway.dialects.openai_chat.stream import ChatStream
+from gateway.dialects.openai_chat.text import (
+    edit_user_texts,
+    has_one_message,
+    last_role,
+    newest_user,
+    system_texts,
+)
+from gateway.dialects.openai_chat.turn import said as disguised
+from gateway.dialects.openai_chat.whole import ChatWhole
+from gateway.dialects.protocol import Splice
+from gateway.dialects.raw_json import (
     ABSENT,
     NOTHING,
     Fields,
@@ -24,19 +36,7 @@ from gateway.dialects.body import (
     without_duplicates,
     written,
 )
-from gateway.dialects.openai_chat.content import shows_content
-from gateway.dialects.openai_chat.rebuild import called, rebuilt
-from gateway.dialects.openai_chat.stream import ChatStream
-from gateway.dialects.openai_chat.turn import said as disguised
-from gateway.dialects.openai_chat.whole import ChatWhole
-from gateway.dialects.openai_chat.words import (
-    edit_user_texts,
-    has_one_message,
-    last_role,
-    newest_user,
-    system_texts,
-)
-from gateway.dialects.protocol import Splice
+from gateway.dialects.strip_tools import bared
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked

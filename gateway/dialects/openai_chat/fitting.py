@@ -7,9 +7,20 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of, raw, written
 from gateway.dialects.profiles import Profile
-from gateway.dialects.raws import NULL, Raws, members_of, raws_in, readable, same, text_of
+from gateway.dialects.raw_json import (
+    NULL,
+    Fields,
+    Raws,
+    fields_of,
+    members_of,
+    raw,
+    raws_in,
+    readable,
+    same,
+    text_of,
+    written,
+)
 from gateway.exchange.additions import GatewayParts
 
 CALLS = b'"tool_calls"'

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.dialects.body import ABSENT, fields_of, raw, written
-from gateway.dialects.objects import Json, as_text
+from gateway.dialects.events import Json, as_text
 from gateway.dialects.openai_chat.calls import function_of
+from gateway.dialects.raw_json import ABSENT, fields_of, raw, written
 from gateway.sessions.model import Kept
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from itertools import chain
 import msgspec
 
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import Json, part_of, read_event, read_events, summed
+from gateway.dialects.events import Json, Tape, part_of, read_event, read_events, summed
 from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
     Recorded,
@@ -26,7 +26,6 @@ from gateway.dialects.openai_chat.turn import (
     usage_of,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.tape import Tape
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text, number_in, read_event
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, number_in, read_event
 from gateway.dialects.openai_chat.calls import Call, Calls, calls_of, function_of, ident_of
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError

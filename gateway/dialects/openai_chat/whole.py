@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from gateway.dialects.objects import Json, part_of, read_object, summed
+from gateway.dialects.events import Json, part_of, read_object, summed
 from gateway.dialects.openai_chat.calls import calls_of, ident_of
 from gateway.dialects.openai_chat.turn import (
     Recorded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.objects import Json, part_of, read_events
+from gateway.dialects.events import Json, part_of, read_events
 
 # What an event says by itself: a piece of something, or all of it.
 SAID = ("delta", "text", "refusal", "arguments", "input", "code", "partial_image_b64")

@@ -8,8 +8,25 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.bare import bared
-from gateway.dialects.body import (
+from gateway.dialects.openai_responses.content import shows_content
+from gateway.dialects.openai_responses.errors import error_body, failed_frames
+from gateway.dialects.openai_responses.errors import said as disguised
+from gateway.dialects.openai_responses.items import Answered, as_input, is_stored, text_in
+from gateway.dialects.openai_responses.rebuild import called, rebuilt, result_item
+from gateway.dialects.openai_responses.stream import ResponsesStream
+from gateway.dialects.openai_responses.text import (
+    edit_user_texts,
+    has_one_message,
+    items_of,
+    last_role,
+    newest_user,
+    own,
+    system_texts,
+    user_message,
+)
+from gateway.dialects.openai_responses.whole import ResponsesWhole
+from gateway.dialects.protocol import Splice
+from gateway.dialects.raw_json import (
     ABSENT,
     Fields,
     appended,
@@ -20,30 +37,13 @@ from gateway.dialects.body import (
     name_model,
     raw,
     read_as,
+    readable,
     renamed,
     without_duplicates,
     written,
 )
-from gateway.dialects.openai_responses.content import shows_content
-from gateway.dialects.openai_responses.errors import error_body, failed_frames
-from gateway.dialects.openai_responses.errors import said as disguised
-from gateway.dialects.openai_responses.items import Answered, as_input, is_stored, text_in
-from gateway.dialects.openai_responses.rebuild import called, rebuilt, result_item
-from gateway.dialects.openai_responses.stream import ResponsesStream
-from gateway.dialects.openai_responses.whole import ResponsesWhole
-from gateway.dialects.openai_responses.words import (
-    edit_user_texts,
-    has_one_message,
-    items_of,
-    last_role,
-    newest_user,
-    own,
-    system_texts,
-    user_message,
-)
-from gateway.dialects.protocol import Splice
-from gateway.dialects.raws import readable
 from gateway.dialects.seals import may_be_sealed
+from gateway.dialects.strip_tools import bared
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked

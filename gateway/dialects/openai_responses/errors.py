@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gateway.dialects.body import Fields, raw
-from gateway.dialects.objects import Json, read_event, read_object
+from gateway.dialects.events import Json, read_event, read_object
 from gateway.dialects.openai_responses.heads import FAILED
+from gateway.dialects.raw_json import Fields, raw
 from gateway.dialects.statuses import status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.wire.sse import encode

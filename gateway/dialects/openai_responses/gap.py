@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.dialects.objects import Json, part_of
+from gateway.dialects.events import Json, part_of
 from gateway.dialects.openai_responses.output import Slot
 
 APART = "\n\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.dialects.objects import Json
+from gateway.dialects.events import Json
 
 # Which part of an item an event speaks of: the list it stands in, and what says where.
 PARTS = {

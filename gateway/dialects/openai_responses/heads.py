@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import ABSENT
-from gateway.dialects.objects import event_name, mend_json
+from gateway.dialects.events import event_name, mend_json
+from gateway.dialects.raw_json import ABSENT
 
 FAILED = "response.failed"
 FAILURES = ("error", FAILED)

@@ -6,10 +6,9 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
-from gateway.dialects.body import Fields, raw
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text, summed
-from gateway.dialects.raws import NULL, readable
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, summed
+from gateway.dialects.raw_json import NULL, Fields, raw, readable
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 FUNCTION_CALL = "function_call"

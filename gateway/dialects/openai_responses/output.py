@@ -11,7 +11,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.objects import Json, as_text
+from gateway.dialects.events import Json, as_text
 from gateway.dialects.openai_responses.growth import Growth
 from gateway.dialects.openai_responses.items import CALLS, FUNCTION_CALL, is_ours, unused
 from gateway.errors import UpstreamBroke

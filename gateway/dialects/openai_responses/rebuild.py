@@ -12,11 +12,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of, raw, written
-from gateway.dialects.objects import Json, as_text
+from gateway.dialects.events import Json, as_text
 from gateway.dialects.openai_responses.items import CALLS, Answered, as_input, is_stored
-from gateway.dialects.openai_responses.words import item_of, items_of
-from gateway.dialects.raws import Raws, members_of, readable
+from gateway.dialects.openai_responses.text import item_of, items_of
+from gateway.dialects.raw_json import Fields, Raws, fields_of, members_of, raw, readable, written
 from gateway.exchange.additions import ToolResult
 from gateway.sessions.model import Kept
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.body import raw
-from gateway.dialects.objects import Json
+from gateway.dialects.events import Json
 from gateway.dialects.openai_responses.errors import failed_frames, lifecycle, own_end
 from gateway.dialects.openai_responses.items import joined, spent, text_in, text_of, usage_in
 from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import Answer, ResponsesTap, Taken
 from gateway.dialects.protocol import Tap
+from gateway.dialects.raw_json import raw
 from gateway.errors import HoldgateError
 from gateway.exchange.model import Asked
 from gateway.wire.sse import encode

@@ -7,9 +7,8 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.body import Fields
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.objects import Json, read_event, read_named
+from gateway.dialects.events import Json, Tape, read_event, read_named
 from gateway.dialects.openai_responses.errors import said
 from gateway.dialects.openai_responses.gap import Gap, set_apart
 from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, read_head
@@ -30,7 +29,7 @@ from gateway.dialects.openai_responses.items import (
     usage_of,
 )
 from gateway.dialects.openai_responses.output import Output, Slot, Start
-from gateway.dialects.tape import Tape
+from gateway.dialects.raw_json import Fields
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import TurnEnd

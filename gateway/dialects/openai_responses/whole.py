@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of
-from gateway.dialects.objects import Json, read_object
+from gateway.dialects.events import Json, read_object
 from gateway.dialects.openai_responses.errors import said, told
 from gateway.dialects.openai_responses.gap import set_apart
 from gateway.dialects.openai_responses.items import (
@@ -31,6 +30,7 @@ from gateway.dialects.openai_responses.items import (
     usage_in,
     usage_of,
 )
+from gateway.dialects.raw_json import Fields, fields_of
 from gateway.dialects.whole import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.dialects.canonical import Began, Event, Failed, Tokens
-from gateway.dialects.objects import as_text
+from gateway.dialects.events import as_text
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.event_data import number_in, whole_number

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.dialects.canonical import Began, Ended, Event, Failed, Said, Tokens
-from gateway.dialects.objects import read_object
+from gateway.dialects.events import read_object
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_reader import AnswerReader
 from gateway.dialects.translate.answer_writer import AnswerWriter

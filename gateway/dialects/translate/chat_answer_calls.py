@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.dialects.call_ids import MOST_CALLS, NewId
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Event
-from gateway.dialects.objects import NO_ARGUMENTS, Json, read_object
+from gateway.dialects.events import NO_ARGUMENTS, Json, read_object
 from gateway.dialects.openai_chat.calls import Call, Calls, function_of
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.errors import UpstreamBroke

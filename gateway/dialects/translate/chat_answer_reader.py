@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.canonical import Ended, Event, Refused, Said, Thought
-from gateway.dialects.objects import as_text
+from gateway.dialects.events import as_text
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_reader import (

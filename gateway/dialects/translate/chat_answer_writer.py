@@ -19,7 +19,7 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
-from gateway.dialects.objects import Json
+from gateway.dialects.events import Json
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_writer import AnswerWriter, Piece
 from gateway.dialects.translate.byte_budget import ByteBudget

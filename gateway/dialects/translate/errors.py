@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.canonical import Failed
-from gateway.dialects.objects import read_object
+from gateway.dialects.events import read_object
 from gateway.dialects.statuses import UNSAID, status_of
 from gateway.errors import UpstreamError
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.dialects.objects import mend_json
+from gateway.dialects.events import mend_json
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import data_of, split
 

@@ -29,7 +29,7 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
-from gateway.dialects.objects import NO_ARGUMENTS, as_text
+from gateway.dialects.events import NO_ARGUMENTS, as_text
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
 from gateway.dialects.translate.byte_budget import ByteBudget

@@ -17,7 +17,7 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
-from gateway.dialects.objects import Json, read_object
+from gateway.dialects.events import Json, read_object
 from gateway.dialects.seals import UNPROVEN
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_writer import Piece

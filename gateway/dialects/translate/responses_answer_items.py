@@ -18,7 +18,7 @@ from gateway.dialects.canonical import (
     Said,
     Thought,
 )
-from gateway.dialects.objects import Json
+from gateway.dialects.events import Json
 from gateway.dialects.translate.answer_writer import Piece
 from gateway.dialects.translate.block_answer_writer import AnswerBlock
 from gateway.dialects.translate.byte_budget import ByteBudget

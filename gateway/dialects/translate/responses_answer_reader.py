@@ -30,7 +30,7 @@ from gateway.dialects.canonical import (
     Said,
     Thought,
 )
-from gateway.dialects.objects import NO_ARGUMENTS, Json, as_text
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_reader import OTHER_SHAPE, AnswerReader, read_openai_usage
 from gateway.dialects.translate.byte_budget import ByteBudget

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import fields_of, written
 from gateway.dialects.canonical import (
     Began,
     Ended,
@@ -16,7 +15,8 @@ from gateway.dialects.canonical import (
     Said,
     Tokens,
 )
-from gateway.dialects.objects import Json
+from gateway.dialects.events import Json
+from gateway.dialects.raw_json import fields_of, written
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_writer import Piece
 from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import too_deep
 from gateway.dialects.canonical import Call, Choice, Conversation, Result, Tool
-from gateway.dialects.objects import read_object
+from gateway.dialects.events import read_object
+from gateway.dialects.raw_json import too_deep
 from gateway.dialects.translate.json_node import JsonNode
 from gateway.dialects.translate.losses import Losses
 from gateway.errors import BadRequest

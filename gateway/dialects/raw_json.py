@@ -1,7 +1,8 @@
-"""Request bodies: checked once, then changed without touching what need not change.
+"""Requests as raw JSON: checked once, then changed without touching what need not change.
 
 The top level is read into raw slices, so a history of a megabyte is neither parsed nor written
-again, and numbers, key order and unknown fields inside it survive byte for byte.
+again, and numbers, key order and unknown fields inside it survive byte for byte. What is not as it
+should be further down is the upstream's to judge.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from gateway.errors import BadRequest
 
 T = TypeVar("T")
 Fields = dict[str, msgspec.Raw]
+Raws = list[msgspec.Raw]
 ABSENT = msgspec.Raw(b"")
+NULL = msgspec.Raw(b"null")
 # Twice as deep as nearly anything is nested.
 PASSES = 12
 NOTHING = (b"", b"null", b"[]")
@@ -35,7 +38,10 @@ class _Form(msgspec.Struct, gc=False):
 
 _asked = msgspec.json.Decoder(_Asked)
 _form = msgspec.json.Decoder(_Form)
-_decode_fields = msgspec.json.Decoder(Fields).decode
+_members: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
+_items: msgspec.json.Decoder[Raws] = msgspec.json.Decoder(Raws)
+_text = msgspec.json.Decoder(str)
+_decode_fields = _members.decode
 _STRINGS = re.compile(rb'"[^"]*"')
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
@@ -191,3 +197,31 @@ def written(fields: Fields) -> bytes:
 def raw(value: Any) -> msgspec.Raw:
     """Encode a value as a raw slice."""
     return msgspec.Raw(msgspec.json.encode(value))
+
+
+def readable(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | None:
+    """Read a value if it is what it should be."""
+    try:
+        return decoder.decode(value)
+    except msgspec.DecodeError:
+        return None
+
+
+def raws_in(value: msgspec.Raw) -> Raws | None:
+    """Return the items of a list."""
+    return readable(_items, value)
+
+
+def members_of(item: msgspec.Raw) -> Fields:
+    """Return the members of an object; of anything else there are none."""
+    return readable(_members, item) or {}
+
+
+def text_of(value: msgspec.Raw) -> str | None:
+    """Return a text."""
+    return readable(_text, value)
+
+
+def same(after: Raws, before: Raws) -> bool:
+    """Whether nothing was changed; both are as long."""
+    return all(new is old for new, old in zip(after, before, strict=True))

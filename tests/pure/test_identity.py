@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.identity import Identity, identify, sub_agent_prefix, sub_agent_session
 from gateway.errors import BadRequest
+from gateway.sessions.identity import Identity, identify, sub_agent_prefix, sub_agent_session
 
 UUID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 

@@ -10,9 +10,19 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of, raw, written
-from gateway.dialects.objects import as_text
-from gateway.dialects.raws import NULL, Edit, Raws, TextEditor, raws_in, readable, same, texts_in
+from gateway.dialects.events import as_text
+from gateway.dialects.raw_json import (
+    NULL,
+    Fields,
+    Raws,
+    fields_of,
+    raw,
+    raws_in,
+    readable,
+    same,
+    written,
+)
+from gateway.dialects.text_editor import Edit, TextEditor, texts_in
 
 RESULT = b'"tool_result"'
 CACHE = "cache_control"

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of, raw, written
-from gateway.dialects.raws import NULL, Edit, Raws, TextEditor, raws_in, readable, same, texts_in
+from gateway.dialects.raw_json import (
+    NULL,
+    Fields,
+    Raws,
+    fields_of,
+    raw,
+    raws_in,
+    readable,
+    same,
+    written,
+)
+from gateway.dialects.text_editor import Edit, TextEditor, texts_in
 
 SYSTEM_ROLES = ("system", "developer")
 

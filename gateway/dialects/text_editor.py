@@ -1,53 +1,21 @@
-"""Parts of a request, looked at as raw slices.
+"""The texts of a request's messages: reading them, and changing what users said.
 
-Only what has to change is written again, and all beside it stays as it came. What is not as it
-should be is the upstream's to judge.
+Only what has to change is written again, and all beside it stays as it came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import msgspec
 
-from gateway.dialects.body import Fields, raw
+from gateway.dialects.raw_json import NULL, Fields, members_of, raw, raws_in, same, text_of
 from gateway.sessions.directives.reader import may_contain
 
-T = TypeVar("T")
-Raws = list[msgspec.Raw]
 Edit = Callable[[str], str]
 """Changes a text; nothing may be left of it."""
 
-NULL = msgspec.Raw(b"null")
 DOT = "."
-
-_items: msgspec.json.Decoder[Raws] = msgspec.json.Decoder(Raws)
-_members: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
-_text = msgspec.json.Decoder(str)
-
-
-def readable(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | None:
-    """Read a value if it is what it should be."""
-    try:
-        return decoder.decode(value)
-    except msgspec.DecodeError:
-        return None
-
-
-def raws_in(value: msgspec.Raw) -> Raws | None:
-    """Return the items of a list."""
-    return readable(_items, value)
-
-
-def members_of(item: msgspec.Raw) -> Fields:
-    """Return the members of an object; of anything else there are none."""
-    return readable(_members, item) or {}
-
-
-def text_of(value: msgspec.Raw) -> str | None:
-    """Return a text."""
-    return readable(_text, value)
 
 
 def texts_in(content: msgspec.Raw) -> tuple[str, ...]:
@@ -57,11 +25,6 @@ def texts_in(content: msgspec.Raw) -> tuple[str, ...]:
         return (text,)
     texts = (_text_in(members_of(part)) for part in raws_in(content) or ())
     return tuple(text for text in texts if text is not None)
-
-
-def same(after: Raws, before: Raws) -> bool:
-    """Whether nothing was changed; both are as long."""
-    return all(new is old for new, old in zip(after, before, strict=True))
 
 
 class TextEditor:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS, Dialect
-from gateway.dialects.body import PASSES, too_deep
+from gateway.dialects.raw_json import PASSES, too_deep
 from gateway.errors import BadRequest
 
 TEXTS = st.text('[]{}"\\,a', max_size=4)

@@ -10,19 +10,20 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of, raw, written
-from gateway.dialects.raws import (
+from gateway.dialects.raw_json import (
     NULL,
-    Edit,
+    Fields,
     Raws,
-    TextEditor,
+    fields_of,
+    raw,
     raws_in,
     readable,
     same,
     text_of,
-    texts_in,
+    written,
 )
 from gateway.dialects.seals import is_sealed
+from gateway.dialects.text_editor import Edit, TextEditor, texts_in
 
 SYSTEM_ROLES = ("system", "developer")
 SPOKEN = b'{"type":"message","role":"user","content":[{"type":"input_text","text":%b}]}'

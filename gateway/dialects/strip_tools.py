@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.body import Fields, fields_of, raw, written
+from gateway.dialects.raw_json import Fields, fields_of, raw, written
 
 TOOLS = "tools"
 

@@ -1,4 +1,8 @@
-"""JSON objects as they are sent: nothing in them is what it should be before it was looked at."""
+"""What upstreams send: JSON events, read as clients read them, and the tape that records a turn.
+
+Nothing in an event is what it should be before it was looked at: the functions here return what is
+there, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -113,3 +117,28 @@ def _sum(one: Json, other: Json) -> Json:
         elif isinstance(mine, int | float) and isinstance(theirs, int | float):
             total[name] = mine + theirs
     return total
+
+
+class Tape:
+    """Recorded bytes of one turn; past its limit it forgets everything and says so."""
+
+    __slots__ = ("_limit", "_size", "batches", "whole")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self.batches: list[bytes] = []
+        self.whole = True
+
+    def record(self, batch: bytes) -> None:
+        """Keep what was sent."""
+        self._size += len(batch)
+        if self._size <= self._limit:
+            self.batches.append(batch)
+        elif self.whole:
+            self.whole = False
+            self.batches.clear()
+
+    def contains(self, needle: bytes) -> bool:
+        """Whether a recorded piece holds this; a filter, to be judged by parsing."""
+        return any(needle in batch for batch in self.batches)
