@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.agents.model import AgentMessage
 from gateway.dialects import DIALECTS
-from gateway.dialects.raw_json import appended
+from gateway.dialects.raw_json import append_items
 from gateway.exchange.model import Asked
 from gateway.exchange.prepare import ExchangeInput
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
@@ -71,7 +71,7 @@ def _write(model: str, system: str, history: bytes, text: str) -> Asked:
     items = [msgspec.json.encode({"role": "system", "content": system})] if system else []
     items += [before] if before else []
     items.append(msgspec.json.encode({"role": "user", "content": text}))
-    messages = msgspec.Raw(appended(b"[]", items))
+    messages = msgspec.Raw(append_items(b"[]", items))
     body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})
     return CHAT.read(body, JSON_DEPTH)
 

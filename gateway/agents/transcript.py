@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.raw_json import appended
+from gateway.dialects.raw_json import append_items
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
 
@@ -123,7 +123,7 @@ def _made_up(missing: Iterable[str], results: Mapping[str, str]) -> list[Message
 def extended(history: bytes, gained: Iterable[Message], longest: int = LONGEST) -> bytes:
     """Put messages at the end of a conversation; what is too long loses its oldest exchanges."""
     added = [msgspec.json.encode(message) for message in gained]
-    whole = appended(history, added)
+    whole = append_items(history, added)
     return whole if len(whole) <= longest else _shortened(whole, len(added), longest)
 
 
@@ -142,7 +142,7 @@ def _shortened(history: bytes, new: int, longest: int) -> bytes:
     for at, item in enumerate(items):
         is_new = at >= len(items) - new
         if is_new or (size <= longest and _role.decode(item).role == "user"):
-            return appended(b"[]", [bytes(item) for item in items[at:]])
+            return append_items(b"[]", [bytes(item) for item in items[at:]])
         size -= len(bytes(item)) + 1
     return b"[]"
 

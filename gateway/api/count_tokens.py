@@ -100,7 +100,7 @@ class Counting:
         counter = self.counters.get(to.upstream)
         if counter is None:
             return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
-        own = await run(partial(self.dialect.own, sent))
+        own = await run(partial(self.dialect.strip_foreign_reasoning, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
         dialect = self.dialect.name
         headers = services.translators.select_headers(

@@ -171,7 +171,7 @@ class Relay:
         real = await self._answers.upstream_id(owner, previous)
         if self._chain is None or real == previous:
             return asked
-        work = partial(self._chain.going_on_from, asked.body, real)
+        work = partial(self._chain.continue_from, asked.body, real)
         going_on = await self._offload.run(owner, len(asked.body), work)
         return msgspec.structs.replace(asked, body=going_on)
 

@@ -99,7 +99,7 @@ def number_in(whole: Json, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def summed(usages: Iterable[Json | None]) -> Json | None:
+def sum_usage(usages: Iterable[Json | None]) -> Json | None:
     """Add usage objects up, number by number; other values are the last turn's."""
     total: Json | None = None
     for usage in usages:

@@ -43,7 +43,7 @@ class Tap(Protocol):
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape, for a follow-up."""
 
     def client_call_ids(self) -> tuple[str, ...]:
@@ -114,25 +114,25 @@ class Dialect(Protocol):
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
 
-    def own(self, body: bytes) -> bytes:
+    def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out reasoning that only an upstream of another dialect would take back."""
 
-    def said(self, text: str) -> AnsweredTurn:
+    def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""
 
-    def bare(self, body: bytes) -> bytes:
+    def strip_tools(self, body: bytes) -> bytes:
         """Take out what only the client that sent a request can do with its answer: its tools."""
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client's tools, as `Asked` has them, include one of this name."""
 
-    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from.
 
         A body without such a turn is returned as it is.
         """
 
-    def called(self, body: bytes) -> tuple[str, ...]:
+    def find_call_ids(self, body: bytes) -> tuple[str, ...]:
         """Return the first call's id of each turn in the history that called tools."""
 
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
@@ -153,7 +153,7 @@ class Dialect(Protocol):
     def shows_content(self, frames: bytes) -> bool:
         """Whether frames that a client is shown say anything: text, reasoning, a tool call."""
 
-    def refusal(self, body: bytes) -> UpstreamError:
+    def read_disguised_error(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer: an error in disguise, or nothing we know."""
 
     def error_body(self, error: HoldgateError) -> bytes:
@@ -170,7 +170,7 @@ class Chained(Protocol):
     def previous_id(self, body: bytes) -> str:
         """Return the id of the answer that a request goes on from; empty if it names none."""
 
-    def going_on_from(self, body: bytes, previous_id: str) -> bytes:
+    def continue_from(self, body: bytes, previous_id: str) -> bytes:
         """Name the answer that a request goes on from as the upstream knows it."""
 
 

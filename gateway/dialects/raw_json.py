@@ -66,7 +66,7 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
         raise BadRequest(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
         raise BadRequest("The body is nested too deeply.") from None
-    if too_deep(body, depth):
+    if is_too_deep(body, depth):
         raise BadRequest(f"The body is nested more than {depth} levels deep.")
     return found
 
@@ -77,10 +77,10 @@ def name_model(body: bytes, model: str | None, default: str) -> tuple[str, bytes
         return model, body
     if model == "" or not default:
         raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return default, written({**fields_of(body), "model": raw(default)})
+    return default, write_object({**fields_of(body), "model": raw(default)})
 
 
-def renamed(body: bytes, model: str, stream: bool) -> bytes:
+def rename_model(body: bytes, model: str, stream: bool) -> bytes:
     """Name the model as the upstream knows it; a body that is right already stays as it is."""
     request = _asked.decode(body)
     if request.model == model and bool(request.stream) == stream:
@@ -89,7 +89,7 @@ def renamed(body: bytes, model: str, stream: bool) -> bytes:
     fields["model"] = raw(model)
     if bool(request.stream) != stream:
         fields["stream"] = raw(stream)
-    return written(fields)
+    return write_object(fields)
 
 
 def array(value: msgspec.Raw, name: str) -> bytes:
@@ -132,7 +132,7 @@ def misfit(problem: str) -> BadRequest:
     return BadRequest(f"`{name}` is not as expected: {says}.", param=name)
 
 
-def too_deep(body: bytes, depth: int) -> bool:
+def is_too_deep(body: bytes, depth: int) -> bool:
     """Whether valid JSON is nested deeper than this."""
     if _openings(body, b"[", depth) + _openings(body, b"{", depth) <= depth:
         return False
@@ -162,34 +162,34 @@ def _brackets(body: bytes) -> bytes:
     return _STRINGS.sub(b"", marks) if b'"' in marks else marks
 
 
-def without_duplicates(body: bytes, names: tuple[str, ...]) -> bytes:
+def drop_duplicates(body: bytes, names: tuple[str, ...]) -> bytes:
     """Return the body with each member once, so that the upstream reads the one that we read."""
-    for quoted in _quoted(names):
+    for quoted in _quote_names(names):
         if body.count(quoted) > 1:
             return _each_once(body)
     return body
 
 
 @cache
-def _quoted(names: tuple[str, ...]) -> tuple[bytes, ...]:
+def _quote_names(names: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple(b'"%b"' % name.encode() for name in names)
 
 
 def _each_once(body: bytes) -> bytes:
     fields = fields_of(body)
-    once = written(fields)
+    once = write_object(fields)
     # A compact body of just this length has no room for a member that was overwritten.
     return body if len(once) == len(body) else once
 
 
-def appended(array: bytes, items: Iterable[bytes]) -> bytes:
+def append_items(array: bytes, items: Iterable[bytes]) -> bytes:
     """Put JSON items at the end of a JSON array."""
     start = array.strip()[:-1].rstrip()
     separator = b"" if start == b"[" else b","
     return b"%b%b%b]" % (start, separator, b",".join(items))
 
 
-def written(fields: Fields) -> bytes:
+def write_object(fields: Fields) -> bytes:
     """Write members back as an object."""
     return msgspec.json.encode(fields)
 

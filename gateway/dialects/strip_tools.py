@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.raw_json import Fields, fields_of, raw, written
+from gateway.dialects.raw_json import Fields, fields_of, raw, write_object
 
 TOOLS = "tools"
 
@@ -17,7 +17,7 @@ _tool = msgspec.json.Decoder(_Tool)
 _list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def bared(body: bytes, dropped: tuple[str, ...], hosted: tuple[str, ...] = ()) -> bytes:
+def strip_tools(body: bytes, dropped: tuple[str, ...], hosted: tuple[str, ...] = ()) -> bytes:
     """Leave out members, and all tools but those that the upstream runs by itself.
 
     The types of those begin with one of `hosted`.
@@ -27,7 +27,7 @@ def bared(body: bytes, dropped: tuple[str, ...], hosted: tuple[str, ...] = ()) -
     fields.pop(TOOLS, None)
     if kept:
         fields[TOOLS] = raw(kept)
-    return written(fields)
+    return write_object(fields)
 
 
 def _tools(fields: Fields) -> list[msgspec.Raw]:

@@ -110,7 +110,7 @@ class WholeTap(ABC):
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         if self._end is None:
-            self._end = self._judged()
+            self._end = self._judge_turn()
         return self._end
 
     @abstractmethod
@@ -122,5 +122,5 @@ class WholeTap(ABC):
         """Read all of it, or say what is wrong with it."""
 
     @abstractmethod
-    def _judged(self) -> TurnEnd:
+    def _judge_turn(self) -> TurnEnd:
         """Say what a turn came to that was read whole."""

@@ -35,7 +35,7 @@ async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, 
         first += more
     if form in (None, OTHER):
         if not state.splice.accepts(_content_type(turn.headers)):
-            raise state.request.dialect.refusal(first)
+            raise state.request.dialect.read_disguised_error(first)
     elif form != (STREAM if stream else BODY):
         if stream:
             first = await _read_body(state, turn, first)
@@ -58,7 +58,7 @@ async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
 async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
     """Return the way back from the form that came, unless it is an error of the upstream's own."""
     request, translators, asked = state.request, state.services.translators, state.body
-    error = request.dialect.refusal(body) if state.translator is None else None
+    error = request.dialect.read_disguised_error(body) if state.translator is None else None
     if isinstance(error, UpstreamAnswered):
         raise error
     told = await state.work(

@@ -28,7 +28,7 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
             await session.end()
     tail = state.splice.tail(effect.neutral_finish)
     if state.request.witness is not None and state.tap is not None:
-        state.told((state.tap.answered(),))
+        state.told((state.tap.rebuild_turn(),))
     if state.request.answers is not None and state.exchange.number > 1:
         await _remember(state)
     if state.request.asked.stream or state.client.started:

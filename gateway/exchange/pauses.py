@@ -30,7 +30,7 @@ async def _keep(state: ExchangeState, results: tuple[ToolResult, ...]) -> None:
     if session is None:
         # An agent's history has it all.
         return
-    message = msgspec.json.encode(tap.answered().message)
+    message = msgspec.json.encode(tap.rebuild_turn().message)
     await session.keep(message, tap.client_call_ids(), results)
 
 

@@ -149,7 +149,7 @@ class ExchangeState:
         """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""
         request, tap = self.request, self.tap
         assert tap is not None
-        answered = (tap.answered(),)
+        answered = (tap.rebuild_turn(),)
         body = await self.work(len(self.body), partial(request.dialect.add, self.body, answered))
         self.told(answered)
         self.packed = len(body) > PACKED_ABOVE

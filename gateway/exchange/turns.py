@@ -105,7 +105,7 @@ def _address(state: ExchangeState, route: Route, name: str) -> bytes:
     translator = translators.make_translator(route.upstream, dialect, body, name)
     state.translator = translator
     if translator is None:
-        body = dialect.own(body)
+        body = dialect.strip_foreign_reasoning(body)
         return translators.fit_body(route.upstream, body, state.gateway_parts)
     body = translator.request(body, state.gateway_parts())
     state.lost = translator.lost
@@ -123,7 +123,7 @@ async def _address_aside(state: ExchangeState, route: Route, name: str) -> bytes
     task = translators.plan_translation(upstream, dialect, name, state.gateway_parts)
     if task is None:
         if may_be_sealed(body):
-            body = await work(partial(dialect.own, body))
+            body = await work(partial(dialect.strip_foreign_reasoning, body))
         fitting = translators.make_fitter(upstream, state.gateway_parts)
         return body if fitting is None else await work(partial(fitting, body))
     said = await work(partial(translate_large, task, body))
@@ -150,7 +150,7 @@ async def _build(state: ExchangeState, effect: OpenTurn) -> None:
 def _follow_up(state: ExchangeState, effect: OpenTurn) -> tuple[Addition, ...]:
     """Return what is added to the request since the turn before."""
     if state.tap is not None:
-        return (state.tap.answered(), *effect.additions)
+        return (state.tap.rebuild_turn(), *effect.additions)
     # After a long wait that turn is in the request already; only what ended the wait is not.
     assert state.time is not None
     return state.time.woken()
@@ -271,7 +271,7 @@ async def _offer(
     if not state.exchange.would_repeat(offered):
         return offered
     due = await state.time.due() if state.time is not None else ()
-    told = (tap.answered(), *due, UserText(text))
+    told = (tap.rebuild_turn(), *due, UserText(text))
     adding = partial(state.request.dialect.add, state.body, told)
     body = await state.work(len(state.body), adding)
     if why_not := await session.claim(said):

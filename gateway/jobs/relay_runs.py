@@ -107,8 +107,10 @@ def _speech(job: Job, snapshot: Snapshot | None, model: str, depth: int) -> _Spe
         body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})
         return _Speech(CHAT, CHAT.read(body, depth))
     dialect = DIALECTS[snapshot.dialect]
-    said: tuple[Addition, ...] = (dialect.said(snapshot.answer),) if snapshot.answer else ()
-    body = dialect.add(dialect.bare(snapshot.body), (*said, UserText(job.message)))
+    said: tuple[Addition, ...] = (
+        (dialect.make_assistant_turn(snapshot.answer),) if snapshot.answer else ()
+    )
+    body = dialect.add(dialect.strip_tools(snapshot.body), (*said, UserText(job.message)))
     headers = tuple((name.encode(), value.encode("latin-1")) for name, value in snapshot.headers)
     asked = dialect.read(dialect.rewrite(body, model, True), depth)
     return _Speech(dialect, asked, headers)

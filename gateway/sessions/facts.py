@@ -36,4 +36,4 @@ def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels)
 
 def _read_last_calls(dialect: Dialect, body: bytes) -> tuple[str, ...]:
     # To look for a name takes time by its length, and a client may send one of megabytes.
-    return tuple(c for c in dialect.called(body)[-MOST_LOOKED_UP:] if len(c) <= LONGEST_CALL)
+    return tuple(c for c in dialect.find_call_ids(body)[-MOST_LOOKED_UP:] if len(c) <= LONGEST_CALL)

@@ -152,7 +152,7 @@ def _from_metadata(members: Members) -> str:
 
 def _from_user_id(user: str) -> str:
     if user.startswith("{"):
-        return _text(_decoded(user.encode()).get("session_id"))
+        return _text(_decode_object(user.encode()).get("session_id"))
     match = _old_claude_code.search(user)
     return match[1] if match else ""
 
@@ -168,10 +168,10 @@ def _conversation_member(members: Members) -> str:
 
 
 def _object(members: Members, name: str) -> dict[str, Any]:
-    return _decoded(members[name]) if name in members else {}
+    return _decode_object(members[name]) if name in members else {}
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def _decode_object(data: bytes) -> dict[str, Any]:
     value = _value(data)
     return value if isinstance(value, dict) else {}
 

@@ -181,7 +181,7 @@ class Sessions:
         if not kept:
             return request
         body = request.asked.body
-        work = partial(request.dialect.rebuilt, body, kept)
+        work = partial(request.dialect.restore_turns, body, kept)
         body = await self.offload.run(request.owner, len(body), work)
         asked = msgspec.structs.replace(request.asked, body=body)
         return msgspec.structs.replace(request, asked=asked)

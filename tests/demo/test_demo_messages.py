@@ -245,7 +245,7 @@ class Gate:
                 self._shown += tap.close()
             self._splice.take(tap)
             calls = tap.end().server_calls
-            self._add(tap.answered(), *map(self._run, calls))
+            self._add(tap.rebuild_turn(), *map(self._run, calls))
             if not calls:
                 return
 

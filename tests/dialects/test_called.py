@@ -28,7 +28,7 @@ def call(ident: object) -> dict[str, object]:
     ],
 )
 def test_the_first_call_of_each_turn(messages: object, ids: tuple[str, ...]) -> None:
-    assert CHAT.called(json.dumps({"model": "m", "messages": messages}).encode()) == ids
+    assert CHAT.find_call_ids(json.dumps({"model": "m", "messages": messages}).encode()) == ids
 
 
 def test_an_error_ends_the_answer_that_was_begun() -> None:

@@ -382,7 +382,7 @@ def test_every_form_of_a_turn_has_the_same_calls_and_ids(name: str) -> None:
     story = STORIES[name]
     answer = splice()
     shown, tap = run(answer, story.stream)
-    end, message = tap.end(), tap.answered().message
+    end, message = tap.end(), tap.rebuild_turn().message
     assert isinstance(message, dict)
     calls = message.get("tool_calls", [])
     told = [ToolCall(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in calls]
@@ -524,7 +524,7 @@ def test_nor_do_calls_without_end() -> None:
 def test_what_an_upstream_adds_to_a_call_goes_back_to_it() -> None:
     signed = parts(part(0, "clock", id="srv_1", extra_content={"signature": "s"}))
     _, tap = run(splice(), signed + ended())
-    assert tap.answered().message == {
+    assert tap.rebuild_turn().message == {
         "role": "assistant",
         "content": None,
         "tool_calls": [
@@ -542,7 +542,7 @@ def made_ids(body: bytes, answer: str = "a") -> list[str]:
     stream = STORIES["neither index nor id"].stream.replace(
         b'"id":"a"', f'"id":"{answer}"'.encode()
     )
-    message = run(splice(body=body), stream)[1].answered().message
+    message = run(splice(body=body), stream)[1].rebuild_turn().message
     assert isinstance(message, dict)
     return [call["id"] for call in message["tool_calls"]]
 

@@ -42,8 +42,8 @@ def body(*messages: Json, **more: Any) -> bytes:
 
 
 def rebuilt(data: bytes, *records: Kept) -> list[Json]:
-    after = CHAT.rebuilt(data, records)
-    assert CHAT.rebuilt(after, records) is after
+    after = CHAT.restore_turns(data, records)
+    assert CHAT.restore_turns(after, records) is after
     messages = json.loads(after)["messages"]
     assert isinstance(messages, list)
     return messages
@@ -108,7 +108,7 @@ def test_nothing_else_changes_by_a_byte() -> None:
         answer,
         odd,
     )
-    after = CHAT.rebuilt(data, (kept("A", "w"),))
+    after = CHAT.restore_turns(data, (kept("A", "w"),))
     assert after.count(odd) == 2
     assert answer in after
     assert b"12345678901234567890123" in after
@@ -135,7 +135,7 @@ def test_nothing_else_changes_by_a_byte() -> None:
 def test_a_body_without_such_a_turn_is_the_same_object(
     data: bytes, records: tuple[Kept, ...]
 ) -> None:
-    assert CHAT.rebuilt(data, records) is data
+    assert CHAT.restore_turns(data, records) is data
 
 
 def test_several_turns_each_get_their_own() -> None:
@@ -189,7 +189,7 @@ def test_arguments_may_be_written_in_another_way(kept_arguments: str, sent: str)
 def test_a_call_that_asks_for_something_else_is_another_one(other: Json) -> None:
     """Some upstreams count from nought in every turn, some in every conversation."""
     elsewhere = body(USER, {**said(), "tool_calls": [other]}, told("w"))
-    assert CHAT.rebuilt(elsewhere, (kept("A", "w"),)) is elsewhere
+    assert CHAT.restore_turns(elsewhere, (kept("A", "w"),)) is elsewhere
     later = body(said("w"), told("w"), {**said(), "tool_calls": [other]}, told("w"))
     first, ours, *rest = rebuilt(later, kept("A", "w"))
     assert (first, ours) == (said("A", "w"), told("A", "ours"))
@@ -244,12 +244,16 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
     answer.take(tap)
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
     record = Kept(
-        msgspec.json.encode(tap.answered().message), CHAT.name, tap.client_call_ids(), results, 0
+        msgspec.json.encode(tap.rebuild_turn().message),
+        CHAT.name,
+        tap.client_call_ids(),
+        results,
+        0,
     )
     shown = json.loads(answer.tail(neutral_finish=False))["choices"][0]["message"]
     assert [c["function"]["name"] for c in shown["tool_calls"]] == ["weather", "news"]
     data = body(USER, shown, *(told(c["id"]) for c in shown["tool_calls"]))
     after = rebuilt(data, record)
-    assert after[1] == tap.answered().message
+    assert after[1] == tap.rebuild_turn().message
     assert [m["tool_call_id"] for m in after[2:]] == [c["id"] for c in after[1]["tool_calls"]]
     assert [m["content"] for m in after[2:]] == ["client", "noon", "client"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.raw_json import too_deep
+from gateway.dialects.raw_json import is_too_deep
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
@@ -173,7 +173,7 @@ def test_what_a_session_needs_to_know() -> None:
 
 def test_nesting_within_the_limit_is_fine() -> None:
     assert read(nested(127)).model == "m"
-    assert not too_deep(b'{"a":"' + b"[{" * 500 + b'\\"\\\\"}', 128)
+    assert not is_too_deep(b'{"a":"' + b"[{" * 500 + b'\\"\\\\"}', 128)
 
 
 def test_hostile_nesting_is_judged_in_no_time() -> None:
@@ -197,7 +197,7 @@ def test_depth_agrees_with_a_plain_count(value: object) -> None:
 
     data = json.dumps(value).encode()
     for limit in (1, 2, 3):
-        assert too_deep(data, limit) == (depth(value) > limit)
+        assert is_too_deep(data, limit) == (depth(value) > limit)
 
 
 def test_a_request_that_needs_no_change_is_not_written_again() -> None:
@@ -295,11 +295,11 @@ def test_an_error_frame_is_one_line() -> None:
     ],
 )
 def test_an_error_under_a_2xx_status(data: bytes, status: int) -> None:
-    refusal = CHAT.refusal(data)
+    refusal = CHAT.read_disguised_error(data)
     assert isinstance(refusal, UpstreamAnswered)
     assert (refusal.status, refusal.body) == (status, data)
 
 
 @pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"error":null}', b"[]"])
 def test_an_answer_that_makes_no_sense(data: bytes) -> None:
-    assert isinstance(CHAT.refusal(data), UpstreamBroke)
+    assert isinstance(CHAT.read_disguised_error(data), UpstreamBroke)

@@ -293,7 +293,7 @@ def test_the_answered_turn_holds_everything_the_model_said() -> None:
     )
     _, tap = run(answer, stream + chunk({}, "tool_calls") + DONE)
     function = {"name": "clock", "arguments": "{}"}
-    assert tap.answered().message == {
+    assert tap.rebuild_turn().message == {
         "role": "assistant",
         "content": "Let me see.",
         "tool_calls": [{"id": "c1", "type": "function", "function": function}],
@@ -310,7 +310,7 @@ def test_a_refusal_is_no_plain_stop() -> None:
 def test_what_was_said_is_read_from_the_tape() -> None:
     _, tap = run(splice(), b": note\n\n" + turn("one two"))
     assert tap.text() == "one two"
-    assert tap.answered().message == {"role": "assistant", "content": "one two"}
+    assert tap.rebuild_turn().message == {"role": "assistant", "content": "one two"}
 
 
 def test_a_follow_up_that_says_nothing_is_known() -> None:
@@ -322,9 +322,9 @@ def test_a_follow_up_that_says_nothing_is_known() -> None:
 
 def test_an_answered_turn_without_text_or_with_a_refusal() -> None:
     _, empty = run(splice(), turn(""))
-    assert empty.answered().message == {"role": "assistant", "content": ""}
+    assert empty.rebuild_turn().message == {"role": "assistant", "content": ""}
     _, refused = run(splice(), chunk({"refusal": "No."}, "stop") + DONE)
-    assert refused.answered().message == {"role": "assistant", "content": "", "refusal": "No."}
+    assert refused.rebuild_turn().message == {"role": "assistant", "content": "", "refusal": "No."}
 
 
 def test_visible_calls_are_numbered_over_all_turns() -> None:
@@ -430,7 +430,7 @@ def test_odd_tool_calls_pass_and_crash_nothing(call: dict[str, Any]) -> None:
         shown, tap = run(answer, stream)
         assert answer.tail(neutral_finish=False).endswith(DONE)
         assert tap.end().client_calls
-        assert tap.answered()
+        assert tap.rebuild_turn()
         assert tools or shown + answer.tail(neutral_finish=False) == stream
 
 

@@ -102,7 +102,7 @@ def test_calls_to_server_tools_are_taken_out() -> None:
     assert end.client_calls
     shown = json.loads(answer.tail(neutral_finish=False))["choices"][0]
     assert shown["message"] == {"role": "assistant", "content": None, "tool_calls": calls[1:]}
-    assert tap.answered().message == {"role": "assistant", "content": None, "tool_calls": calls}
+    assert tap.rebuild_turn().message == {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 def test_odd_tool_calls_crash_nothing() -> None:
@@ -145,7 +145,7 @@ def test_calls_without_ids_get_them_and_keep_them(names: list[str]) -> None:
     answer = splice(frozenset({"clock"}))
     calls = [{"function": {"name": name, "arguments": "{}"}} for name in names]
     tap = run(answer, body(None, "tool_calls", tool_calls=calls))
-    message = tap.answered().message
+    message = tap.rebuild_turn().message
     assert isinstance(message, dict)
     ids = [call["id"] for call in message["tool_calls"]]
     assert len(set(ids)) == len(names)
@@ -174,7 +174,7 @@ def test_arguments_that_are_missing_or_no_text() -> None:
         ToolCall("7", "clock", "{}"),
         ToolCall("c2", "clock", '{"a":1}'),
     )
-    message = tap.answered().message
+    message = tap.rebuild_turn().message
     assert isinstance(message, dict)
     assert [call["id"] for call in message["tool_calls"]] == ["7", "c2"]
 

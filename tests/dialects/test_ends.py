@@ -84,7 +84,7 @@ def passed(name: str, pieces: list[bytes], tools: frozenset[str], turns: int = 1
                 raise tap.failure
             splice.take(tap)
             assert tap.end()
-            tap.answered(), tap.text(), tap.client_call_ids(), splice.heartbeat()
+            tap.rebuild_turn(), tap.text(), tap.client_call_ids(), splice.heartbeat()
         except UpstreamError as error:
             return shown + dialect.error_frame(error, splice)
     return shown + splice.tail(neutral_finish=False)

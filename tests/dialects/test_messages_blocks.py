@@ -259,7 +259,7 @@ def test_every_form_of_a_turn_has_the_same_calls_and_ids(name: str) -> None:
     story = STORIES[name]
     answer = splice(CLOCK)
     shown, tap = run(answer, story.stream)
-    end, message = tap.end(), json.loads(msgspec.json.encode(tap.answered().message))
+    end, message = tap.end(), json.loads(msgspec.json.encode(tap.rebuild_turn().message))
     calls = [block for block in message["content"] if block["type"] == "tool_use"]
     ids = [block["id"] for block in calls]
     assert all(ids)
@@ -279,7 +279,7 @@ def test_every_form_of_a_turn_has_the_same_calls_and_ids(name: str) -> None:
 def test_broken_arguments_go_back_as_none() -> None:
     _, tap = run(splice(CLOCK), STORIES["broken arguments"].stream)
     assert tap.end().server_calls == (ToolCall("srv_1", "clock", '{"hush'),)
-    assert tap.answered().message == {
+    assert tap.rebuild_turn().message == {
         "role": "assistant",
         "content": [{"type": "tool_use", "id": "srv_1", "name": "clock", "input": {}}],
     }

@@ -113,7 +113,7 @@ def test_odd_events_crash_nothing() -> None:
         _, tap = run(answer, start() + odd + finish("tool_use"))
         assert tap.end().client_calls
         assert tap.client_call_ids() == ("7",)
-        assert tap.answered()
+        assert tap.rebuild_turn()
         run(answer, start() + odd + finish())
         assert answer.tail(neutral_finish=False).endswith(STOP)
     assert played(start() + odd + finish()) == start() + odd + finish()

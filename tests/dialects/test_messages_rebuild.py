@@ -60,8 +60,8 @@ def body(*messages: Any, **more: Any) -> bytes:
 
 
 def rebuilt(data: bytes, *records: Kept) -> list[Json]:
-    after = DIALECT.rebuilt(data, records)
-    assert DIALECT.rebuilt(after, records) is after
+    after = DIALECT.restore_turns(data, records)
+    assert DIALECT.restore_turns(after, records) is after
     messages = json.loads(after)["messages"]
     assert isinstance(messages, list)
     return messages
@@ -132,7 +132,7 @@ def test_nothing_else_changes_by_a_byte() -> None:
     data = (
         b'{"x": 12345678901234567890123, "messages": [%b, %b, {"role":"user","content":[%b]}, %b]}'
     )
-    after = DIALECT.rebuilt(data % (odd, mine, answer, odd), (kept("t1", "A", "w"),))
+    after = DIALECT.restore_turns(data % (odd, mine, answer, odd), (kept("t1", "A", "w"),))
     assert after.count(odd) == 2
     assert answer in after
     assert b"12345678901234567890123" in after
@@ -161,7 +161,7 @@ def test_nothing_else_changes_by_a_byte() -> None:
 def test_a_body_without_such_a_turn_is_the_same_object(
     data: bytes, records: tuple[Kept, ...]
 ) -> None:
-    assert DIALECT.rebuilt(data, records) is data
+    assert DIALECT.restore_turns(data, records) is data
 
 
 def test_several_turns_each_get_their_own() -> None:
@@ -215,7 +215,7 @@ def test_ids_that_are_no_text() -> None:
     ],
 )
 def test_the_first_call_of_each_turn(messages: list[Any], ids: tuple[str, ...]) -> None:
-    assert DIALECT.called(body(*messages)) == ids
+    assert DIALECT.find_call_ids(body(*messages)) == ids
 
 
 CALLS = st.lists(st.sampled_from("Wcth"), min_size=1, max_size=7).filter(lambda k: "c" in k)
@@ -253,7 +253,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
     tap.close()
     answer.take(tap)
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
-    message = msgspec.json.encode(tap.answered().message)
+    message = msgspec.json.encode(tap.rebuild_turn().message)
     record = Kept(message, DIALECT.name, tap.client_call_ids(), results, 0)
     shown = json.loads(answer.tail(neutral_finish=False))["content"]
     calls = [block["id"] for block in shown if block["type"] == "tool_use"]

@@ -22,7 +22,7 @@ from tests.dialects.messages_wire import (
 def test_what_was_said_is_read_from_the_tape() -> None:
     _, tap = run(splice(), b": note\n\n" + start() + say(0, "one", " two") + finish())
     assert tap.text() == "one two"
-    assert tap.answered().message == {
+    assert tap.rebuild_turn().message == {
         "role": "assistant",
         "content": [{"type": "text", "text": "one two"}],
     }
@@ -30,7 +30,7 @@ def test_what_was_said_is_read_from_the_tape() -> None:
 
 def test_thoughts_go_back_signed_and_in_order() -> None:
     _, tap = run(splice(), fixture("thinking"))
-    content = json.loads(msgspec.json.encode(tap.answered().message))["content"]
+    content = json.loads(msgspec.json.encode(tap.rebuild_turn().message))["content"]
     assert [block["type"] for block in content] == ["thinking", "redacted_thinking", "text"]
     assert content[0] == {
         "type": "thinking",
@@ -49,7 +49,7 @@ def test_citations_and_deltas_of_new_kinds_go_back_too() -> None:
     new = begin(1, {"type": "compaction", "content": None})
     new += delta(1, "compaction_delta", content="sum", more=None, size=3)
     new += delta(1, "compaction_delta", content="mary") + stop(1) + delta(7, "text_delta", text="?")
-    message = run(splice(), start() + text + new + finish())[1].answered().message
+    message = run(splice(), start() + text + new + finish())[1].rebuild_turn().message
     assert message == {
         "role": "assistant",
         "content": [
@@ -63,10 +63,10 @@ def test_what_an_upstream_refuses_does_not_go_back() -> None:
     """No blank text, and no thought at the end: it may have been cut short."""
     thought = begin(2, {"type": "thinking", "thinking": ""}) + stop(2)
     stream = start() + say(0, "\n\n") + say(1, "x") + thought + finish("max_tokens")
-    message = run(splice(), stream)[1].answered().message
+    message = run(splice(), stream)[1].rebuild_turn().message
     assert message == {"role": "assistant", "content": [{"type": "text", "text": "x"}]}
     odd = start() + begin(0, {"type": "text", "text": 7}) + stop(0) + finish()
-    assert run(splice(), odd)[1].answered().message == {"role": "assistant", "content": []}
+    assert run(splice(), odd)[1].rebuild_turn().message == {"role": "assistant", "content": []}
     assert run(splice(), odd)[1].text() == ""
 
 
@@ -83,5 +83,5 @@ def test_a_tool_call_as_the_client_and_the_record_have_it() -> None:
     _, tap = run(splice(), fixture("tool"))
     assert tap.end().client_calls
     assert tap.client_call_ids() == ("toolu_01T1x1fJ34qAmk2tNTrN7Up6",)
-    body = msgspec.json.encode(tap.answered().message)
+    body = msgspec.json.encode(tap.rebuild_turn().message)
     assert b'"input":{"location": "Z\xc3\xbcrich", "n": 12345678901234567890123}' in body

@@ -379,7 +379,7 @@ def test_other_errors_are_told_in_this_shape(
     ],
 )
 def test_an_error_under_a_2xx_status(data: bytes, status: int) -> None:
-    refusal = DIALECT.refusal(data)
+    refusal = DIALECT.read_disguised_error(data)
     assert isinstance(refusal, UpstreamAnswered)
     assert (refusal.status, refusal.body) == (status, data)
 
@@ -388,7 +388,7 @@ def test_an_error_under_a_2xx_status(data: bytes, status: int) -> None:
     "data", [b"<html>", b"{}", b'{"error":null}', b"[]", b'{"type":"message"}']
 )
 def test_an_answer_that_makes_no_sense(data: bytes) -> None:
-    assert isinstance(DIALECT.refusal(data), UpstreamBroke)
+    assert isinstance(DIALECT.read_disguised_error(data), UpstreamBroke)
 
 
 def test_its_names() -> None:

@@ -435,7 +435,7 @@ def test_a_message_that_begins_with_content_passes_and_is_remembered(
     assert shown + answer.tail(neutral_finish=False) == stream
     assert tap.text() == "So far.x"
     assert tap.client_call_ids() == ("t1",)
-    content = json.loads(msgspec.json.encode(tap.answered().message))["content"]
+    content = json.loads(msgspec.json.encode(tap.rebuild_turn().message))["content"]
     assert content == [HMM, TOLD, HELD, {"type": "text", "text": "x"}]
 
 

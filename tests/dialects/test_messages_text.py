@@ -174,7 +174,7 @@ def test_whatever_the_messages_are_only_users_texts_change(messages: list[Any]) 
     sent = body(*messages)
     DIALECT.newest_user(sent)
     DIALECT.system_texts(sent)
-    DIALECT.called(sent)
+    DIALECT.find_call_ids(sent)
     assert DIALECT.read(sent, 128).last_role != "system"
     marked = edited(*messages, edit=lambda words: words + "!")
     for before, changed in zip(messages, marked, strict=True):

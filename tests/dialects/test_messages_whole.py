@@ -79,7 +79,7 @@ def test_a_plain_answer_is_read_as_any_other(texts: list[str], reason: str, usag
     other = plain.replace(b'"type": "message", ', b"", 1)
     first, second = (run(splice(), data) for data in (plain, other))
     assert first.end() == second.end()
-    assert first.answered() == second.answered()
+    assert first.rebuild_turn() == second.rebuild_turn()
 
 
 def test_what_is_not_text_is_no_answer_wherever_it_stands() -> None:
@@ -120,7 +120,7 @@ def test_calls_to_server_tools_are_taken_out() -> None:
     assert shown(answer)["content"] == [blocks[0], blocks[2]]
     assert shown(answer)["stop_reason"] == "tool_use"
     assert "iterations" not in shown(answer)["usage"]
-    assert json.loads(msgspec.json.encode(tap.answered().message)) == {
+    assert json.loads(msgspec.json.encode(tap.rebuild_turn().message)) == {
         "role": "assistant",
         "content": blocks,
     }
@@ -142,7 +142,7 @@ def test_only_server_tools_end_plainly_unless_a_turn_follows() -> None:
 def test_calls_without_ids_get_them_and_keep_them(names: list[str]) -> None:
     answer = splice()
     tap = run(answer, body(*map(call, names), reason="tool_use"))
-    message = json.loads(msgspec.json.encode(tap.answered().message))
+    message = json.loads(msgspec.json.encode(tap.rebuild_turn().message))
     ids = [block["id"] for block in message["content"]]
     assert len(set(ids)) == len(names)
     ours = {made.id for made in tap.end().server_calls}
@@ -174,7 +174,7 @@ def test_input_that_is_missing_or_no_object() -> None:
         ("c3", "[1]"),
         ("c4", "{}"),
     ]
-    message = json.loads(msgspec.json.encode(tap.answered().message))
+    message = json.loads(msgspec.json.encode(tap.rebuild_turn().message))
     assert [block["input"] for block in message["content"]] == [{}, {}, {}, {}]
 
 
@@ -184,7 +184,7 @@ def test_numbers_stay_as_they_were_written() -> None:
     answer = splice()
     tap = run(answer, said.replace(b'"BIG"', big))
     assert big in answer.tail(neutral_finish=False)
-    assert msgspec.json.encode(tap.answered().message).count(big) == 2
+    assert msgspec.json.encode(tap.rebuild_turn().message).count(big) == 2
     assert big.decode() in tap.end().server_calls[0].arguments
 
 
@@ -196,7 +196,7 @@ def test_a_body_that_says_nothing(data: bytes) -> None:
     assert tap.end().usage is None
     assert not tap.end().spoke
     assert not tap.end().continuable
-    assert tap.answered().message == {"role": "assistant", "content": []}
+    assert tap.rebuild_turn().message == {"role": "assistant", "content": []}
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"data: {}\n\n", b"[]"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS, Dialect
-from gateway.dialects.raw_json import PASSES, too_deep
+from gateway.dialects.raw_json import PASSES, is_too_deep
 from gateway.errors import BadRequest
 
 TEXTS = st.text('[]{}"\\,a', max_size=4)
@@ -30,7 +30,7 @@ def depth_of(value: Any) -> int:
 
 @given(VALUES, st.integers(0, 12))
 def test_the_depth_is_that_of_the_value(value: Any, limit: int) -> None:
-    assert too_deep(msgspec.json.encode(value), limit) is (depth_of(value) > limit)
+    assert is_too_deep(msgspec.json.encode(value), limit) is (depth_of(value) > limit)
 
 
 @pytest.mark.parametrize("begin, end", [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
@@ -38,8 +38,8 @@ def test_the_depth_is_that_of_the_value(value: Any, limit: int) -> None:
 def test_any_depth_is_told_from_the_next(begin: str, end: str, levels: int) -> None:
     body = f'{begin * levels}"]"{end * levels}'.encode()
     depth = levels * len(end)
-    assert not too_deep(body, depth)
-    assert too_deep(body, depth - 1)
+    assert not is_too_deep(body, depth)
+    assert is_too_deep(body, depth - 1)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)

@@ -103,19 +103,19 @@ def test_a_changed_request_is_refused_or_stays_as_it_is(name: str, data: st.Data
     assert asked.body == body
     read_context(asked, name, "s", 0)
     dialect.declares(asked.tools, "clock")
-    dialect.called(body)
+    dialect.find_call_ids(body)
     dialect.newest_user(body)
     dialect.system_texts(body)
     before = json.loads(body)
     for after in (
         dialect.rewrite(body, "other", True),
         dialect.add(body, (CLOCK,)),
-        dialect.add(body, (dialect.said("So."), UserText("Well?"))),
+        dialect.add(body, (dialect.make_assistant_turn("So."), UserText("Well?"))),
         dialect.add(body, (ToolResult("a", "one"),)),
         dialect.edit_user_texts(body, lambda text: text.replace("<**x**>", "")),
     ):
         _stays(before, json.loads(after))
-    json.loads(dialect.bare(body))
+    json.loads(dialect.strip_tools(body))
 
 
 def _stays(before: Json, after: Json) -> None:

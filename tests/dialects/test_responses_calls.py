@@ -27,7 +27,7 @@ from responses_wire import (
     turn,
 )
 
-from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.dialects.openai_responses.output import MOST_ITEMS
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop, ToolCall
@@ -243,8 +243,8 @@ def test_a_follow_up_may_be_joined_on_and_hides_as_much(name: str) -> None:
 def test_every_form_of_a_turn_has_the_same_calls(name: str) -> None:
     story = STORIES[name]
     _, tap = run(splice(CLOCK), story.stream)
-    end, answered = tap.end(), tap.answered().message
-    assert isinstance(answered, Answered)
+    end, answered = tap.end(), tap.rebuild_turn().message
+    assert isinstance(answered, AnsweredItems)
     assert [c.id for c in end.server_calls] == [f"call_{ident}" for ident in story.ours]
     assert {c.name for c in end.server_calls} <= CLOCK
     assert all(json.loads(c.arguments) == json.loads(ARGUMENTS) for c in end.server_calls)
@@ -316,8 +316,8 @@ def test_calls_without_ids_get_them_and_keep_them() -> None:
     ]
     answer = splice(CLOCK)
     shown, tap = run(answer, turn(*bare))
-    answered = tap.answered().message
-    assert isinstance(answered, Answered)
+    answered = tap.rebuild_turn().message
+    assert isinstance(answered, AnsweredItems)
     ids = [item["call_id"] for item in answered.items]
     assert all(re.fullmatch(r"call_[0-9a-f]{24}", ident) for ident in ids)
     assert len(set(ids)) == 3
@@ -387,7 +387,7 @@ def test_odd_events_pass_and_crash_nothing(odd: list[Json], joined: bool) -> Non
         answer.heartbeat()
     answer.take(tap)
     assert tap.end().stop
-    assert tap.answered()
+    assert tap.rebuild_turn()
     assert answer.tail(neutral_finish=False)
     assert {"m0", "m1"} <= set(shown_ids_of(shown))
 

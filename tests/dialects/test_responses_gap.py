@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.anthropic_messages.turn import unrolled
+from gateway.dialects.anthropic_messages.turn import unroll_block
 from gateway.dialects.openai_responses.gap import set_apart
 from tests.dialects.responses_wire import Client, Json, call, message, run, splice, turn
 
@@ -32,5 +32,5 @@ def test_items_without_text_stay_as_they_are() -> None:
 
 
 def test_an_empty_block_has_no_pieces() -> None:
-    begun, ended = unrolled({"type": "text", "text": ""}, 0)
+    begun, ended = unroll_block({"type": "text", "text": ""}, 0)
     assert (begun["type"], ended["type"]) == ("content_block_start", "content_block_stop")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from responses_wire import CLOCK, Json, message, reasoning, run, search, splice, turn
 
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.exchange.additions import ToolResult
 from gateway.sessions.model import Kept
 
@@ -31,7 +31,7 @@ def record(items: list[Json], dialect: str = NAME, text: str = "ours") -> Kept:
     ids = [str(item["call_id"]) for item in items if "call_id" in item]
     theirs = tuple(ident for ident in ids if not ident.isupper())
     results = tuple(ToolResult(ident, text) for ident in ids if ident.isupper())
-    return Kept(msgspec.json.encode(Answered(items)), dialect, theirs, results, 0)
+    return Kept(msgspec.json.encode(AnsweredItems(items)), dialect, theirs, results, 0)
 
 
 def kept(*ids: str, **more: Any) -> Kept:
@@ -43,8 +43,8 @@ def body(*items: Json, **more: Any) -> bytes:
 
 
 def rebuilt(data: bytes, *records: Kept) -> list[Json]:
-    after = DIALECT.rebuilt(data, records)
-    assert DIALECT.rebuilt(after, records) is after
+    after = DIALECT.restore_turns(data, records)
+    assert DIALECT.restore_turns(after, records) is after
     items = json.loads(after)["input"]
     assert isinstance(items, list)
     return items
@@ -134,7 +134,7 @@ def test_nothing_else_changes_by_a_byte() -> None:
     mine, answer = json.dumps(call("w")).encode(), json.dumps(told("w")).encode()
     parts = (odd, mine, answer, odd)
     data = b'{"x": 12345678901234567890123, "input": [%b, %b, %b, %b]}' % parts
-    after = DIALECT.rebuilt(data, (kept("A", "w"),))
+    after = DIALECT.restore_turns(data, (kept("A", "w"),))
     assert after.count(odd) == 2
     assert mine in after
     assert answer in after
@@ -163,7 +163,7 @@ def test_nothing_else_changes_by_a_byte() -> None:
 def test_a_body_without_such_a_turn_is_the_same_object(
     data: bytes, records: tuple[Kept, ...]
 ) -> None:
-    assert DIALECT.rebuilt(data, records) is data
+    assert DIALECT.restore_turns(data, records) is data
 
 
 def test_several_turns_each_get_their_own() -> None:
@@ -221,7 +221,7 @@ def test_ids_that_are_no_text() -> None:
     ],
 )
 def test_the_first_call_of_each_turn(items: list[Any], expected: tuple[str, ...]) -> None:
-    assert DIALECT.called(body(*items)) == expected
+    assert DIALECT.find_call_ids(body(*items)) == expected
 
 
 CALLS = st.lists(st.booleans(), min_size=1, max_size=6).filter(lambda ours: not all(ours))
@@ -256,7 +256,7 @@ def test_from_the_answer_to_the_next_request(store: bool) -> None:
     answer = splice(CLOCK)
     _, tap = run(answer, turn(*items))
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
-    message_ = msgspec.json.encode(tap.answered().message)
+    message_ = msgspec.json.encode(tap.rebuild_turn().message)
     record_ = Kept(message_, NAME, tap.client_call_ids(), results, 0)
     shown = json.loads(answer.tail(neutral_finish=False).partition(b"data: ")[2])["response"][
         "output"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from responses_wire import Json, call, custom, message, reasoning, search
 
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
@@ -26,7 +26,7 @@ def read(data: bytes, prefers_stream: bool = False) -> Asked:
 
 
 def answered(*items: Json, remembered: bool = False) -> AnsweredTurn:
-    return AnsweredTurn(Answered(list(items), remembered))
+    return AnsweredTurn(AnsweredItems(list(items), remembered))
 
 
 def added(data: bytes, *additions: Any) -> Json:
@@ -237,7 +237,7 @@ def test_the_answer_that_a_request_goes_on_from() -> None:
     assert DIALECT.previous_id(body(previous_response_id=None)) == ""
     data = body(previous_response_id="resp_1", x=1)
     assert DIALECT.previous_id(data) == "resp_1"
-    assert DIALECT.going_on_from(data, "resp_2") == data.replace(b"resp_1", b"resp_2")
+    assert DIALECT.continue_from(data, "resp_2") == data.replace(b"resp_1", b"resp_2")
 
 
 def test_errors_in_the_dialects_shape() -> None:
@@ -270,11 +270,11 @@ def test_an_error_in_a_stream_that_has_not_begun() -> None:
     "data", [b"<html>", b"{}", b'{"error":null}', b"[]", b'{"object":"response"}']
 )
 def test_an_answer_that_makes_no_sense(data: bytes) -> None:
-    assert isinstance(DIALECT.refusal(data), UpstreamBroke)
+    assert isinstance(DIALECT.read_disguised_error(data), UpstreamBroke)
 
 
 def test_an_error_under_a_2xx_status() -> None:
-    refusal = DIALECT.refusal(b'{"error":"plain"}')
+    refusal = DIALECT.read_disguised_error(b'{"error":"plain"}')
     assert isinstance(refusal, UpstreamAnswered)
     assert (refusal.status, refusal.body) == (502, b'{"error":{"message":"plain"}}')
 

@@ -32,7 +32,7 @@ from responses_wire import (
 )
 
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.errors import Draining, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Stop, TurnEnd, Usage
 from gateway.wire.sse import split
@@ -43,8 +43,8 @@ NO_TOOLS: frozenset[str] = frozenset()
 
 
 def items_of(tap: Any) -> list[Json]:
-    answered = tap.answered().message
-    assert isinstance(answered, Answered)
+    answered = tap.rebuild_turn().message
+    assert isinstance(answered, AnsweredItems)
     return answered.items
 
 
@@ -305,8 +305,10 @@ def test_what_was_said_and_thought_goes_into_the_follow_up() -> None:
 
 def test_whether_the_upstream_remembers_by_itself() -> None:
     for told, remembered in ((None, False), ({"id": "conv_1"}, True)):
-        answered = run(splice(), turn(message("m", "x"), conversation=told))[1].answered().message
-        assert isinstance(answered, Answered)
+        answered = (
+            run(splice(), turn(message("m", "x"), conversation=told))[1].rebuild_turn().message
+        )
+        assert isinstance(answered, AnsweredItems)
         assert answered.remembered is remembered
 
 

@@ -188,7 +188,7 @@ def test_whatever_the_items_are_only_users_texts_change(items: list[Any]) -> Non
     DIALECT.newest_user(sent)
     DIALECT.system_texts(sent)
     DIALECT.read(sent, 128)
-    DIALECT.called(sent)
+    DIALECT.find_call_ids(sent)
     for before, changed in zip(items, edited(items, lambda words: words + "!"), strict=True):
         if changed != before:
             assert before["role"] == "user"

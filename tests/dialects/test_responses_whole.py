@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from responses_wire import CLOCK, Json, call, custom, message, reasoning, refusal, search, usage
 
 from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses.items import Answered
+from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.dialects.openai_responses.whole import ResponsesWhole
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamAnswered, UpstreamBroke
@@ -95,7 +95,7 @@ def test_a_plain_answer_is_read_as_any_other(texts: list[str | None], told: Any)
     other = plain.replace(b'"object": "response", ', b"", 1)
     first, second = (run(splice(CLOCK), data) for data in (plain, other))
     assert first.end() == second.end()
-    assert first.answered() == second.answered()
+    assert first.rebuild_turn() == second.rebuild_turn()
     assert first.text() == second.text()
 
 
@@ -143,14 +143,14 @@ def test_calls_to_server_tools_are_taken_out() -> None:
     assert tap.end().server_calls == (ToolCall("call_1", "clock", "{}"),)
     assert tap.client_call_ids() == ("call_2",)
     assert tail(answer)["output"] == [items[0], items[2]]
-    assert tap.answered().message == Answered(items)
+    assert tap.rebuild_turn().message == AnsweredItems(items)
 
 
 def test_ours_only_and_then_the_last_turns_end() -> None:
     answer = splice(CLOCK)
     first = run(answer, body(call("1", "clock"), conversation={"id": "c"}))
     assert not first.end().client_calls
-    assert first.answered().message == Answered([call("1", "clock")], remembered=True)
+    assert first.rebuild_turn().message == AnsweredItems([call("1", "clock")], remembered=True)
     run(answer, body(search("ws"), message("m", "noon"), ident="b"))
     assert [item["id"] for item in tail(answer)["output"]] == ["ws", "m"]
 

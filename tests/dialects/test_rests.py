@@ -109,7 +109,7 @@ def passed(answer: Splice, turn: bytes) -> bytes:
     if not tap.ended:
         shown += tap.close()
     answer.take(tap)
-    tap.answered()
+    tap.rebuild_turn()
     return shown
 
 

@@ -16,7 +16,7 @@ HISTORY = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input"}
 def bare(dialect: str, **members: Any) -> dict[str, Any]:
     """Take the client's tools out of a request."""
     body = json.dumps({"model": "m", HISTORY[dialect]: [HI], **members}).encode()
-    left: dict[str, Any] = json.loads(DIALECTS[dialect].bare(body))
+    left: dict[str, Any] = json.loads(DIALECTS[dialect].strip_tools(body))
     assert left.pop("model") == "m"
     assert left.pop(HISTORY[dialect]) == [HI]
     return left
@@ -76,7 +76,7 @@ def added(dialect: str, answer: str) -> list[Any]:
     """Return a history that goes on with an answer and a new message."""
     spoken = DIALECTS[dialect]
     body = json.dumps({"model": "m", HISTORY[dialect]: [HI]}).encode()
-    body = spoken.add(body, (spoken.said(answer), UserText("go on")))
+    body = spoken.add(body, (spoken.make_assistant_turn(answer), UserText("go on")))
     history: list[Any] = json.loads(body)[HISTORY[dialect]]
     assert history[0] == HI or not answer.strip()
     return history

@@ -16,12 +16,12 @@ from gateway.dialects.raw_json import (
     NULL,
     Fields,
     Raws,
-    appended,
+    append_items,
     fields_of,
     members_of,
     raw,
     raws_in,
-    written,
+    write_object,
 )
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 
@@ -29,11 +29,11 @@ TEXT = b'{"type":"text","text":%b}'
 FORCING = frozenset({"any", "tool"})
 
 
-class _Choice(msgspec.Struct):
+class _ToolChoice(msgspec.Struct):
     type: str = ""
 
 
-_choice = msgspec.json.Decoder(_Choice)
+_choice = msgspec.json.Decoder(_ToolChoice)
 
 
 def forces(tool_choice: msgspec.Raw) -> bool:
@@ -44,16 +44,16 @@ def forces(tool_choice: msgspec.Raw) -> bool:
         return False
 
 
-def added(body: bytes, additions: tuple[Addition, ...]) -> bytes:
+def add_to_request(body: bytes, additions: tuple[Addition, ...]) -> bytes:
     """Put additions into a request: turns at the end, tools after the client's own."""
     fields = fields_of(body)
     tools = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
     if tools:
         present = bytes(fields.get("tools", NULL))
-        fields["tools"] = msgspec.Raw(appended(b"[]" if present == b"null" else present, tools))
+        fields["tools"] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, tools))
     if len(tools) < len(additions):
         _converse(fields, additions)
-    return written(fields)
+    return write_object(fields)
 
 
 @cache
@@ -74,7 +74,7 @@ def _converse(fields: Fields, additions: tuple[Addition, ...]) -> None:
     for addition in additions:
         match addition:
             case AnsweredTurn():
-                messages += _answered(addition.message)
+                messages += _write_turn(addition.message)
                 _obey(fields)
             case UserText() | ToolResult():
                 _say(messages, _block(addition), fields)
@@ -87,7 +87,7 @@ def _obey(fields: Fields) -> None:
         del fields["tool_choice"]
 
 
-def _answered(message: Any) -> Raws:
+def _write_turn(message: Any) -> Raws:
     # A turn that said nothing cannot be told of: a message must have content.
     return [raw(message)] if message["content"] else []
 
@@ -101,15 +101,15 @@ def _block(addition: UserText | ToolResult) -> dict[str, str]:
 def _say(messages: Raws, block: dict[str, str], fields: Fields) -> None:
     """Let the user say one more thing."""
     at, last = last_turn(messages)
-    said = _blocks_said(last.content) if last.role == "user" else None
+    said = _read_blocks(last.content) if last.role == "user" else None
     if said is None:
         messages.append(raw({"role": "user", "content": [block]}))
         return
-    said = _cached(said, fields)
+    said = _move_cache_mark(said, fields)
     messages[at] = raw({**members_of(messages[at]), "content": [*said, block]})
 
 
-def _blocks_said(content: msgspec.Raw) -> Raws | None:
+def _read_blocks(content: msgspec.Raw) -> Raws | None:
     """Return content as blocks; None when it is neither blocks nor text."""
     text = bytes(content)
     if not text.startswith(b'"'):
@@ -117,7 +117,7 @@ def _blocks_said(content: msgspec.Raw) -> Raws | None:
     return [msgspec.Raw(TEXT % text)] if text != b'""' else []
 
 
-def _cached(said: Raws, fields: Fields) -> Raws:
+def _move_cache_mark(said: Raws, fields: Fields) -> Raws:
     """Put the mark that stands for "up to the end" where the client's own words end.
 
     What is added after them is gone in the next request, and nothing up to it would be found again.

@@ -34,7 +34,7 @@ NO_NUMBER = -1
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class _ShownBlock:
     """One block, from its beginning to its end."""
 
     hidden: bool = False
@@ -44,21 +44,21 @@ class _Block:
     ended: bool = False
 
 
-def written(event: Json) -> bytes:
+def write_event(event: Json) -> bytes:
     """Write an event under its name."""
     return encode(msgspec.json.encode(event), event["type"])
 
 
 def end_of(number: int) -> bytes:
     """Make the end of a block."""
-    return written({"type": END, "index": number})
+    return write_event({"type": END, "index": number})
 
 
-def renumbered(frame: bytes, event: Json, number: int) -> bytes:
+def renumber_event(frame: bytes, event: Json, number: int) -> bytes:
     """Write an event under another number; all else in it stays as it came, if that is JSON."""
     fields = readable(_fields, data_of(frame) or b"")
     if fields is None:
-        return written({**event, "index": number})
+        return write_event({**event, "index": number})
     told = {**fields, "type": raw(event["type"]), "index": raw(number)}
     return encode(msgspec.json.encode(told), event["type"])
 
@@ -95,9 +95,9 @@ class Blocks:
         self._tools = tools
         self._new_id = new_id
         self._limit = limit
-        self._at: dict[str | None, _Block] = {}
-        self._open: _Block | None = None
-        self._waiting: deque[_Block] = deque()
+        self._at: dict[str | None, _ShownBlock] = {}
+        self._open: _ShownBlock | None = None
+        self._waiting: deque[_ShownBlock] = deque()
         self._held = 0
 
     @property
@@ -110,13 +110,15 @@ class Blocks:
         index = event.get("index")
         if event["type"] == START:
             self._count(part_of(event, "content_block"))
-            self._begin(as_text(index), _Block(number=index if isinstance(index, int) else None))
+            self._begin(
+                as_text(index), _ShownBlock(number=index if isinstance(index, int) else None)
+            )
             if isinstance(index, int):
                 self.next = max(self.next, index + 1)
         elif event["type"] == END:
             self._at.pop(as_text(index), None)
 
-    def left_open(self) -> bytes:
+    def end_open_blocks(self) -> bytes:
         """Return the ends of the blocks that a turn which passed as it is did not end."""
         numbers = [block.number for block in self._at.values()]
         return b"".join(end_of(number) for number in numbers if number is not None)
@@ -150,21 +152,21 @@ class Blocks:
         self.hidden += ours
         return ours
 
-    def _begin(self, index: str | None, block: _Block) -> None:
+    def _begin(self, index: str | None, block: _ShownBlock) -> None:
         self._at[index] = block
         if len(self._at) > MOST_OPEN:
             raise UpstreamBroke(f"The upstream left more than {MOST_OPEN} blocks open in one turn.")
 
     def _start(self, index: str | None, event: Json, frame: bytes) -> bytes:
         content = part_of(event, "content_block")
-        block = _Block(hidden=self._count(content))
+        block = _ShownBlock(hidden=self._count(content))
         self._begin(index, block)
         if block.hidden:
             self.moved = True
             return b""
         if is_call(content) and not ident_of(content):
             content["id"] = self._new_id(self.calls - 1)
-            frame = written(event)
+            frame = write_event(event)
         if self._open is not None:
             self.moved = True
             self._waiting.append(block)
@@ -173,12 +175,12 @@ class Blocks:
         self._number(block, event)
         return self._show(block, event, frame)
 
-    def _number(self, block: _Block, event: Json) -> None:
+    def _number(self, block: _ShownBlock, event: Json) -> None:
         block.number = self.next
         self.next += 1
         self.moved = self.moved or event.get("index") != block.number
 
-    def _show(self, block: _Block, event: Json, frame: bytes) -> bytes:
+    def _show(self, block: _ShownBlock, event: Json, frame: bytes) -> bytes:
         """Write an event as the client sees it, or hold it until its block's turn comes."""
         if block.hidden:
             return b""
@@ -190,19 +192,19 @@ class Blocks:
             return b""
         if self.gap and text_in(event):
             self.gap, event = False, set_apart(event)
-            frame = written(event)
+            frame = write_event(event)
         if event.get("index") == block.number:
             return frame
-        return renumbered(frame, event, block.number)
+        return renumber_event(frame, event, block.number)
 
-    def _end(self, block: _Block | None) -> bytes:
+    def _end(self, block: _ShownBlock | None) -> bytes:
         """End a block that was not ended itself."""
         if block is None or block.hidden:
             return b""
         end: Json = {"type": END, "index": NO_NUMBER}
-        return self._show(block, end, written(end)) + self._leave(block)
+        return self._show(block, end, write_event(end)) + self._leave(block)
 
-    def _leave(self, block: _Block) -> bytes:
+    def _leave(self, block: _ShownBlock) -> bytes:
         """Go on after the end of a block: with those that wait, up to one that has not ended."""
         block.ended = True
         if block is not self._open:

@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.additions import added, forces
+from gateway.dialects.anthropic_messages.additions import add_to_request, forces
 from gateway.dialects.anthropic_messages.content import shows_content
-from gateway.dialects.anthropic_messages.errors import error_body, error_frame
-from gateway.dialects.anthropic_messages.errors import said as disguised
-from gateway.dialects.anthropic_messages.rebuild import called, rebuilt
+from gateway.dialects.anthropic_messages.errors import error_body, error_frame, read_disguised_error
+from gateway.dialects.anthropic_messages.rebuild import find_call_ids, restore_turns
 from gateway.dialects.anthropic_messages.stream import MessagesStream
 from gateway.dialects.anthropic_messages.text import (
     edit_user_texts,
@@ -20,22 +19,22 @@ from gateway.dialects.anthropic_messages.text import (
     newest_user,
     system_texts,
 )
-from gateway.dialects.anthropic_messages.thinking import own
+from gateway.dialects.anthropic_messages.thinking import strip_foreign_reasoning
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
     ABSENT,
     array,
+    drop_duplicates,
     forces_one,
     is_structured,
     name_model,
     read_as,
     readable,
-    renamed,
-    without_duplicates,
+    rename_model,
 )
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.strip_tools import bared
+from gateway.dialects.strip_tools import strip_tools
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn
 from gateway.exchange.model import Asked
@@ -47,7 +46,7 @@ class _OutputConfig(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class _Request(msgspec.Struct, gc=False):
+class _MessagesRequest(msgspec.Struct, gc=False):
     """The members the gateway looks at; what is long stays a raw slice."""
 
     model: str | None = None
@@ -60,7 +59,7 @@ class _Request(msgspec.Struct, gc=False):
     metadata: msgspec.Raw = ABSENT
 
 
-_request = msgspec.json.Decoder(_Request)
+_request = msgspec.json.Decoder(_MessagesRequest)
 _output_config = msgspec.json.Decoder(_OutputConfig)
 _tools = msgspec.json.Decoder(list[Any])
 
@@ -81,7 +80,7 @@ class AnthropicMessages:
     ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
-        body = without_duplicates(body, READ)
+        body = drop_duplicates(body, READ)
         model, body = name_model(body, request.model, default_model)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
@@ -104,24 +103,24 @@ class AnthropicMessages:
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        return renamed(body, model, stream)
+        return rename_model(body, model, stream)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request."""
-        return added(body, additions)
+        return add_to_request(body, additions)
 
-    def own(self, body: bytes) -> bytes:
+    def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out thinking that only an upstream of another dialect would take back."""
-        return own(body) if may_be_sealed(body) else body
+        return strip_foreign_reasoning(body) if may_be_sealed(body) else body
 
-    def said(self, text: str) -> AnsweredTurn:
+    def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said; a blank text is refused as a block."""
         blocks = [{"type": "text", "text": text}] if text.strip() else []
         return AnsweredTurn({"role": "assistant", "content": blocks})
 
-    def bare(self, body: bytes) -> bytes:
+    def strip_tools(self, body: bytes) -> bytes:
         """Take out the client's tools."""
-        return bared(body, TOOLING, HOSTED)
+        return strip_tools(body, TOOLING, HOSTED)
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
@@ -129,13 +128,13 @@ class AnthropicMessages:
             return False
         return name in map(_tool_name, readable(_tools, tools) or ())
 
-    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from."""
-        return rebuilt(body, tuple(item for item in kept if item.dialect == self.name))
+        return restore_turns(body, tuple(item for item in kept if item.dialect == self.name))
 
-    def called(self, body: bytes) -> tuple[str, ...]:
+    def find_call_ids(self, body: bytes) -> tuple[str, ...]:
         """Return the first call's id of each turn in the history that called tools."""
-        return called(body)
+        return find_call_ids(body)
 
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
@@ -163,9 +162,9 @@ class AnthropicMessages:
         """Whether frames that a client is shown say anything."""
         return shows_content(frames)
 
-    def refusal(self, body: bytes) -> UpstreamError:
+    def read_disguised_error(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""
-        return disguised(body)
+        return read_disguised_error(body)
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer."""
@@ -176,7 +175,7 @@ class AnthropicMessages:
         return error_frame(error)
 
 
-def _is_structured(request: _Request) -> bool:
+def _is_structured(request: _MessagesRequest) -> bool:
     """Whether the answer has to have a form, as said by either of the two members for it."""
     if request.output_config is request.output_format:
         return False
@@ -184,7 +183,7 @@ def _is_structured(request: _Request) -> bool:
     return is_structured(request.output_format) or (told is not None and is_structured(told.format))
 
 
-def _identity(request: _Request) -> Mapping[str, bytes]:
+def _identity(request: _MessagesRequest) -> Mapping[str, bytes]:
     return {} if request.metadata is ABSENT else {"metadata": bytes(request.metadata)}
 
 

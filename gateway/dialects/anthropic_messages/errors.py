@@ -29,7 +29,7 @@ def is_error(event: Json) -> bool:
     return event.get("type") == "error" or (not event.get("type") and bool(event.get("error")))
 
 
-def said(body: bytes) -> UpstreamError:
+def read_disguised_error(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
     answer = read_event(body)
     if answer is None or not is_error(answer):

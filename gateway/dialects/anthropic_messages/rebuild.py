@@ -14,7 +14,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.text import Message, block_of, message_of, messages_of
+from gateway.dialects.anthropic_messages.text import (
+    SpokenMessage,
+    block_of,
+    message_of,
+    messages_of,
+)
 from gateway.dialects.raw_json import (
     Raws,
     fields_of,
@@ -23,7 +28,7 @@ from gateway.dialects.raw_json import (
     raws_in,
     readable,
     text_of,
-    written,
+    write_object,
 )
 from gateway.sessions.model import Kept
 
@@ -56,7 +61,7 @@ _saying = msgspec.json.Decoder(_Saying)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Turn:
+class _KeptMessagesTurn:
     """A kept turn, read: where each block stood, our calls, and what they returned."""
 
     theirs: Mapping[str, object]
@@ -77,12 +82,12 @@ class _Turn:
         """Return where a block stood; one that is not of this turn stands nowhere."""
         return self.places.get(_key(block), -1)
 
-    def answered_place(self, block: msgspec.Raw) -> int:
+    def place_of_call(self, block: msgspec.Raw) -> int:
         """Return where the call stood that a block is the result of."""
         return self.places.get(_call_key(block_of(block).answers), -1)
 
 
-def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
     """Put kept calls and results back into the turns they were taken from.
 
     A body without such a turn, or with nothing to put back, is returned as it is.
@@ -92,14 +97,14 @@ def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
         return body
     fields = fields_of(body)
     before = messages_of(fields)
-    after = _restored(before, turns)
+    after = _restore_messages(before, turns)
     if len(after) == len(before) and all(map(_same, after, before)):
         return body
     fields["messages"] = raw(after)
-    return written(fields)
+    return write_object(fields)
 
 
-def called(body: bytes) -> tuple[str, ...]:
+def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each assistant's turn that called tools."""
     if CALLS not in body:
         return ()
@@ -115,15 +120,15 @@ def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _calls(message: Message) -> dict[str, object]:
+def _calls(message: SpokenMessage) -> dict[str, object]:
     """Return what the assistant calls in a message, by the ids of the calls."""
     if message.role != "assistant":
         return {}
     blocks = ((block_of(item), item) for item in raws_in(message.content) or ())
-    return {block.call: _wished(item) for block, item in blocks if block.type == CALL}
+    return {block.call: _read_wish(item) for block, item in blocks if block.type == CALL}
 
 
-def _wished(call: msgspec.Raw) -> tuple[object, object]:
+def _read_wish(call: msgspec.Raw) -> tuple[object, object]:
     wish = _wish.decode(call)
     return wish.name, wish.input
 
@@ -140,7 +145,7 @@ def _call_key(ident: str) -> _Key:
     return (CALL, ident)
 
 
-def _turn(kept: Kept) -> _Turn:
+def _turn(kept: Kept) -> _KeptMessagesTurn:
     message = message_of(msgspec.Raw(kept.message))
     blocks, wishes = raws_in(message.content) or [], _calls(message)
     results = {r.call_id: _result(r.call_id, r.text) for r in kept.results}
@@ -148,14 +153,14 @@ def _turn(kept: Kept) -> _Turn:
     calls = [block_of(block).call for block in blocks]
     ours = {call: (at, blocks[at]) for at, call in enumerate(calls) if call in results}
     theirs = {call: wishes.get(call) for call in kept.calls}
-    return _Turn(theirs, places, ours, {call: results[call] for call in ours})
+    return _KeptMessagesTurn(theirs, places, ours, {call: results[call] for call in ours})
 
 
 def _result(call: str, text: str) -> msgspec.Raw:
     return raw({"type": "tool_result", "tool_use_id": call, "content": text})
 
 
-def _restored(messages: Raws, turns: list[_Turn]) -> Raws:
+def _restore_messages(messages: Raws, turns: list[_KeptMessagesTurn]) -> Raws:
     """Put the turns back, the newest first: where ids come again, the last to use them has them."""
     after = list(messages)
     for at in reversed(range(len(messages))):
@@ -176,20 +181,22 @@ def _end_of_turn(messages: Raws, at: int) -> int:
     return at
 
 
-def _with_calls(message: msgspec.Raw, turn: _Turn, shown: Mapping[str, object]) -> msgspec.Raw:
+def _with_calls(
+    message: msgspec.Raw, turn: _KeptMessagesTurn, shown: Mapping[str, object]
+) -> msgspec.Raw:
     """Put our calls back into their places; the client's blocks stay as it sends them."""
     missing = [turn.ours[ident] for ident in turn.ours if ident not in shown]
     if not missing:
         return message
     blocks = raws_in(message_of(message).content) or []
-    placed = _placed(missing, ((turn.place(block), block) for block in blocks))
+    placed = _place_missing(missing, ((turn.place(block), block) for block in blocks))
     return raw({**members_of(message), "content": placed})
 
 
-def _with_results(following: Raws, turn: _Turn) -> Raws:
+def _with_results(following: Raws, turn: _KeptMessagesTurn) -> Raws:
     """Put our results among the client's, which open the message that follows."""
-    message = message_of(following[0]) if following else Message()
-    blocks = _said(message) if message.role == "user" else None
+    message = message_of(following[0]) if following else SpokenMessage()
+    blocks = _read_blocks(message) if message.role == "user" else None
     if blocks is None:
         return [raw({"role": "user", "content": list(turn.results.values())}), *following]
     answered = {block_of(block).answers for block in blocks}
@@ -197,11 +204,11 @@ def _with_results(following: Raws, turn: _Turn) -> Raws:
     if not missing:
         return following
     end = _end_of_results(blocks)
-    told = _placed(missing, ((turn.answered_place(block), block) for block in blocks[:end]))
+    told = _place_missing(missing, ((turn.place_of_call(block), block) for block in blocks[:end]))
     return [raw({**members_of(following[0]), "content": told + blocks[end:]})]
 
 
-def _said(message: Message) -> Raws | None:
+def _read_blocks(message: SpokenMessage) -> Raws | None:
     """Return what a message says as blocks; None when it is neither blocks nor text."""
     text = text_of(message.content)
     return raws_in(message.content) if text is None else [raw({"type": "text", "text": text})]
@@ -212,7 +219,7 @@ def _end_of_results(blocks: Raws) -> int:
     return results[-1] + 1 if results else 0
 
 
-def _placed(
+def _place_missing(
     missing: list[tuple[int, msgspec.Raw]], present: Iterable[tuple[int, msgspec.Raw]]
 ) -> Raws:
     """Put what is missing before the first that stood after it, and the rest at the end."""

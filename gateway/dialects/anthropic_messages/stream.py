@@ -8,21 +8,21 @@ from itertools import chain
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.blocks import Blocks, written
-from gateway.dialects.anthropic_messages.errors import is_error, said
+from gateway.dialects.anthropic_messages.blocks import Blocks, write_event
+from gateway.dialects.anthropic_messages.errors import is_error, read_disguised_error
 from gateway.dialects.anthropic_messages.turn import (
     CALL,
     END,
     PLAIN_STOP,
-    Recorded,
+    RecordedMessagesTurn,
     blocks_of,
-    counted_on,
     needs_sifting,
     record_events,
     speaks,
     stop_of,
-    totalled,
-    unrolled,
+    total_usage,
+    unroll_block,
+    update_usage,
     usage_of,
 )
 from gateway.dialects.call_ids import CallIds
@@ -42,8 +42,8 @@ from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, split
 
-PING = written({"type": "ping"})
-STOP = written({"type": "message_stop"})
+PING = write_event({"type": "ping"})
+STOP = write_event({"type": "message_stop"})
 # What cannot pass unread: the beginnings and ends of blocks and of the message, and errors. In
 # a text these words stand with a backslash before their quotes.
 BLOCK = b'"content_block_st'
@@ -58,7 +58,7 @@ USUAL = (
 )
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class FinishedMessagesTurn(msgspec.Struct, frozen=True, gc=False):
     """What the rest of the answer takes of a turn that is part of it."""
 
     tail: bytes
@@ -100,7 +100,7 @@ class MessagesStream:
         self._ids = CallIds(asked.body)
         self._event_bytes = event_bytes
         self._message: Json | None = None
-        self._taken: list[Taken] = []
+        self._taken: list[FinishedMessagesTurn] = []
         self._left_open = b""
         # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
         self._unread: list[MessagesTap] = []
@@ -120,14 +120,14 @@ class MessagesStream:
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, MessagesTap)
-        self._taken.append(tap.taken())
+        self._taken.append(tap.summarize())
         self._unread.append(tap)
-        self._left_open += tap.blocks.left_open()
+        self._left_open += tap.blocks.end_open_blocks()
 
     def _read_on(self) -> None:
         """Read the tapes of turns that passed unread: only before another is it worth it."""
         unread, self._unread = self._unread, []
-        self.text_shown = self.text_shown or any(tap.recorded().text for tap in unread)
+        self.text_shown = self.text_shown or any(tap.read_turn().text for tap in unread)
 
     def rest(self) -> None:
         """Keep only what the rest of the answer takes."""
@@ -170,8 +170,8 @@ class MessagesStream:
             return last.tail
         event = last.closing(neutral_finish)
         if len(self._taken) > 1:
-            event["usage"] = totalled((turn.model, turn.usage) for turn in self._taken)
-        return self.close_blocks() + written(event) + STOP
+            event["usage"] = total_usage((turn.model, turn.usage) for turn in self._taken)
+        return self.close_blocks() + write_event(event) + STOP
 
 
 class MessagesTap:
@@ -214,7 +214,7 @@ class MessagesTap:
         self._framer = Framer(event_bytes)
         self._tape = Tape(event_bytes)
         self._limit = event_bytes
-        self._recorded: Recorded | None = None
+        self._recorded: RecordedMessagesTurn | None = None
         self._looked = False
         self._begun = False
         self._said_more = False
@@ -244,9 +244,9 @@ class MessagesTap:
         """Whether it ended for calls that nobody sees."""
         return self.stop_reason == CALL and self.blocks.hides_all_calls
 
-    def taken(self) -> Taken:
+    def summarize(self) -> FinishedMessagesTurn:
         """Return what the rest of the answer takes of it."""
-        return Taken(
+        return FinishedMessagesTurn(
             tail=b"".join(self.tail),
             end=self._end,
             stop_reason=self.stop_reason,
@@ -279,7 +279,7 @@ class MessagesTap:
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         stop, tools = stop_of(self.stop_reason), self._splice.server_tools
-        recorded = self.recorded() if self.blocks.calls else Recorded()
+        recorded = self.read_turn() if self.blocks.calls else RecordedMessagesTurn()
         calls_clients = bool(recorded.client_call_ids(tools))
         return TurnEnd(
             stop=stop,
@@ -290,19 +290,19 @@ class MessagesTap:
             continuable=self.continuable,
         )
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape."""
-        return AnsweredTurn(self.recorded().message())
+        return AnsweredTurn(self.read_turn().message())
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._splice.server_tools)
+        return self.read_turn().client_call_ids(self._splice.server_tools)
 
     def text(self) -> str:
         """Return the text the turn said."""
-        return self.recorded().text
+        return self.read_turn().text
 
-    def recorded(self) -> Recorded:
+    def read_turn(self) -> RecordedMessagesTurn:
         """Read the tape."""
         if self._recorded is None:
             self._recorded = record_events(self._events(), self._new_id)
@@ -366,8 +366,8 @@ class MessagesTap:
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what came before it in the same read is still to be shown."""
         if not (self._looked and self.seen):
-            raise said(data)
-        self.failure = said(data)
+            raise read_disguised_error(data)
+        self.failure = read_disguised_error(data)
         self.ended = True
         return b""
 
@@ -377,7 +377,7 @@ class MessagesTap:
         self._looked = True
         self._splice.adopt(message)
         self.model = message.get("model")
-        self.usage = counted_on(self.usage, part_of(message, "usage"))
+        self.usage = update_usage(self.usage, part_of(message, "usage"))
         blocks = blocks_of(event)
         if not blocks:
             return b"" if self._joined else frame
@@ -385,27 +385,27 @@ class MessagesTap:
 
     def _begin_with(self, blocks: list[Json], event: Json, frame: bytes) -> bytes:
         """Take blocks that the message begins with; they stay there, if nothing has to change."""
-        events = [piece for at, block in enumerate(blocks) for piece in unrolled(block, at)]
+        events = [piece for at, block in enumerate(blocks) for piece in unroll_block(block, at)]
         tools = self._splice.server_tools
         if not self._joined and not any(needs_sifting(block, tools) for block in blocks):
             for piece in events:
                 self.blocks.note(piece)
             return frame
         if not self._joined:
-            frame = written({**event, "message": {**part_of(event, "message"), "content": []}})
-        shown = b"".join([self._block(piece, written(piece)) for piece in events])
+            frame = write_event({**event, "message": {**part_of(event, "message"), "content": []}})
+        shown = b"".join([self._block(piece, write_event(piece)) for piece in events])
         return shown if self._joined else frame + shown
 
     def _block(self, event: Json, frame: bytes) -> bytes:
         self._looked = self._begun = True
         self._spoke = self._spoke or (self._joined and speaks(event))
         if not self._sifts:
-            return self._noted(event, frame)
+            return self._pass_event(event, frame)
         shown = self.blocks.take(event, frame)
         self._reads_all = self._reads_all or self.blocks.moved
         return self._splice.close_blocks() + shown if shown else b""
 
-    def _noted(self, event: Json, frame: bytes) -> bytes:
+    def _pass_event(self, event: Json, frame: bytes) -> bytes:
         """Leave an event as and where it is."""
         if self.stop_reason is None:
             self.blocks.note(event)
@@ -415,9 +415,9 @@ class MessagesTap:
 
     def _count(self, event: Json, frame: bytes) -> bytes:
         """Take what ends the message; before there is a reason, it only counts tokens."""
-        delta = counted_on(part_of(self._end, "delta"), part_of(event, "delta"))
+        delta = update_usage(part_of(self._end, "delta"), part_of(event, "delta"))
         self._end = {**self._end, **event, "delta": delta}
-        self.usage = counted_on(self.usage, part_of(event, "usage"))
+        self.usage = update_usage(self.usage, part_of(event, "usage"))
         if reason := as_text(delta.get("stop_reason")):
             self.stop_reason = reason
             self._reads_all = True

@@ -20,7 +20,7 @@ from gateway.dialects.raw_json import (
     raws_in,
     readable,
     same,
-    written,
+    write_object,
 )
 from gateway.dialects.text_editor import Edit, TextEditor, texts_in
 
@@ -28,14 +28,14 @@ RESULT = b'"tool_result"'
 CACHE = "cache_control"
 
 
-class Message(msgspec.Struct):
+class SpokenMessage(msgspec.Struct):
     """Who speaks, and what."""
 
     role: str = ""
     content: msgspec.Raw = NULL
 
 
-class Block(msgspec.Struct):
+class RequestBlock(msgspec.Struct):
     """What a block is, and which call it makes or answers."""
 
     type: str = ""
@@ -53,9 +53,9 @@ class Block(msgspec.Struct):
         return as_text(self.tool_use_id) or ""
 
 
-NOBODY = Message()
-_message = msgspec.json.Decoder(Message)
-_block = msgspec.json.Decoder(Block)
+NOBODY = SpokenMessage()
+_message = msgspec.json.Decoder(SpokenMessage)
+_block = msgspec.json.Decoder(RequestBlock)
 # Whoever marked a block wants the conversation cached up to there.
 _editor = TextEditor("text", kept=CACHE)
 
@@ -65,17 +65,17 @@ def messages_of(fields: Fields) -> Raws:
     return raws_in(fields.get("messages", NULL)) or []
 
 
-def message_of(item: msgspec.Raw) -> Message:
+def message_of(item: msgspec.Raw) -> SpokenMessage:
     """Read who speaks and what; an item that is no message is nobody's."""
     return readable(_message, item) or NOBODY
 
 
-def block_of(item: msgspec.Raw) -> Block:
+def block_of(item: msgspec.Raw) -> RequestBlock:
     """Read what a block is; what is no block is of no type."""
-    return readable(_block, item) or Block()
+    return readable(_block, item) or RequestBlock()
 
 
-def last_turn(messages: Raws) -> tuple[int, Message]:
+def last_turn(messages: Raws) -> tuple[int, SpokenMessage]:
     """Return the last message of the user or the model, and where; nobody's if there is none.
 
     Instructions may follow it: clients put some after what they are about.
@@ -116,14 +116,14 @@ def edit_user_texts(body: bytes, edit: Edit) -> bytes:
     """Change the texts of all user messages that may hold a directive; keep the rest as it is."""
     fields = fields_of(body)
     items = messages_of(fields)
-    edited = [_edited(item, edit) for item in items]
+    edited = [_edit_message(item, edit) for item in items]
     if same(edited, items):
         return body
     fields["messages"] = raw(edited)
-    return written(fields)
+    return write_object(fields)
 
 
-def _messages(body: bytes) -> Iterator[Message]:
+def _messages(body: bytes) -> Iterator[SpokenMessage]:
     return map(message_of, messages_of(fields_of(body)))
 
 
@@ -134,12 +134,12 @@ def _results(content: msgspec.Raw) -> Iterator[bool]:
             yield block_of(block).type == "tool_result"
 
 
-def _is_users(message: Message) -> bool:
+def _is_users(message: SpokenMessage) -> bool:
     """Whether the user says something, and not only tools."""
     results = tuple(_results(message.content))
     return message.role == "user" and not (results and all(results))
 
 
-def _edited(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+def _edit_message(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
     message = message_of(item)
     return _editor.message(item, message.content, edit) if message.role == "user" else item

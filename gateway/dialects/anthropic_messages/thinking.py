@@ -24,7 +24,7 @@ from gateway.dialects.raw_json import (
     raws_in,
     readable,
     same,
-    written,
+    write_object,
 )
 from gateway.dialects.seals import is_sealed, may_be_sealed
 
@@ -43,20 +43,20 @@ _signed = msgspec.json.Decoder(_Signed)
 _thinking = msgspec.json.Decoder(_Thinking)
 
 
-def own(body: bytes) -> bytes:
+def strip_foreign_reasoning(body: bytes) -> bytes:
     """Take out thinking that is marked for another dialect's upstream."""
     fields = fields_of(body)
     before = messages_of(fields)
-    after = [kept for message in before for kept in _own(message)]
+    after = [kept for message in before for kept in _strip_message(message)]
     if len(after) == len(before) and same(after, before):
         return body
     fields["messages"] = raw(after)
     if last_role(fields["messages"]) == "tool" and not _began_with_thinking(after):
         _think_no_more(fields)
-    return written(fields)
+    return write_object(fields)
 
 
-def _own(message: msgspec.Raw) -> Raws:
+def _strip_message(message: msgspec.Raw) -> Raws:
     """Return a message without such thinking; none if that was all it had."""
     if not may_be_sealed(bytes(message)):
         return [message]

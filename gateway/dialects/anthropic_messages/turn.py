@@ -15,7 +15,7 @@ from gateway.dialects.events import (
     number_in,
     part_of,
     read_object,
-    summed,
+    sum_usage,
 )
 from gateway.exchange.model import Stop, ToolCall, Usage
 
@@ -98,7 +98,7 @@ def set_apart(event: Json) -> Json:
 
 
 @dataclass(slots=True)
-class Said:
+class RecordedBlock:
     """One block of a turn, put together."""
 
     block: Json
@@ -107,10 +107,10 @@ class Said:
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedMessagesTurn:
     """A turn's blocks in their order; every call has its id."""
 
-    blocks: list[Said] = field(default_factory=list)
+    blocks: list[RecordedBlock] = field(default_factory=list)
     had_ids: bool = True
     """Whether each of them came with it."""
 
@@ -121,7 +121,7 @@ class Recorded:
         return "".join(text for text in texts if isinstance(text, str))
 
     @property
-    def calls(self) -> list[Said]:
+    def calls(self) -> list[RecordedBlock]:
         """The calls, whoever answers them."""
         return [said for said in self.blocks if is_call(said.block)]
 
@@ -133,7 +133,7 @@ class Recorded:
             blocks.pop()
         return {"role": "assistant", "content": blocks}
 
-    def shown(self, tools: frozenset[str]) -> list[Json]:
+    def client_blocks(self, tools: frozenset[str]) -> list[Json]:
         """Return the blocks that the client sees."""
         return [said.block for said in self.blocks if not _calls_one_of(said.block, tools)]
 
@@ -147,7 +147,7 @@ class Recorded:
 
     def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return tuple(ident_of(block) for block in self.shown(tools) if is_call(block))
+        return tuple(ident_of(block) for block in self.client_blocks(tools) if is_call(block))
 
 
 def _is_blank(block: Json) -> bool:
@@ -180,14 +180,18 @@ class _Assembly:
             else:
                 self._block[name] = value
 
-    def said(self) -> Said:
+    def build(self) -> RecordedBlock:
         """Return the block as it is in the end."""
         block = self._block
         arguments = "".join(self._texts.pop("partial_json", ()))
         for name, pieces in self._texts.items():
             begun = block.get(name)
             block[name] = (begun if isinstance(begun, str) else "") + "".join(pieces)
-        return _called(block, arguments) if "input" in block or is_call(block) else Said(block)
+        return (
+            _build_call(block, arguments)
+            if "input" in block or is_call(block)
+            else RecordedBlock(block)
+        )
 
     def _cite(self, citation: object) -> None:
         cited = self._block.get("citations")
@@ -196,11 +200,11 @@ class _Assembly:
         cited.append(citation)
 
 
-def _called(block: Json, arguments: str) -> Said:
+def _build_call(block: Json, arguments: str) -> RecordedBlock:
     """Give a call its input as the model wrote it; only an object can be sent back."""
     told = arguments if arguments.strip() else as_text(block.get("input")) or NO_ARGUMENTS
     whole = read_object(told.encode()) is not None
-    return Said({**block, "input": msgspec.Raw(told.encode()) if whole else {}}, told)
+    return RecordedBlock({**block, "input": msgspec.Raw(told.encode()) if whole else {}}, told)
 
 
 def blocks_of(event: Json) -> list[Json]:
@@ -209,7 +213,7 @@ def blocks_of(event: Json) -> list[Json]:
     return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
 
 
-def unrolled(block: Json, index: int) -> list[Json]:
+def unroll_block(block: Json, index: int) -> list[Json]:
     """Write a whole block as the events of a stream."""
     begun, told = dict(block), []
     for name, kind, empty in PIECES.get(str(block.get("type")), ()):
@@ -222,7 +226,7 @@ def unrolled(block: Json, index: int) -> list[Json]:
     return [start, *deltas, {"type": END, "index": index}]
 
 
-def record_events(events: Iterable[Json], new_id: NewId) -> Recorded:
+def record_events(events: Iterable[Json], new_id: NewId) -> RecordedMessagesTurn:
     """Put a turn together from its streamed events."""
     at: dict[object, _Assembly] = {}
     begun: list[_Assembly] = []
@@ -235,27 +239,29 @@ def record_events(events: Iterable[Json], new_id: NewId) -> Recorded:
             begun.append(at[index])
         elif event.get("type") == DELTA and index in at:
             at[index].add(part_of(event, "delta"))
-    return _identified([assembly.said() for assembly in begun], new_id)
+    return _add_ids([assembly.build() for assembly in begun], new_id)
 
 
-def record_content(content: Iterable[msgspec.Raw], new_id: NewId) -> Recorded:
+def record_content(content: Iterable[msgspec.Raw], new_id: NewId) -> RecordedMessagesTurn:
     """Read a turn from its whole content; what is no block is left out."""
     blocks = ((item, read_object(bytes(item))) for item in content)
-    return _identified([_read(item, block) for item, block in blocks if block is not None], new_id)
+    return _add_ids(
+        [_read_block(item, block) for item, block in blocks if block is not None], new_id
+    )
 
 
-def _read(item: msgspec.Raw, block: Json) -> Said:
+def _read_block(item: msgspec.Raw, block: Json) -> RecordedBlock:
     if "input" not in block and not is_call(block):
-        return Said(block)
+        return RecordedBlock(block)
     given = block.get("input")
     if isinstance(given, str | None):
-        return _called({**block, "input": None}, given or "")
+        return _build_call({**block, "input": None}, given or "")
     # Numbers stay as they were written.
-    return _called(block, bytes(_fields.decode(item)["input"]).decode())
+    return _build_call(block, bytes(_fields.decode(item)["input"]).decode())
 
 
-def _identified(blocks: list[Said], new_id: NewId) -> Recorded:
-    recorded = Recorded(blocks)
+def _add_ids(blocks: list[RecordedBlock], new_id: NewId) -> RecordedMessagesTurn:
+    recorded = RecordedMessagesTurn(blocks)
     for ordinal, said in enumerate(recorded.calls):
         ident = ident_of(said.block)
         recorded.had_ids = recorded.had_ids and bool(ident)
@@ -270,15 +276,15 @@ def usage_of(usage: Json) -> Usage | None:
     return Usage(sum(number_in(usage, name) for name in INPUT), number_in(usage, "output_tokens"))
 
 
-def counted_on(usage: Json, more: Json) -> Json:
+def update_usage(usage: Json, more: Json) -> Json:
     """Bring a turn's usage up to date: what is told later counts from the turn's beginning."""
     return {**usage, **{name: value for name, value in more.items() if value is not None}}
 
 
-def totalled(turns: Iterable[tuple[object, Json]]) -> Json:
+def total_usage(turns: Iterable[tuple[object, Json]]) -> Json:
     """Add up what turns cost, each a model and its usage, and list them one by one."""
     counts = list(turns)
-    total = summed(usage for _, usage in counts) or {}
+    total = sum_usage(usage for _, usage in counts) or {}
     iterations = [entry for model, usage in counts for entry in _iterations(model, usage)]
     return {"output_tokens": 0, **total, "iterations": iterations}
 

@@ -7,15 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.errors import is_error, said
+from gateway.dialects.anthropic_messages.errors import is_error, read_disguised_error
 from gateway.dialects.anthropic_messages.turn import (
     PLAIN_STOP,
-    Recorded,
+    RecordedMessagesTurn,
     record_content,
     set_apart,
     stop_of,
     text_in,
-    totalled,
+    total_usage,
     usage_of,
 )
 from gateway.dialects.events import Json, part_of, read_object
@@ -28,12 +28,12 @@ from gateway.exchange.model import Stop, TurnEnd, Usage
 ENVELOPE = ("id", "type", "role", "model")
 
 
-class _Text(msgspec.Struct, gc=False):
+class _TextBlock(msgspec.Struct, gc=False):
     type: Literal["text"]
     text: str
 
 
-class _Tokens(msgspec.Struct, gc=False):
+class _MessagesTokens(msgspec.Struct, gc=False):
     input_tokens: int
     output_tokens: int
     cache_creation_input_tokens: int | None = None
@@ -45,26 +45,26 @@ class _Tokens(msgspec.Struct, gc=False):
         return Usage(self.input_tokens + cached, self.output_tokens)
 
 
-class _Plain(msgspec.Struct, gc=False):
+class _PlainMessage(msgspec.Struct, gc=False):
     """A message that says a text and nothing else: all that is looked at is here."""
 
     type: Literal["message"]
-    content: list[_Text]
+    content: list[_TextBlock]
     stop_reason: str
-    usage: _Tokens | None = None
+    usage: _MessagesTokens | None = None
 
 
-_plain = msgspec.json.Decoder(_Plain)
+_plain = msgspec.json.Decoder(_PlainMessage)
 
 
-class MessagesWhole(WholeAnswer["MessagesTap"]):
+class MessagesWhole(WholeAnswer["WholeMessagesTap"]):
     """Makes one body out of n: turn 1's envelope, all blocks, the last turn's end."""
 
     __slots__ = ()
 
-    def tap(self) -> MessagesTap:
+    def tap(self) -> WholeMessagesTap:
         """Begin to look at one attempt at the next turn."""
-        return MessagesTap(self, self._limit, turn=len(self._taken))
+        return WholeMessagesTap(self, self._limit, turn=len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -72,20 +72,22 @@ class MessagesWhole(WholeAnswer["MessagesTap"]):
         neutral_finish = neutral_finish or last.hides_its_reason
         if first is last and not neutral_finish and first.passes:
             return first.body
-        return msgspec.json.encode(self._joined(neutral_finish))
+        return msgspec.json.encode(self._join_turns(neutral_finish))
 
-    def _joined(self, neutral_finish: bool) -> Json:
+    def _join_turns(self, neutral_finish: bool) -> Json:
         first, last = self._taken[0].answer, self._taken[-1].answer
         blocks: list[Json] = []
         for tap in self._taken:
-            shown = tap.recorded().shown(self.server_tools)
+            shown = tap.read_turn().client_blocks(self.server_tools)
             blocks += _apart(shown) if any(map(_text_of, blocks)) else shown
         envelope = {name: first[name] for name in ENVELOPE if name in first}
         answer = {**last, **envelope, "content": blocks}
         if neutral_finish:
             answer["stop_reason"] = PLAIN_STOP
         if len(self._taken) > 1:
-            answer["usage"] = totalled((tap.answer.get("model"), tap.usage) for tap in self._taken)
+            answer["usage"] = total_usage(
+                (tap.answer.get("model"), tap.usage) for tap in self._taken
+            )
         return answer
 
 
@@ -99,7 +101,7 @@ def _apart(blocks: list[Json]) -> list[Json]:
     return [*blocks[:at], *map(set_apart, blocks[at : at + 1]), *blocks[at + 1 :]]
 
 
-class MessagesTap(WholeTap):
+class WholeMessagesTap(WholeTap):
     """One turn's body, as Messages has it."""
 
     __slots__ = ("_answer", "_recorded")
@@ -107,7 +109,7 @@ class MessagesTap(WholeTap):
     def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
         super().__init__(splice, limit, turn)
         self._answer: Json | None = None
-        self._recorded: Recorded | None = None
+        self._recorded: RecordedMessagesTurn | None = None
 
     def _glance(self, body: bytes) -> TurnEnd:
         plain = _plain.decode(body)
@@ -122,7 +124,7 @@ class MessagesTap(WholeTap):
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
         if is_error(answer):
-            raise said(self.body)
+            raise read_disguised_error(self.body)
         self._answer = answer
 
     @property
@@ -143,7 +145,7 @@ class MessagesTap(WholeTap):
         if not self._tools or self._answer is None:
             # A glance was enough: it says a text.
             return True
-        recorded = self.recorded()
+        recorded = self.read_turn()
         return recorded.had_ids and not recorded.server_calls(self._tools)
 
     @property
@@ -152,7 +154,7 @@ class MessagesTap(WholeTap):
         end = self.end()
         return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
 
-    def recorded(self) -> Recorded:
+    def read_turn(self) -> RecordedMessagesTurn:
         """Read the content."""
         if self._recorded is None:
             new_id = partial(self._ids.make, self.answer.get("id"), self._turn)
@@ -160,9 +162,9 @@ class MessagesTap(WholeTap):
             self._recorded = record_content(content, new_id)
         return self._recorded
 
-    def _judged(self) -> TurnEnd:
+    def _judge_turn(self) -> TurnEnd:
         reason, tools = self.answer.get("stop_reason"), self._tools
-        recorded = self.recorded()
+        recorded = self.read_turn()
         return TurnEnd(
             stop=stop_of(reason),
             server_calls=recorded.server_calls(tools),
@@ -172,14 +174,14 @@ class MessagesTap(WholeTap):
             continuable=isinstance(reason, str),
         )
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild the assistant's turn."""
-        return AnsweredTurn(self.recorded().message())
+        return AnsweredTurn(self.read_turn().message())
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._tools)
+        return self.read_turn().client_call_ids(self._tools)
 
     def text(self) -> str:
         """Return the text the turn said."""
-        return self.recorded().text
+        return self.read_turn().text

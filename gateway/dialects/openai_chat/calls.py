@@ -39,7 +39,7 @@ def ident_of(call: Json) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ChatCall:
     """One tool call, as far as its fragments are in."""
 
     id: str
@@ -100,37 +100,37 @@ class Calls:
 
     def __init__(self, tools: frozenset[str], new_id: NewId) -> None:
         self.tools = tools
-        self.made: list[Call] = []
+        self.made: list[ChatCall] = []
         self._new_id = new_id
-        self._at: dict[int, Call] = {}
-        self._by_id: dict[str, Call] = {}
+        self._at: dict[int, ChatCall] = {}
+        self._by_id: dict[str, ChatCall] = {}
 
-    def take(self, fragment: Json) -> Call:
+    def take(self, fragment: Json) -> ChatCall:
         """Find the call that a fragment belongs to, or begin it, and add the fragment."""
         function = function_of(fragment)
         name, arguments = function.get("name") or "", function.get("arguments") or ""
         index, ident = fragment.get("index"), ident_of(fragment)
-        call = self._found(index, ident)
+        call = self._find(index, ident)
         if call is None or (name and call.name and self._is_another(call, ident, name, arguments)):
             call = self._begin(index, ident)
         call.add(name, arguments, self.tools)
         return call
 
-    def _found(self, index: object, ident: str) -> Call | None:
+    def _find(self, index: object, ident: str) -> ChatCall | None:
         if isinstance(index, int):
             return self._at.get(index)
         last = self.made[-1] if self.made else None
         return self._by_id.get(ident, last)
 
-    def _begin(self, index: object, ident: str) -> Call:
-        call = Call(ident or self._new_id(len(self.made)), given=bool(ident))
+    def _begin(self, index: object, ident: str) -> ChatCall:
+        call = ChatCall(ident or self._new_id(len(self.made)), given=bool(ident))
         self.made.append(call)
         self._by_id[call.id] = call
         if isinstance(index, int):
             self._at[index] = call
         return call
 
-    def _is_another(self, call: Call, ident: str, name: str, arguments: str) -> bool:
+    def _is_another(self, call: ChatCall, ident: str, name: str, arguments: str) -> bool:
         """Whether a name begins a call beside the one that it seems to belong to.
 
         Some upstreams give all calls of a turn the same index, some give them none, or no ids.
@@ -192,7 +192,7 @@ class Sifter:
             call.settle(self._calls.tools)
         return [fragment for call in self._calls.made for fragment in self._let_go(call)]
 
-    def _take(self, fragment: Json, size: int) -> Call:
+    def _take(self, fragment: Json, size: int) -> ChatCall:
         """Add a fragment to its call, and hold it while nobody can tell whose call it is."""
         call = self._calls.take(fragment)
         if len(self._calls.made) > MOST_CALLS:
@@ -204,7 +204,7 @@ class Sifter:
             raise UpstreamBroke("The upstream began a tool call and did not name its tool.")
         return call
 
-    def _let_go(self, call: Call) -> list[Json]:
+    def _let_go(self, call: ChatCall) -> list[Json]:
         held, call.held = call.held, []
         if call.server:
             return []
@@ -212,7 +212,7 @@ class Sifter:
             self._number(call, fragment)
         return held
 
-    def _number(self, call: Call, fragment: Json) -> bool:
+    def _number(self, call: ChatCall, fragment: Json) -> bool:
         """Write a fragment as the client sees it; tell whether that changes it."""
         first = call.shown_as is None
         if first:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.openai_chat.content import shows_content
-from gateway.dialects.openai_chat.rebuild import called, rebuilt
+from gateway.dialects.openai_chat.rebuild import find_call_ids, restore_turns
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.text import (
     edit_user_texts,
@@ -18,25 +18,25 @@ from gateway.dialects.openai_chat.text import (
     newest_user,
     system_texts,
 )
-from gateway.dialects.openai_chat.turn import said as disguised
+from gateway.dialects.openai_chat.turn import read_disguised_error
 from gateway.dialects.openai_chat.whole import ChatWhole
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
     ABSENT,
     NOTHING,
     Fields,
-    appended,
+    append_items,
     array,
+    drop_duplicates,
     fields_of,
     forces_one,
     is_structured,
     name_model,
     read_as,
-    renamed,
-    without_duplicates,
-    written,
+    rename_model,
+    write_object,
 )
-from gateway.dialects.strip_tools import bared
+from gateway.dialects.strip_tools import strip_tools
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
@@ -49,7 +49,7 @@ class _StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
 
 
-class _Request(msgspec.Struct, gc=False):
+class _ChatRequest(msgspec.Struct, gc=False):
     """The members the gateway looks at; what is long stays a raw slice."""
 
     model: str | None = None
@@ -66,7 +66,7 @@ class _Request(msgspec.Struct, gc=False):
     conversation: msgspec.Raw = ABSENT
 
 
-_request = msgspec.json.Decoder(_Request)
+_request = msgspec.json.Decoder(_ChatRequest)
 _tools = msgspec.json.Decoder(list[Any])
 _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -86,7 +86,7 @@ class OpenAIChat:
     ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
-        body = without_duplicates(body, READ)
+        body = drop_duplicates(body, READ)
         model, body = name_model(body, request.model, default_model)
         if bytes(memoryview(request.messages)[:1]) != b"[":
             raise BadRequest("`messages` must be an array of messages.", param="messages")
@@ -111,7 +111,7 @@ class OpenAIChat:
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        return renamed(body, model, stream)
+        return rename_model(body, model, stream)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: messages at the end, tools after the client's own."""
@@ -130,33 +130,33 @@ class OpenAIChat:
         if _forces_tool(fields) and any(isinstance(a, AnsweredTurn) for a in additions):
             # It has been obeyed; kept, it would be obeyed again in every follow-up.
             del fields["tool_choice"]
-        return written(fields)
+        return write_object(fields)
 
-    def own(self, body: bytes) -> bytes:
+    def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Return the body: here reasoning needs no proof, and so carries none."""
         return body
 
-    def said(self, text: str) -> AnsweredTurn:
+    def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""
         return AnsweredTurn({"role": "assistant", "content": text})
 
-    def bare(self, body: bytes) -> bytes:
+    def strip_tools(self, body: bytes) -> bytes:
         """Take out the client's tools, in the older form too, and all answers but one."""
-        return bared(body, TOOLING)
+        return strip_tools(body, TOOLING)
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
         if not tools or (name.encode() not in tools and b"\\u" not in tools):
             return False
-        return name in map(_tool_name, _decoded_tools(tools))
+        return name in map(_tool_name, _read_tools(tools))
 
-    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from."""
-        return rebuilt(body, tuple(item for item in kept if item.dialect == self.name))
+        return restore_turns(body, tuple(item for item in kept if item.dialect == self.name))
 
-    def called(self, body: bytes) -> tuple[str, ...]:
+    def find_call_ids(self, body: bytes) -> tuple[str, ...]:
         """Return the first call's id of each turn in the history that called tools."""
-        return called(body)
+        return find_call_ids(body)
 
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
@@ -184,15 +184,15 @@ class OpenAIChat:
         """Whether frames that a client is shown say anything."""
         return shows_content(frames)
 
-    def refusal(self, body: bytes) -> UpstreamError:
+    def read_disguised_error(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""
-        return disguised(body)
+        return read_disguised_error(body)
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer; the upstream's own words pass if they are JSON."""
         if isinstance(error, UpstreamAnswered) and _is_error(error.body):
             return error.body
-        return msgspec.json.encode({"error": _described(error)})
+        return msgspec.json.encode({"error": _describe_error(error)})
 
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""
@@ -205,14 +205,14 @@ def _choices(choices: int | None) -> int:
     return choices or 1
 
 
-def _identity(request: _Request) -> Mapping[str, bytes]:
+def _identity(request: _ChatRequest) -> Mapping[str, bytes]:
     if request.metadata is request.client_metadata is request.conversation:
         return {}
     members = {name: bytes(getattr(request, name)) for name in IDENTITY}
     return {name: value for name, value in members.items() if value}
 
 
-def _decoded_tools(tools: bytes) -> list[Any]:
+def _read_tools(tools: bytes) -> list[Any]:
     try:
         return _tools.decode(tools)
     except msgspec.DecodeError:
@@ -225,7 +225,7 @@ def _tool_name(tool: object) -> object:
     return inner.get("name") if isinstance(inner, dict) else None
 
 
-def _takes_tools(request: _Request) -> bool:
+def _takes_tools(request: _ChatRequest) -> bool:
     """Whether a tool can be added: not beside the older form, nor where a tool is forced."""
     if request.n is not None and request.n > 1:
         return False
@@ -245,7 +245,7 @@ def _forces(tool_choice: msgspec.Raw) -> bool:
 
 def _append(fields: Fields, name: str, items: list[bytes]) -> None:
     present = bytes(fields.get(name, b"[]"))
-    fields[name] = msgspec.Raw(appended(b"[]" if present == b"null" else present, items))
+    fields[name] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, items))
 
 
 def _message(addition: UserText | ToolResult | AnsweredTurn) -> bytes:
@@ -275,7 +275,7 @@ def _is_error(body: bytes) -> bool:
         return False
 
 
-def _described(error: HoldgateError) -> dict[str, str | None]:
+def _describe_error(error: HoldgateError) -> dict[str, str | None]:
     return {
         "message": error.message,
         "type": error.kind,

@@ -19,7 +19,7 @@ from gateway.dialects.raw_json import (
     readable,
     same,
     text_of,
-    written,
+    write_object,
 )
 from gateway.exchange.additions import GatewayParts
 
@@ -31,17 +31,17 @@ class _Function(msgspec.Struct):
     name: str = ""
 
 
-class _Called(msgspec.Struct):
+class _NamedCall(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Turn(msgspec.Struct):
+class _AssistantTurn(msgspec.Struct):
     role: str = ""
     content: msgspec.Raw = NULL
-    tool_calls: list[_Called] | None = None
+    tool_calls: list[_NamedCall] | None = None
 
 
-_turn = msgspec.json.Decoder(_Turn)
+_turn = msgspec.json.Decoder(_AssistantTurn)
 
 
 def fit_chat(body: bytes, profile: Profile, parts: GatewayParts) -> bytes:
@@ -50,7 +50,7 @@ def fit_chat(body: bytes, profile: Profile, parts: GatewayParts) -> bytes:
     is_changed = bool(parts.tools) and STRICT in profile.leaves_out and _fit_tools(fields, parts)
     if CALLS in body and (profile.empty is not None or profile.reasoning_filler):
         is_changed |= _fit_turns(fields, profile, parts)
-    return written(fields) if is_changed else body
+    return write_object(fields) if is_changed else body
 
 
 def _fit_tools(fields: Fields, parts: GatewayParts) -> bool:
@@ -85,7 +85,7 @@ def _fit_turn(item: msgspec.Raw, profile: Profile, parts: GatewayParts) -> msgsp
     return raw({**members, **missing}) if missing else item
 
 
-def _is_own(turn: _Turn, parts: GatewayParts) -> bool:
+def _is_own(turn: _AssistantTurn, parts: GatewayParts) -> bool:
     """Whether the gateway wrote a turn: no client knows of the calls to its tools."""
     calls = [call.function.name for call in turn.tool_calls or () if call.function is not None]
     return bool(calls) and (parts.is_whole or not parts.calls.isdisjoint(calls))

@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.dialects.events import Json, as_text
 from gateway.dialects.openai_chat.calls import function_of
-from gateway.dialects.raw_json import ABSENT, fields_of, raw, written
+from gateway.dialects.raw_json import ABSENT, fields_of, raw, write_object
 from gateway.sessions.model import Kept
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ CALLS = b'"tool_calls"'
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-class _Called(msgspec.Struct):
+class _CallId(msgspec.Struct):
     id: Any = None
 
 
-class _Message(msgspec.Struct):
+class _HistoryMessage(msgspec.Struct):
     role: str = ""
     tool_calls: Raws | None = None
     tool_call_id: Any = None
@@ -40,14 +40,14 @@ class _Message(msgspec.Struct):
 
 _items: msgspec.json.Decoder[Raws] = msgspec.json.Decoder(Raws)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_message = msgspec.json.Decoder(_Message)
-_called = msgspec.json.Decoder(_Called)
+_message = msgspec.json.Decoder(_HistoryMessage)
+_called = msgspec.json.Decoder(_CallId)
 _call = msgspec.json.Decoder(Json)
 _value = msgspec.json.Decoder(Any)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Turn:
+class _KeptChatTurn:
     """A kept turn, read: all its calls in their order, and the results of ours."""
 
     theirs: Mapping[str, object]
@@ -69,7 +69,7 @@ class _Turn:
         return self.theirs.items() <= {call: _wish(item) for call, item in calls}.items()
 
 
-def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
     """Put kept calls and results back into the turns they were taken from.
 
     A body without such a turn, or with nothing to put back, is returned as it is.
@@ -79,20 +79,20 @@ def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
         return body
     fields = fields_of(body)
     before = _read(_items, fields.get("messages", ABSENT)) or []
-    after = _restored(before, turns)
+    after = _restore_messages(before, turns)
     if len(after) == len(before) and all(map(_same, after, before)):
         return body
     fields["messages"] = raw(after)
-    return written(fields)
+    return write_object(fields)
 
 
-def called(body: bytes) -> tuple[str, ...]:
+def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each assistant's turn that called tools."""
     if CALLS not in body:
         return ()
     messages = _read(_items, fields_of(body).get("messages", ABSENT)) or []
     turns = [read.tool_calls for item in messages if (read := _read(_message, item))]
-    return tuple(ids[0][0] for calls in turns if calls and (ids := _identified(calls))[0][0])
+    return tuple(ids[0][0] for calls in turns if calls and (ids := _with_ids(calls))[0][0])
 
 
 def _may_tell_of(body: bytes, kept: Kept) -> bool:
@@ -103,15 +103,15 @@ def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _turn(kept: Kept) -> _Turn:
-    message = _read(_message, kept.message) or _Message()
-    calls = _identified(message.tool_calls or [])
+def _turn(kept: Kept) -> _KeptChatTurn:
+    message = _read(_message, kept.message) or _HistoryMessage()
+    calls = _with_ids(message.tool_calls or [])
     told = {result.call_id: result.text for result in kept.results}
     wishes = {call: _wish(item) for call, item in calls}
     theirs = {call: wishes.get(call) for call in kept.calls}
     ours = [(call, item) for call, item in calls if call in told]
     places = {call: at for at, (call, _) in enumerate(calls)}
-    return _Turn(theirs, ours, places, {c: _result(c, told[c]) for c, _ in ours})
+    return _KeptChatTurn(theirs, ours, places, {c: _result(c, told[c]) for c, _ in ours})
 
 
 def _result(call: str, text: str) -> msgspec.Raw:
@@ -126,7 +126,7 @@ def _read(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | N
         return None
 
 
-def _identified(calls: Raws) -> list[_Item]:
+def _with_ids(calls: Raws) -> list[_Item]:
     read = ((_read(_called, call), call) for call in calls)
     return [((as_text(called.id) or "") if called else "", call) for called, call in read]
 
@@ -141,14 +141,14 @@ def _wish(call: msgspec.Raw) -> tuple[object, object]:
         return function.get("name"), arguments
 
 
-def _restored(messages: Raws, turns: list[_Turn]) -> Raws:
+def _restore_messages(messages: Raws, turns: list[_KeptChatTurn]) -> Raws:
     """Put the turns back, the newest first: where ids come again, the last to use them has them."""
     after = list(messages)
     for at in reversed(range(len(messages))):
         message = _read(_message, messages[at])
         if message is None or message.role != "assistant" or not message.tool_calls:
             continue
-        calls = _identified(message.tool_calls)
+        calls = _with_ids(message.tool_calls)
         turn = next((turn for turn in reversed(turns) if turn.has(calls)), None)
         if turn is not None:
             turns.remove(turn)
@@ -171,7 +171,7 @@ def _result_id(message: msgspec.Raw) -> str | None:
     return (as_text(result.tool_call_id) or "") if result and result.role == "tool" else None
 
 
-def _with_calls(message: msgspec.Raw, present: list[_Item], turn: _Turn) -> msgspec.Raw:
+def _with_calls(message: msgspec.Raw, present: list[_Item], turn: _KeptChatTurn) -> msgspec.Raw:
     """Put our calls back into their places; the client's stay as it sends them."""
     there = {call for call, _ in present}
     missing = [item for item in turn.ours if item[0] not in there]
@@ -181,7 +181,7 @@ def _with_calls(message: msgspec.Raw, present: list[_Item], turn: _Turn) -> msgs
     return raw({**_members.decode(message), "tool_calls": calls})
 
 
-def _with_results(told: Raws, turn: _Turn) -> Raws:
+def _with_results(told: Raws, turn: _KeptChatTurn) -> Raws:
     """Put our results before the first one of the client's whose call came later."""
     ids = [_result_id(message) or "" for message in told]
     missing = [(turn.places[call], item) for call, item in turn.results.items() if call not in ids]

@@ -9,18 +9,18 @@ from itertools import chain
 import msgspec
 
 from gateway.dialects.call_ids import CallIds
-from gateway.dialects.events import Json, Tape, part_of, read_event, read_events, summed
+from gateway.dialects.events import Json, Tape, part_of, read_event, read_events, sum_usage
 from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
-    Recorded,
-    Taken,
+    FinishedChatTurn,
+    RecordedChatTurn,
     finish_of,
     first_choice,
     is_error,
-    parted,
+    read_disguised_error,
     record_deltas,
-    said,
     speaks,
+    split_finish,
     stop_of,
     text_in,
     usage_of,
@@ -74,7 +74,7 @@ class ChatStream:
         self._ids = CallIds(asked.body)
         self._wants_usage = asked.wants_usage
         self._event_bytes = event_bytes
-        self._taken: list[Taken] = []
+        self._taken: list[FinishedChatTurn] = []
         # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
         self._unread: list[ChatTap] = []
         self._beat = b""
@@ -93,14 +93,16 @@ class ChatStream:
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, ChatTap)
-        self._taken.append(Taken(b"".join(tap.tail), tap.finish, tap.usage, tap.hides_its_reason))
+        self._taken.append(
+            FinishedChatTurn(b"".join(tap.tail), tap.finish, tap.usage, tap.hides_its_reason)
+        )
         self._unread.append(tap)
         self.shown_calls += tap.shown_calls
 
     def _read_on(self) -> None:
         """Read the tapes of turns that passed unread: only before another is it worth it."""
         unread, self._unread = self._unread, []
-        self.text_shown = self.text_shown or any(tap.recorded().text for tap in unread)
+        self.text_shown = self.text_shown or any(tap.read_turn().text for tap in unread)
 
     def rest(self) -> None:
         """Keep only what the rest of the answer takes."""
@@ -141,7 +143,7 @@ class ChatStream:
         if len(self._taken) == 1 and not neutral_finish:
             return last.tail
         end = self.chunk({}, "stop" if neutral_finish else last.finish or "stop")
-        usage = summed(turn.usage for turn in self._taken)
+        usage = sum_usage(turn.usage for turn in self._taken)
         if self._wants_usage and usage:
             totals = {**(self.envelope or {}), "choices": [], "usage": usage}
             end += encode(msgspec.json.encode(totals))
@@ -185,7 +187,7 @@ class ChatTap:
         self._framer = Framer(event_bytes)
         self._tape = Tape(event_bytes)
         self._limit = event_bytes
-        self._recorded: Recorded | None = None
+        self._recorded: RecordedChatTurn | None = None
         self._looked = False
         self._usual_end = b""
         self._said_more = False
@@ -240,7 +242,7 @@ class ChatTap:
         if data is not None and data.strip() != DONE and read_event(data) is None:
             raise UpstreamBroke("The upstream's answer broke off inside an event.")
         shown = self._judge(rest) if rest else b""
-        if not self.ended and self.finish is None and not self._ended_otherwise():
+        if not self.ended and self.finish is None and not self._has_late_finish():
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
         self.ended = self._fed = True
         return shown + self._settle_late()
@@ -248,9 +250,9 @@ class ChatTap:
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         stop = stop_of(self.finish)
-        if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.recorded().refusal:
+        if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.read_turn().refusal:
             stop = Stop.FILTER
-        recorded = self.recorded() if self._called() else Recorded()
+        recorded = self.read_turn() if self._may_have_calls() else RecordedChatTurn()
         tools = self._splice.server_tools
         return TurnEnd(
             stop=stop,
@@ -261,19 +263,19 @@ class ChatTap:
             continuable=self.continuable,
         )
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape."""
-        return AnsweredTurn(self.recorded().message())
+        return AnsweredTurn(self.read_turn().message())
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._splice.server_tools)
+        return self.read_turn().client_call_ids(self._splice.server_tools)
 
     def text(self) -> str:
         """Return the text the turn said."""
-        return self.recorded().text
+        return self.read_turn().text
 
-    def recorded(self) -> Recorded:
+    def read_turn(self) -> RecordedChatTurn:
         """Read the tape."""
         if self._recorded is None:
             deltas = (part_of(first_choice(chunk), "delta") for chunk in self._chunks())
@@ -286,16 +288,16 @@ class ChatTap:
     def _chunks(self) -> Iterator[Json]:
         return chain.from_iterable(map(read_events, self._tape.batches))
 
-    def _called(self) -> bool:
+    def _may_have_calls(self) -> bool:
         """Whether the tape may tell of calls."""
         return self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
 
-    def _has_client_calls(self, stop: Stop, recorded: Recorded) -> bool:
+    def _has_client_calls(self, stop: Stop, recorded: RecordedChatTurn) -> bool:
         if not recorded.calls:
             return stop is Stop.TOOL_CALLS
         return bool(recorded.client_calls(self._splice.server_tools)) or recorded.legacy
 
-    def _ended_otherwise(self) -> bool:
+    def _has_late_finish(self) -> bool:
         """Whether there was a finish that could not be withheld."""
         return any(finish_of(first_choice(chunk)) for chunk in self._chunks())
 
@@ -343,8 +345,8 @@ class ChatTap:
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what came before it in the same read is still to be shown."""
         if not (self._looked and self.seen):
-            raise said(data)
-        self.failure = said(data)
+            raise read_disguised_error(data)
+        self.failure = read_disguised_error(data)
         self.ended = True
         return b""
 
@@ -404,7 +406,7 @@ class ChatTap:
 
     def _part(self, chunk: Json, choice: Json) -> bytes:
         """Show the content that rides on a finish, and withhold the finish."""
-        shown, rest = parted(chunk, choice)
+        shown, rest = split_finish(chunk, choice)
         self._withhold(encode(msgspec.json.encode(rest)))
         return encode(msgspec.json.encode(shown))
 
@@ -428,11 +430,11 @@ class ChatTap:
             self._sifter = Sifter(self._new_calls(), self._splice.shown_calls, self._limit)
             self._reads_all = True
         before, changed = self._sifter.sift(delta, size)
-        return self._written(before), changed
+        return self._write_fragments(before), changed
 
     def _settle(self) -> bytes:
         """Show what was held of the client's calls: the names are whole."""
-        return self._written(self._sifter.settle()) if self._sifter else b""
+        return self._write_fragments(self._sifter.settle()) if self._sifter else b""
 
     def _settle_late(self) -> bytes:
         """Do so at the very end, for calls that began after the finish, or without one."""
@@ -442,6 +444,6 @@ class ChatTap:
         self._said_more = True
         return self._withhold(shown)
 
-    def _written(self, fragments: Iterable[Json]) -> bytes:
+    def _write_fragments(self, fragments: Iterable[Json]) -> bytes:
         # One by one: clients join fragments of two chunks, but not always those of one.
         return b"".join([self._splice.chunk({"tool_calls": [f]}) for f in fragments])

@@ -13,19 +13,19 @@ from gateway.dialects.raw_json import (
     raws_in,
     readable,
     same,
-    written,
+    write_object,
 )
 from gateway.dialects.text_editor import Edit, TextEditor, texts_in
 
 SYSTEM_ROLES = ("system", "developer")
 
 
-class _Message(msgspec.Struct):
+class _ChatMessage(msgspec.Struct):
     role: str = ""
     content: msgspec.Raw = NULL
 
 
-_message = msgspec.json.Decoder(_Message)
+_message = msgspec.json.Decoder(_ChatMessage)
 _editor = TextEditor("text")
 
 
@@ -60,23 +60,23 @@ def edit_user_texts(body: bytes, edit: Edit) -> bytes:
     """Change the texts of all user messages that may hold a directive; keep the rest as it is."""
     fields = fields_of(body)
     items = _slices(fields)
-    edited = [_edited(item, edit) for item in items]
+    edited = [_edit_message(item, edit) for item in items]
     if same(edited, items):
         return body
     fields["messages"] = raw(edited)
-    return written(fields)
+    return write_object(fields)
 
 
 def _slices(fields: Fields) -> Raws:
     return raws_in(fields.get("messages", NULL)) or []
 
 
-def _messages(body: bytes) -> list[_Message]:
+def _messages(body: bytes) -> list[_ChatMessage]:
     read = (readable(_message, item) for item in _slices(fields_of(body)))
     return [message for message in read if message is not None]
 
 
-def _edited(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+def _edit_message(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
     message = readable(_message, item)
     if message is None or message.role != "user":
         return item

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, number_in, read_event
-from gateway.dialects.openai_chat.calls import Call, Calls, calls_of, function_of, ident_of
+from gateway.dialects.openai_chat.calls import Calls, ChatCall, calls_of, function_of, ident_of
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage
@@ -28,7 +28,7 @@ STOPS = {
 UNFINISHED = (None, "", "null", "false")
 
 
-def said(body: bytes) -> UpstreamError:
+def read_disguised_error(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
     answer = read_event(body)
     if answer is None or not is_error(answer):
@@ -52,7 +52,7 @@ def first_choice(answer: Json) -> Json:
     return {}
 
 
-def parted(chunk: Json, choice: Json) -> tuple[Json, Json]:
+def split_finish(chunk: Json, choice: Json) -> tuple[Json, Json]:
     """Part the content that rides on a finish from the finish; each thing is told once."""
     shown = {name: value for name, value in chunk.items() if name != "usage"}
     likely = {"logprobs": None} if "logprobs" in choice else {}
@@ -94,14 +94,14 @@ def text_in(content: object) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def thought_in(content: object) -> str:
+def reasoning_in(content: object) -> str:
     """Return the reasoning that Mistral puts into the content, as parts beside the text."""
     parts = content if isinstance(content, list) else []
     thoughts = (part.get("thinking") for part in parts if isinstance(part, dict))
     return "".join(map(text_in, thoughts))
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class FinishedChatTurn(msgspec.Struct, frozen=True, gc=False):
     """What the end of an answer takes of a turn that is part of it."""
 
     tail: bytes
@@ -111,7 +111,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedChatTurn:
     """A turn's text and calls, put together from its parts; every call has its id."""
 
     text: str = ""
@@ -149,24 +149,24 @@ class Recorded:
         return tuple(ident for call in self.client_calls(tools) if (ident := ident_of(call)))
 
 
-def record_deltas(deltas: Iterable[Json], calls: Calls) -> Recorded:
+def record_deltas(deltas: Iterable[Json], calls: Calls) -> RecordedChatTurn:
     """Put a turn together from its streamed deltas."""
     parts: Mapping[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
-    fragments: dict[Call, list[Json]] = {}
+    fragments: dict[ChatCall, list[Json]] = {}
     legacy = False
     for delta in deltas:
         for name, texts in parts.items():
             texts.append(text_in(delta.get(name)))
-        parts["reasoning_content"].append(thought_in(delta.get("content")))
+        parts["reasoning_content"].append(reasoning_in(delta.get("content")))
         for fragment in calls_of(delta):
             fragments.setdefault(calls.take(fragment), []).append(fragment)
         legacy = legacy or bool(delta.get("function_call"))
     text, reasoning, refusal = ("".join(parts[name]) for name in parts)
-    whole = [_joined(call, pieces) for call, pieces in fragments.items()]
-    return Recorded(text, reasoning, refusal, whole, legacy)
+    whole = [_join_fragments(call, pieces) for call, pieces in fragments.items()]
+    return RecordedChatTurn(text, reasoning, refusal, whole, legacy)
 
 
-def _joined(call: Call, fragments: list[Json]) -> Json:
+def _join_fragments(call: ChatCall, fragments: list[Json]) -> Json:
     """Put a call together; what upstreams add to it, such as signatures, they want back."""
     more = {name: value for fragment in fragments for name, value in fragment.items()}
     more.pop("index", None)
@@ -175,19 +175,19 @@ def _joined(call: Call, fragments: list[Json]) -> Json:
     return {**more, "id": call.id, "type": "function", "function": function}
 
 
-def record_message(message: Json, new_id: NewId) -> Recorded:
+def record_message(message: Json, new_id: NewId) -> RecordedChatTurn:
     """Read a turn from its whole message."""
 
     def text(name: str) -> str:
         return text_in(message.get(name))
 
-    calls = [_identified(call, new_id, at) for at, call in enumerate(calls_of(message))]
+    calls = [_ensure_id(call, new_id, at) for at, call in enumerate(calls_of(message))]
     legacy = bool(message.get("function_call"))
-    thought = text("reasoning_content") + thought_in(message.get("content"))
-    return Recorded(text("content"), thought, text("refusal"), calls, legacy)
+    thought = text("reasoning_content") + reasoning_in(message.get("content"))
+    return RecordedChatTurn(text("content"), thought, text("refusal"), calls, legacy)
 
 
-def _identified(call: Json, new_id: NewId, ordinal: int) -> Json:
+def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:
     """Give a call its id as text; what names no function is no call that could be answered."""
     ident = ident_of(call)
     if not ident and function_of(call).get("name"):

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import msgspec
 
-from gateway.dialects.events import Json, part_of, read_object, summed
+from gateway.dialects.events import Json, part_of, read_object, sum_usage
 from gateway.dialects.openai_chat.calls import calls_of, ident_of
 from gateway.dialects.openai_chat.turn import (
-    Recorded,
+    RecordedChatTurn,
     first_choice,
     is_error,
+    read_disguised_error,
     record_message,
-    said,
     stop_of,
     usage_of,
 )
@@ -28,35 +28,35 @@ BESIDE_TEXT = ("tool_calls", "refusal", "function_call")
 TOOL_CALLS = b'"tool_calls"'
 
 
-class _Message(msgspec.Struct, gc=False):
+class _PlainChatMessage(msgspec.Struct, gc=False):
     content: str | None = None
     tool_calls: None = None
     refusal: None = None
     function_call: None = None
 
 
-class _Choice(msgspec.Struct, gc=False):
-    message: _Message
+class _PlainChoice(msgspec.Struct, gc=False):
+    message: _PlainChatMessage
     finish_reason: str | None = None
 
 
-class _Tokens(msgspec.Struct, gc=False):
+class _ChatTokens(msgspec.Struct, gc=False):
     prompt_tokens: int
     completion_tokens: int = 0
 
 
-class _Plain(msgspec.Struct, gc=False):
+class _PlainCompletion(msgspec.Struct, gc=False):
     """An answer that says a text and nothing else, as most do: all that is looked at is here."""
 
-    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
-    usage: _Tokens | None = None
+    choices: Annotated[list[_PlainChoice], msgspec.Meta(min_length=1)]
+    usage: _ChatTokens | None = None
     error: None = None
 
 
-_plain = msgspec.json.Decoder(_Plain)
+_plain = msgspec.json.Decoder(_PlainCompletion)
 
 
-class ChatWhole(WholeAnswer["ChatTap"]):
+class ChatWhole(WholeAnswer["WholeChatTap"]):
     """Makes one body out of n: turn 1's envelope, all texts and calls, the last reason."""
 
     __slots__ = ("choices",)
@@ -65,20 +65,20 @@ class ChatWhole(WholeAnswer["ChatTap"]):
         super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), limit)
         self.choices = asked.choices
 
-    def tap(self) -> ChatTap:
+    def tap(self) -> WholeChatTap:
         """Begin to look at one attempt at the next turn."""
-        return ChatTap(self, self._limit, turn=len(self._taken))
+        return WholeChatTap(self, self._limit, turn=len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
         first = self._taken[0]
         if len(self._taken) == 1 and not neutral_finish and first.passes:
             return first.body
-        return msgspec.json.encode(self._joined(neutral_finish))
+        return msgspec.json.encode(self._join_turns(neutral_finish))
 
-    def _joined(self, neutral_finish: bool) -> Json:
+    def _join_turns(self, neutral_finish: bool) -> Json:
         first, last = self._taken[0].answer, self._taken[-1].answer
-        recorded = [tap.recorded() for tap in self._taken]
+        recorded = [tap.read_turn() for tap in self._taken]
         message = dict(part_of(first_choice(last), "message"))
         message["content"] = "\n\n".join(r.text for r in recorded if r.text) or None
         calls = [call for r in recorded for call in r.client_calls(self.server_tools)]
@@ -89,12 +89,12 @@ class ChatWhole(WholeAnswer["ChatTap"]):
         if neutral_finish or self._taken[-1].hides_its_reason:
             choice["finish_reason"] = "stop"
         answer = {**first, "choices": [choice]}
-        if usage := summed(tap.usage for tap in self._taken):
+        if usage := sum_usage(tap.usage for tap in self._taken):
             answer["usage"] = usage
         return answer
 
 
-class ChatTap(WholeTap):
+class WholeChatTap(WholeTap):
     """One turn's body, as Chat Completions has it."""
 
     __slots__ = ("_answer", "_choices", "_recorded")
@@ -103,14 +103,14 @@ class ChatTap(WholeTap):
         super().__init__(splice, limit, turn)
         self._choices = splice.choices
         self._answer: Json | None = None
-        self._recorded: Recorded | None = None
+        self._recorded: RecordedChatTurn | None = None
 
     def _read(self) -> None:
         answer = read_object(self.body)
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
         if is_error(answer):
-            raise said(self.body)
+            raise read_disguised_error(self.body)
         self._answer = answer
 
     @property
@@ -130,9 +130,9 @@ class ChatTap(WholeTap):
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
         tools = self._tools
-        if not tools or TOOL_CALLS not in self.body or not self.recorded().calls:
+        if not tools or TOOL_CALLS not in self.body or not self.read_turn().calls:
             return True
-        recorded = self.recorded()
+        recorded = self.read_turn()
         ids = [ident_of(call) for call in calls_of(self._message())]
         return not recorded.server_calls(tools) and ids == [ident_of(c) for c in recorded.calls]
 
@@ -142,7 +142,7 @@ class ChatTap(WholeTap):
         end = self.end()
         return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
 
-    def recorded(self) -> Recorded:
+    def read_turn(self) -> RecordedChatTurn:
         """Read the message."""
         if self._recorded is None:
             new_id = partial(self._ids.make, self.answer.get("id"), self._turn)
@@ -164,7 +164,7 @@ class ChatTap(WholeTap):
             continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
         )
 
-    def _judged(self) -> TurnEnd:
+    def _judge_turn(self) -> TurnEnd:
         choice = first_choice(self.answer)
         stop, message = stop_of(choice.get("finish_reason")), part_of(choice, "message")
         if not any(map(message.get, BESIDE_TEXT)):
@@ -174,7 +174,7 @@ class ChatTap(WholeTap):
                 spoke=bool(message.get("content")),
                 continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
             )
-        recorded, tools = self.recorded(), self._tools
+        recorded, tools = self.read_turn(), self._tools
         if stop is Stop.STOP and recorded.refusal:
             stop = Stop.FILTER
         return TurnEnd(
@@ -186,14 +186,14 @@ class ChatTap(WholeTap):
             continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
         )
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild the assistant's turn."""
-        return AnsweredTurn(self.recorded().message())
+        return AnsweredTurn(self.read_turn().message())
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
-        return self.recorded().client_call_ids(self._tools)
+        return self.read_turn().client_call_ids(self._tools)
 
     def text(self) -> str:
         """Return the text the turn said."""
-        return self.recorded().text
+        return self.read_turn().text

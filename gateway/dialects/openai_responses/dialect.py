@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.openai_responses.content import shows_content
-from gateway.dialects.openai_responses.errors import error_body, failed_frames
-from gateway.dialects.openai_responses.errors import said as disguised
-from gateway.dialects.openai_responses.items import Answered, as_input, is_stored, text_in
-from gateway.dialects.openai_responses.rebuild import called, rebuilt, result_item
+from gateway.dialects.openai_responses.errors import (
+    error_body,
+    read_disguised_error,
+    render_failure,
+)
+from gateway.dialects.openai_responses.items import AnsweredItems, as_input, is_stored, text_in
+from gateway.dialects.openai_responses.rebuild import find_call_ids, restore_turns, result_item
 from gateway.dialects.openai_responses.stream import ResponsesStream
 from gateway.dialects.openai_responses.text import (
     edit_user_texts,
@@ -20,7 +23,7 @@ from gateway.dialects.openai_responses.text import (
     items_of,
     last_role,
     newest_user,
-    own,
+    strip_foreign_reasoning,
     system_texts,
     user_message,
 )
@@ -29,8 +32,9 @@ from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
     ABSENT,
     Fields,
-    appended,
+    append_items,
     array,
+    drop_duplicates,
     fields_of,
     forces_one,
     is_structured,
@@ -38,12 +42,11 @@ from gateway.dialects.raw_json import (
     raw,
     read_as,
     readable,
-    renamed,
-    without_duplicates,
-    written,
+    rename_model,
+    write_object,
 )
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.strip_tools import bared
+from gateway.dialects.strip_tools import strip_tools
 from gateway.errors import BadRequest, HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
@@ -51,11 +54,11 @@ from gateway.sessions.directives.reader import may_contain
 from gateway.sessions.model import Kept
 
 
-class _Text(msgspec.Struct, gc=False):
+class _TextOptions(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class _Request(msgspec.Struct, gc=False):
+class _ResponsesRequest(msgspec.Struct, gc=False):
     """The members the gateway looks at; what is long stays a raw slice."""
 
     model: str | None = None
@@ -70,8 +73,8 @@ class _Request(msgspec.Struct, gc=False):
     conversation: msgspec.Raw = ABSENT
 
 
-_request = msgspec.json.Decoder(_Request)
-_text = msgspec.json.Decoder(_Text)
+_request = msgspec.json.Decoder(_ResponsesRequest)
+_text = msgspec.json.Decoder(_TextOptions)
 _tools = msgspec.json.Decoder(list[Any])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
@@ -105,7 +108,7 @@ class OpenAIResponses:
     ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
-        body = without_duplicates(body, READ)
+        body = drop_duplicates(body, READ)
         model, body = name_model(body, request.model, default_model)
         if bytes(memoryview(request.input)[:1]) not in INPUTS:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
@@ -129,14 +132,14 @@ class OpenAIResponses:
 
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        return renamed(body, model, stream)
+        return rename_model(body, model, stream)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: items at the end, tools after the client's own."""
         fields = fields_of(body)
         items: list[bytes] = []
         tools: list[bytes] = []
-        turns: list[Answered] = []
+        turns: list[AnsweredItems] = []
         for addition in additions:
             match addition:
                 case ToolDeclaration():
@@ -146,28 +149,28 @@ class OpenAIResponses:
                 case ToolResult():
                     items.append(bytes(result_item(addition)))
                 case _:
-                    turns.append(_answered(addition))
+                    turns.append(_read_turn(addition))
         if turns:
             items[:0] = _going_on(fields, turns)
         if items:
             _append(fields, "input", items)
         if tools:
             _append(fields, "tools", tools)
-        return written(fields)
+        return write_object(fields)
 
-    def own(self, body: bytes) -> bytes:
+    def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out reasoning that only an upstream of another dialect would take back."""
-        return own(body) if may_be_sealed(body) else body
+        return strip_foreign_reasoning(body) if may_be_sealed(body) else body
 
-    def said(self, text: str) -> AnsweredTurn:
+    def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""
         content = [{"type": "output_text", "text": text}]
         message = {"type": "message", "role": "assistant", "content": content}
-        return AnsweredTurn(Answered([message] if text else []))
+        return AnsweredTurn(AnsweredItems([message] if text else []))
 
-    def bare(self, body: bytes) -> bytes:
+    def strip_tools(self, body: bytes) -> bytes:
         """Take out the client's tools, and what would answer into its own place."""
-        return bared(body, TOOLING, HOSTED)
+        return strip_tools(body, TOOLING, HOSTED)
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name, or a namespace."""
@@ -175,13 +178,13 @@ class OpenAIResponses:
             return False
         return name in _tool_names(tools)
 
-    def rebuilt(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from."""
-        return rebuilt(body, tuple(item for item in kept if item.dialect == self.name))
+        return restore_turns(body, tuple(item for item in kept if item.dialect == self.name))
 
-    def called(self, body: bytes) -> tuple[str, ...]:
+    def find_call_ids(self, body: bytes) -> tuple[str, ...]:
         """Return the first call's id of each turn in the history that called tools."""
-        return called(body)
+        return find_call_ids(body)
 
     def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
         """Return the ordinal and the texts of the newest user message."""
@@ -203,9 +206,9 @@ class OpenAIResponses:
         """Return the id of the answer that the request goes on from; empty if it names none."""
         return text_in(fields_of(body), PREVIOUS) if PREVIOUS.encode() in body else ""
 
-    def going_on_from(self, body: bytes, previous_id: str) -> bytes:
+    def continue_from(self, body: bytes, previous_id: str) -> bytes:
         """Name the answer that the request goes on from as the upstream knows it."""
-        return written({**fields_of(body), PREVIOUS: raw(previous_id)})
+        return write_object({**fields_of(body), PREVIOUS: raw(previous_id)})
 
     def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
@@ -217,9 +220,9 @@ class OpenAIResponses:
         """Whether frames that a client is shown say anything."""
         return shows_content(frames)
 
-    def refusal(self, body: bytes) -> UpstreamError:
+    def read_disguised_error(self, body: bytes) -> UpstreamError:
         """Read a 2xx answer that is no answer."""
-        return disguised(body)
+        return read_disguised_error(body)
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer."""
@@ -229,7 +232,7 @@ class OpenAIResponses:
         """Render an error inside a stream, as the end of this answer if something was shown."""
         if isinstance(splice, ResponsesStream):
             return splice.error_frame(error)
-        return failed_frames(error, None, (), 0)
+        return render_failure(error, None, (), 0)
 
 
 def _is_structured(text: msgspec.Raw) -> bool:
@@ -237,7 +240,7 @@ def _is_structured(text: msgspec.Raw) -> bool:
     return told is not None and is_structured(told.format)
 
 
-def _identity(request: _Request) -> Mapping[str, bytes]:
+def _identity(request: _ResponsesRequest) -> Mapping[str, bytes]:
     if request.metadata is request.client_metadata is request.conversation:
         return {}
     members = {name: bytes(getattr(request, name)) for name in IDENTITY}
@@ -274,15 +277,15 @@ def _append(fields: Fields, name: str, items: list[bytes]) -> None:
     present = bytes(fields.get(name, b"null"))
     if name == "input" and present.startswith(b'"'):
         present = msgspec.json.encode(items_of(fields))
-    fields[name] = msgspec.Raw(appended(b"[]" if present == b"null" else present, items))
+    fields[name] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, items))
 
 
-def _answered(addition: AnsweredTurn) -> Answered:
-    assert isinstance(addition.message, Answered)
+def _read_turn(addition: AnsweredTurn) -> AnsweredItems:
+    assert isinstance(addition.message, AnsweredItems)
     return addition.message
 
 
-def _going_on(fields: Fields, turns: list[Answered]) -> list[bytes]:
+def _going_on(fields: Fields, turns: list[AnsweredItems]) -> list[bytes]:
     """Tell of the turns that were answered; what the request asked for is done with."""
     stored = is_stored(fields)
     _obey(fields)

@@ -16,7 +16,7 @@ from gateway.wire.sse import encode
 NOBODYS = "resp_holdgate"
 
 
-def told(answer: Json) -> Json | None:
+def find_error(answer: Json) -> Json | None:
     """Find the error in a body or an event, in any of the forms upstreams have for it."""
     if answer.get("object") == "response" or answer.get("output"):
         return None
@@ -31,10 +31,10 @@ def told(answer: Json) -> Json | None:
     return error if isinstance(error, dict) else {"message": str(error or "")}
 
 
-def said(body: bytes) -> UpstreamError:
+def read_disguised_error(body: bytes) -> UpstreamError:
     """Read an error that came under a 2xx status, or say that the answer makes no sense."""
     answer = read_event(body)
-    error = told(answer) if answer is not None else None
+    error = find_error(answer) if answer is not None else None
     if answer is None or error is None:
         return UpstreamBroke("The upstream's answer is not what was asked for.")
     status = status_of(error.get("type"), error.get("code"))
@@ -43,7 +43,7 @@ def said(body: bytes) -> UpstreamError:
     return UpstreamAnswered(status, (), own)
 
 
-def own_end(error: HoldgateError) -> bytes:
+def find_own_end(error: HoldgateError) -> bytes:
     """Return the upstream's own event of a response that failed; nothing if there is none."""
     if not isinstance(error, UpstreamAnswered):
         return b""
@@ -58,7 +58,7 @@ def error_body(error: HoldgateError) -> bytes:
         answer = read_object(error.body)
         if answer is not None and "error" in answer:
             return error.body
-        if answer is not None and (own := told(answer)) is not None:
+        if answer is not None and (own := find_error(answer)) is not None:
             return msgspec.json.encode({"error": own})
     described = {
         "message": error.message,
@@ -69,7 +69,7 @@ def error_body(error: HoldgateError) -> bytes:
     return msgspec.json.encode({"error": described})
 
 
-def failed_frames(
+def render_failure(
     error: HoldgateError, envelope: Fields | None, output: Sequence[Json], sequence: int
 ) -> bytes:
     """Render an error inside a stream: the response has failed.
@@ -114,7 +114,7 @@ def _minimal() -> Fields:
 def _failure(error: HoldgateError) -> Json:
     """Say what went wrong, with the upstream's own code: clients act by it."""
     answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
-    own = told(answer) if answer is not None else None
+    own = find_error(answer) if answer is not None else None
     if not own:
         return {"code": error.code, "message": error.message}
     code, message = own.get("code"), own.get("message")

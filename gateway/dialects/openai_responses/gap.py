@@ -53,7 +53,7 @@ def _texts_in(event: Json) -> Iterator[tuple[object, Json, str]]:
         event["part"] = {**event["part"]}
         found = [(index, event["part"], "text")]
     elif part_of(event, "item").get("type") == "message":
-        event["item"] = {**event["item"], "content": _copied(event["item"])}
+        event["item"] = {**event["item"], "content": _copy_parts(event["item"])}
         found = [(at, part, "text") for at, part in _texts_of(event["item"])]
     return ((at, where, name) for at, where, name in found if _is_text(where.get(name)))
 
@@ -62,7 +62,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _copied(item: Json) -> list[object]:
+def _copy_parts(item: Json) -> list[object]:
     content = item.get("content")
     parts = content if isinstance(content, list) else []
     return [{**part} if isinstance(part, dict) else part for part in parts]
@@ -75,7 +75,7 @@ def _texts_of(item: Json) -> Iterator[tuple[int, Json]]:
 
 
 def _with_copied_parts(item: Json, index: object) -> Json:
-    shown = {**item, "content": _copied(item)}
+    shown = {**item, "content": _copy_parts(item)}
     for at, part in _texts_of(shown):
         if at == index:
             part["text"] = APART + part["text"]
@@ -86,7 +86,7 @@ def set_apart(items: list[Json]) -> list[Json]:
     """Begin the first text of a turn's items with an empty line."""
     for at, item in enumerate(items):
         if item.get("type") == "message":
-            copy = {**item, "content": _copied(item)}
+            copy = {**item, "content": _copy_parts(item)}
             for _, part in _texts_of(copy):
                 part["text"] = APART + part["text"]
                 return [*items[:at], copy, *items[at + 1 :]]

@@ -26,7 +26,7 @@ TEXTS = {
 }
 
 
-class Growth:
+class GrowingItem:
     """An item as far as it is in; text that comes in a thousand pieces is joined once."""
 
     __slots__ = ("_item", "_name", "_pieces", "_where")

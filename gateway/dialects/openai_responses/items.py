@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 import msgspec
 
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, summed
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, sum_usage
 from gateway.dialects.raw_json import NULL, Fields, raw, readable
 from gateway.exchange.model import Stop, ToolCall, Usage
 
@@ -24,7 +24,7 @@ _fields = msgspec.json.Decoder(Fields)
 _string = msgspec.json.Decoder(str)
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnsweredItems(msgspec.Struct, frozen=True):
     """A turn as it was answered: its items, and whether the upstream remembers it by itself."""
 
     items: list[Json]
@@ -60,12 +60,12 @@ def is_ours(item: Json, tools: frozenset[str]) -> bool:
     )
 
 
-def theirs(items: list[Json], tools: frozenset[str]) -> list[Json]:
+def client_items(items: list[Json], tools: frozenset[str]) -> list[Json]:
     """Return what the client sees of a turn's items."""
     return [item for item in items if not is_ours(item, tools)]
 
 
-def identified(items: list[Json], new_id: NewId) -> list[Json]:
+def add_call_ids(items: list[Json], new_id: NewId) -> list[Json]:
     """Give every call its id."""
     calls = (item for item in items if item.get("type") in CALLS)
     for ordinal, call in enumerate(calls):
@@ -73,7 +73,7 @@ def identified(items: list[Json], new_id: NewId) -> list[Json]:
     return items
 
 
-def unused(ident: str, used: Container[str]) -> str:
+def make_unused(ident: str, used: Container[str]) -> str:
     """Return an id as it is, or one like it that is not in use."""
     other, count = ident, 2
     while other in used:
@@ -81,14 +81,14 @@ def unused(ident: str, used: Container[str]) -> str:
     return other
 
 
-def apart(items: Iterable[Json]) -> list[Json]:
+def separate_ids(items: Iterable[Json]) -> list[Json]:
     """Give items of several turns ids of their own, where two have the same."""
     used: set[str] = set()
     named: list[Json] = []
     for item in items:
         ident = item.get("id")
         if isinstance(ident, str) and ident in used:
-            ident = unused(ident, used)
+            ident = make_unused(ident, used)
             item = {**item, "id": ident}
         used.add(str(ident))
         named.append(item)
@@ -109,7 +109,7 @@ def client_calls(items: list[Json], tools: frozenset[str]) -> list[Json]:
 
     A hosted tool's call has no `call_id`, or the upstream has answered it in the same turn.
     """
-    kinds = [(as_text(item.get("type")) or "", item) for item in theirs(items, tools)]
+    kinds = [(as_text(item.get("type")) or "", item) for item in client_items(items, tools)]
     told = {as_text(item.get("call_id")) for kind, item in kinds if kind.endswith("_output")}
     return [
         item
@@ -176,7 +176,7 @@ def usage_of(usage: Json | None) -> Usage | None:
     return Usage(*(count if isinstance(count, int) else 0 for count in counts))
 
 
-def spent(usages: Iterable[Json | None]) -> Json | None:
+def join_usage(usages: Iterable[Json | None]) -> Json | None:
     """Join the usage of turns: output added up, all else of the last.
 
     Clients take the last input and total as what the conversation fills of the model's context.
@@ -185,7 +185,7 @@ def spent(usages: Iterable[Json | None]) -> Json | None:
     if not told:
         return None
     counts = ({name: u[name] for name in OUTPUT_COUNTS if name in u} for u in told)
-    return {**told[-1], **(summed(counts) or {})}
+    return {**told[-1], **(sum_usage(counts) or {})}
 
 
 def is_stored(request: Fields) -> bool:
@@ -215,7 +215,7 @@ def _is_lost(item: Json) -> bool:
     return item.get("type") == "reasoning" and not told
 
 
-def joined(first: Fields, last: Fields, items: list[Json], usage: Json | None) -> Fields:
+def join_responses(first: Fields, last: Fields, items: list[Json], usage: Json | None) -> Fields:
     """Make one response of several: what names it is the first's, how it ended the last's."""
     constant = ("id", "object", "created_at", "model")
     # Some upstreams add the text in one piece; clients put it together from the items.

@@ -1,8 +1,8 @@
 """The output of one streamed Responses turn: whose each item is, and its place in the answer.
 
 Upstreams say by `output_index`, by `item_id`, or by both which item an event belongs to, and some
-get one of them wrong. `Output` reads them all one way, holds an item back until it is certain that
-it is the client's, and numbers those it shows without gaps.
+get one of them wrong. `TurnOutput` reads them all one way, holds an item back until it is certain
+that it is the client's, and numbers those it shows without gaps.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import Json, as_text
-from gateway.dialects.openai_responses.growth import Growth
-from gateway.dialects.openai_responses.items import CALLS, FUNCTION_CALL, is_ours, unused
+from gateway.dialects.openai_responses.growth import GrowingItem
+from gateway.dialects.openai_responses.items import CALLS, FUNCTION_CALL, is_ours, make_unused
 from gateway.errors import UpstreamBroke
 
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
@@ -27,7 +27,7 @@ class Slot:
 
     index: object
     id: str = ""
-    growth: Growth = field(default_factory=Growth)
+    growth: GrowingItem = field(default_factory=GrowingItem)
     begun: bool = False
     """Whether the item itself is in, and not only news of it."""
     ours: bool | None = None
@@ -49,7 +49,7 @@ class Start:
     ids: Set[str] = frozenset()
 
 
-class Output:
+class TurnOutput:
     """The items of one turn, in the order they began, and those of them that are shown."""
 
     __slots__ = (
@@ -129,7 +129,7 @@ class Output:
         return late
 
     def _of_item(self, event: Json, item: Json, is_new: bool) -> Slot:
-        found = self._found(event.get("output_index"), as_text(item.get("id")) or "")
+        found = self._find(event.get("output_index"), as_text(item.get("id")) or "")
         if found is None or (is_new and found.begun):
             return self._new(event)
         return found
@@ -139,9 +139,9 @@ class Output:
         ident = as_text(event.get("item_id")) or ""
         if "output_index" not in event:
             return self._by_id.get(ident) if ident else None
-        return self._found(event["output_index"], ident) or self._new(event)
+        return self._find(event["output_index"], ident) or self._new(event)
 
-    def _found(self, index: object, ident: str) -> Slot | None:
+    def _find(self, index: object, ident: str) -> Slot | None:
         slot = self._at.get(str(index))
         if slot is None or (ident and slot.id and ident != slot.id):
             return self._by_id.get(ident, slot)
@@ -162,7 +162,7 @@ class Output:
             slot.begun = True
             slot.id = as_text(item.get("id")) or ""
             self._by_id[slot.id] = slot
-            slot.shown_id = self._unused(slot.id)
+            slot.shown_id = self._make_unused(slot.id)
             self._used.add(slot.shown_id)
         if item.get("type") in CALLS:
             self._identify(slot, item)
@@ -170,9 +170,9 @@ class Output:
             item["id"] = slot.shown_id
         slot.growth.item = item if self.whole else {}
 
-    def _unused(self, ident: str) -> str:
+    def _make_unused(self, ident: str) -> str:
         """Return an id that is told apart; the first turn keeps its own, as it may pass unread."""
-        return unused(ident, self._used) if ident and self.start.ids else ident
+        return make_unused(ident, self._used) if ident and self.start.ids else ident
 
     def _identify(self, slot: Slot, item: Json) -> None:
         given = item.get("call_id")

@@ -13,9 +13,17 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.dialects.events import Json, as_text
-from gateway.dialects.openai_responses.items import CALLS, Answered, as_input, is_stored
+from gateway.dialects.openai_responses.items import CALLS, AnsweredItems, as_input, is_stored
 from gateway.dialects.openai_responses.text import item_of, items_of
-from gateway.dialects.raw_json import Fields, Raws, fields_of, members_of, raw, readable, written
+from gateway.dialects.raw_json import (
+    Fields,
+    Raws,
+    fields_of,
+    members_of,
+    raw,
+    readable,
+    write_object,
+)
 from gateway.exchange.additions import ToolResult
 from gateway.sessions.model import Kept
 
@@ -25,11 +33,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 # What tells an item from others: some clients leave out the ids of those they send back.
 _KEYS = ("call_id", "id", "encrypted_content")
 
-_answered = msgspec.json.Decoder(Answered)
+_answered = msgspec.json.Decoder(AnsweredItems)
 _any: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
 
 
-def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
     """Put kept calls and results back into the turns they were taken from.
 
     A body without such a turn, or with nothing to put back, is returned as it is.
@@ -38,17 +46,17 @@ def rebuilt(body: bytes, kept: tuple[Kept, ...]) -> bytes:
     if not kept:
         return body
     fields = fields_of(body)
-    history = _History(items_of(fields), is_stored(fields))
+    history = _RequestItems(items_of(fields), is_stored(fields))
     for turn in reversed(kept):
         # The newest first: where ids come again, the last to use them has them.
         history.restore(turn)
     if not history.grows:
         return body
     fields["input"] = raw(history.whole())
-    return written(fields)
+    return write_object(fields)
 
 
-def called(body: bytes) -> tuple[str, ...]:
+def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each turn that called tools.
 
     Of a turn that only the upstream remembers, the results tell: any of them may be of the first.
@@ -101,7 +109,7 @@ class _Places:
         return self._at[key].pop() if key is not None else None
 
 
-class _History:
+class _RequestItems:
     """The items of a request, and what is put between them."""
 
     __slots__ = ("_before", "_calls", "_items", "_outputs", "_stored")

@@ -5,10 +5,20 @@ from __future__ import annotations
 import msgspec
 
 from gateway.dialects.events import Json
-from gateway.dialects.openai_responses.errors import failed_frames, lifecycle, own_end
-from gateway.dialects.openai_responses.items import joined, spent, text_in, text_of, usage_in
+from gateway.dialects.openai_responses.errors import find_own_end, lifecycle, render_failure
+from gateway.dialects.openai_responses.items import (
+    join_responses,
+    join_usage,
+    text_in,
+    text_of,
+    usage_in,
+)
 from gateway.dialects.openai_responses.output import Start
-from gateway.dialects.openai_responses.tap import Answer, ResponsesTap, Taken
+from gateway.dialects.openai_responses.tap import (
+    FinishedResponsesTurn,
+    ResponsesAnswer,
+    ResponsesTap,
+)
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
 from gateway.errors import HoldgateError
@@ -27,9 +37,9 @@ class ResponsesStream:
     __slots__ = ("_answer", "_event_bytes", "_live", "_taken", "settling")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
-        self._answer = Answer(asked.body, server_tools)
+        self._answer = ResponsesAnswer(asked.body, server_tools)
         self._event_bytes = event_bytes
-        self._taken: list[ResponsesTap | Taken] = []
+        self._taken: list[ResponsesTap | FinishedResponsesTurn] = []
         self._live: ResponsesTap | None = None
         self.settling = False
 
@@ -53,7 +63,7 @@ class ResponsesStream:
         if not self._taken:
             self._answer.envelope = None
         else:
-            shown = self._shown_by_taken()
+            shown = self._list_taken()
             ids = {item["id"] for item in shown if isinstance(item.get("id"), str)}
             sequence = self._taken[-1].last_sequence()
             self._live.join(Start(len(shown), ids), sequence, bool(text_of(shown)))
@@ -72,7 +82,7 @@ class ResponsesStream:
 
     def rest(self) -> None:
         """Keep only what the rest of the answer takes."""
-        self._taken = [t.taken() if isinstance(t, ResponsesTap) else t for t in self._taken]
+        self._taken = [t.summarize() if isinstance(t, ResponsesTap) else t for t in self._taken]
         self._answer.rest()
 
     def heartbeat(self) -> bytes:
@@ -81,7 +91,7 @@ class ResponsesStream:
         A bare comment line where that cannot be told: before it has begun, or after it got too
         long to be remembered.
         """
-        shown, envelope = self._shown(), self._answer.envelope
+        shown, envelope = self._list_shown(), self._answer.envelope
         if envelope is None or shown is None or self.settling:
             return WAIT
         changes = {"status": raw("in_progress"), "output": raw(shown)}
@@ -95,29 +105,34 @@ class ResponsesStream:
         last = self._taken[-1]
         if len(self._taken) == 1 and not last.edited:
             return last.end_frame
-        usage = spent(usage_in(tap.final) for tap in self._taken)
+        usage = join_usage(usage_in(tap.final) for tap in self._taken)
         first = self._answer.envelope or {}
-        response = joined(first, last.final, self._shown_by_taken(), usage)
+        response = join_responses(first, last.final, self._list_taken(), usage)
         event = {"type": last.end_kind, "sequence_number": self._sequence() + 1}
         return encode(msgspec.json.encode({**event, "response": response}), last.end_kind)
 
     def error_frame(self, error: HoldgateError) -> bytes:
         """Render an error as the end of this answer; the first turn's own end passes as it is."""
         live = self._live
-        if live is not None and not self._taken and not live.edited and (end := own_end(error)):
+        if (
+            live is not None
+            and not self._taken
+            and not live.edited
+            and (end := find_own_end(error))
+        ):
             return end
-        shown, next_number = self._shown() or (), self._sequence() + 1
-        return failed_frames(error, self._answer.envelope, shown, next_number)
+        shown, next_number = self._list_shown() or (), self._sequence() + 1
+        return render_failure(error, self._answer.envelope, shown, next_number)
 
-    def _shown(self) -> list[Json] | None:
+    def _list_shown(self) -> list[Json] | None:
         """Return all items the client has seen, as far as it has; None if nobody knows."""
-        shown = self._shown_by_taken()
+        shown = self._list_taken()
         if self._live is None:
             return shown
-        live = self._live.shown()
+        live = self._live.list_shown()
         return None if live is None else shown + live
 
-    def _shown_by_taken(self) -> list[Json]:
+    def _list_taken(self) -> list[Json]:
         return [item for tap in self._taken for item in tap.visible()]
 
     def _sequence(self) -> int:

@@ -9,26 +9,26 @@ import msgspec
 
 from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import Json, Tape, read_event, read_named
-from gateway.dialects.openai_responses.errors import said
+from gateway.dialects.openai_responses.errors import read_disguised_error
 from gateway.dialects.openai_responses.gap import Gap, set_apart
 from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, read_head
 from gateway.dialects.openai_responses.items import (
-    Answered,
+    AnsweredItems,
+    add_call_ids,
     client_call_ids,
     client_calls,
+    client_items,
     fields_in,
-    identified,
     output_in,
     server_calls,
     speaks,
     stop_of,
     text_in,
     text_of,
-    theirs,
     usage_in,
     usage_of,
 )
-from gateway.dialects.openai_responses.output import Output, Slot, Start
+from gateway.dialects.openai_responses.output import Slot, Start, TurnOutput
 from gateway.dialects.raw_json import Fields
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
@@ -43,7 +43,7 @@ ARGUMENTS = b"response.function_call_arguments."
 NEVER = b"\0"
 
 
-class Answer:
+class ResponsesAnswer:
     """What all turns of one answer share: how it is named, and which tools are ours."""
 
     __slots__ = ("_ids", "envelope", "tools")
@@ -72,7 +72,7 @@ class Answer:
         return self._ids.make(self.id, turn, ordinal)
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class FinishedResponsesTurn(msgspec.Struct, frozen=True, gc=False):
     """What the rest of an answer takes of a turn that is part of it."""
 
     final: Fields
@@ -119,14 +119,14 @@ class ResponsesTap:
         "seen",
     )
 
-    def __init__(self, answer: Answer, turn: int, event_bytes: int) -> None:
+    def __init__(self, answer: ResponsesAnswer, turn: int, event_bytes: int) -> None:
         self._answer = answer
         self._turn = turn
         self._joined = self._reads = turn > 0
         self._framer = Framer(event_bytes)
         # What passes unread waits here until somebody has to know what it said.
         self._tape = Tape(event_bytes)
-        self._output = Output(answer.tools, partial(answer.call_id, turn), event_bytes)
+        self._output = TurnOutput(answer.tools, partial(answer.call_id, turn), event_bytes)
         self._limit = event_bytes
         self._held = 0
         self._spoke = False
@@ -185,7 +185,7 @@ class ResponsesTap:
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        items, tools = self._told(), self._answer.tools
+        items, tools = self._list_items(), self._answer.tools
         continuable = bool(self.end_frame) and (self._is_whole or bool(items))
         return TurnEnd(
             stop=stop_of(ENDS.get(self.end_kind, ""), self.final, items),
@@ -196,9 +196,11 @@ class ResponsesTap:
             continuable=continuable,
         )
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Return the turn's items, for a follow-up."""
-        return AnsweredTurn(Answered(self.items(), bool(fields_in(self.final, "conversation"))))
+        return AnsweredTurn(
+            AnsweredItems(self.items(), bool(fields_in(self.final, "conversation")))
+        )
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""
@@ -213,12 +215,12 @@ class ResponsesTap:
         if self._items is None:
             self._catch_up()
             items = self._output.items() if self._is_whole else []
-            self._items = items or self._listed()
+            self._items = items or self._read_listed()
         return self._items
 
-    def taken(self) -> Taken:
+    def summarize(self) -> FinishedResponsesTurn:
         """Return what the rest of the answer takes of it, now that it has ended."""
-        return Taken(
+        return FinishedResponsesTurn(
             final=self.final,
             end_kind=self.end_kind,
             end_frame=self.end_frame,
@@ -229,12 +231,12 @@ class ResponsesTap:
 
     def visible(self) -> list[Json]:
         """Return the items that the client has seen of a turn that has ended."""
-        if shown := self.shown():
+        if shown := self.list_shown():
             return shown
-        listed = theirs(self.items(), self._answer.tools)
+        listed = client_items(self.items(), self._answer.tools)
         return listed if self._gap is None else set_apart(listed)
 
-    def shown(self) -> list[Json] | None:
+    def list_shown(self) -> list[Json] | None:
         """Return what the client has seen of it by now; None if that is not known any more."""
         self._catch_up()
         return self._visible() if self._is_whole else None
@@ -256,12 +258,12 @@ class ResponsesTap:
     def _is_whole(self) -> bool:
         return self._tape.whole and self._output.whole
 
-    def _told(self) -> list[Json]:
+    def _list_items(self) -> list[Json]:
         """Return the items without reading what passed unread, if the last event lists them."""
-        return self.items() if self._reads else self._listed() or self.items()
+        return self.items() if self._reads else self._read_listed() or self.items()
 
-    def _listed(self) -> list[Json]:
-        return identified(output_in(self.final), partial(self._answer.call_id, self._turn))
+    def _read_listed(self) -> list[Json]:
+        return add_call_ids(output_in(self.final), partial(self._answer.call_id, self._turn))
 
     def _pass(self, batch: bytes) -> bytes:
         """Let several frames through untouched, if none of them needs to be looked at."""
@@ -337,8 +339,8 @@ class ResponsesTap:
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what was said before it in the same read is still to be shown."""
         if not (self._spoke or self.seen):
-            raise said(data)
-        self.failure = said(data)
+            raise read_disguised_error(data)
+        self.failure = read_disguised_error(data)
         self.ended, self._usual = True, NEVER
         return b""
 
@@ -359,13 +361,13 @@ class ResponsesTap:
             return self._begin_again(event, frame)
         slot = self._output.take(event, len(frame))
         if slot is None:
-            return self._fitted_otherwise(event, frame)
+            return self._fit_other(event, frame)
         if slot.ours is None:
             return self._hold(slot, frame)
         if slot.ours:
             slot.held.clear()
             return b""
-        return self._let_go(slot) + self._fitted(slot, event, frame)
+        return self._let_go(slot) + self._fit(slot, event, frame)
 
     def _begin_again(self, event: Json, frame: bytes) -> bytes:
         """Show the beginning of turn 1 only; later it may list what the client does not see."""
@@ -384,9 +386,9 @@ class ResponsesTap:
     def _let_go(self, slot: Slot) -> bytes:
         """Show what was held of an item that turned out to be the client's."""
         held, slot.held = slot.held, []
-        return b"".join([self._fitted(slot, event, b"") for event, _ in _events(held)])
+        return b"".join([self._fit(slot, event, b"") for event, _ in _events(held)])
 
-    def _fitted(self, slot: Slot, event: Json, frame: bytes) -> bytes:
+    def _fit(self, slot: Slot, event: Json, frame: bytes) -> bytes:
         """Write an event of an item as the client sees it."""
         moved = event.get("output_index", slot.shown_as) != slot.shown_as
         changed = self._joined or not frame or moved
@@ -400,7 +402,7 @@ class ResponsesTap:
             self._name(slot, event)
         if self._gap is not None:
             self._gap.fit(slot, event)
-        return self._written(event, frame, changed)
+        return self._write(event, frame, changed)
 
     @staticmethod
     def _name(slot: Slot, event: Json) -> None:
@@ -410,7 +412,7 @@ class ResponsesTap:
         if isinstance(item, dict) and "id" in item:
             item["id"] = slot.shown_id
 
-    def _fitted_otherwise(self, event: Json, frame: bytes) -> bytes:
+    def _fit_other(self, event: Json, frame: bytes) -> bytes:
         """Write an event that is of no item; what a later turn says, it says of the answer."""
         response = event.get("response")
         if self._joined and "output_index" in event:
@@ -419,9 +421,9 @@ class ResponsesTap:
             event["response_id"] = self._answer.id
         if self._joined and isinstance(response, dict):
             response["id"] = self._answer.id
-        return self._written(event, frame, changed=self._joined)
+        return self._write(event, frame, changed=self._joined)
 
-    def _written(self, event: Json, frame: bytes, changed: bool) -> bytes:
+    def _write(self, event: Json, frame: bytes, changed: bool) -> bytes:
         """Number an event; write it again only if it changed."""
         number = event.get("sequence_number")
         if isinstance(number, int):

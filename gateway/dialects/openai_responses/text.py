@@ -20,7 +20,7 @@ from gateway.dialects.raw_json import (
     readable,
     same,
     text_of,
-    written,
+    write_object,
 )
 from gateway.dialects.seals import is_sealed
 from gateway.dialects.text_editor import Edit, TextEditor, texts_in
@@ -31,7 +31,7 @@ SPOKEN = b'{"type":"message","role":"user","content":[{"type":"input_text","text
 MODELS_OWN = ("reasoning", "compaction", "mcp_list_tools", "mcp_approval_request", "program")
 
 
-class Item(msgspec.Struct):
+class ResponsesItem(msgspec.Struct):
     """What is looked at of an item; one without a type is a message."""
 
     type: str = "message"
@@ -41,7 +41,7 @@ class Item(msgspec.Struct):
     encrypted_content: Any = None
 
 
-_item = msgspec.json.Decoder(Item)
+_item = msgspec.json.Decoder(ResponsesItem)
 _editor = TextEditor("input_text")
 
 
@@ -53,9 +53,9 @@ def items_of(fields: Fields) -> Raws:
     return raws_in(asked) or []
 
 
-def item_of(item: msgspec.Raw) -> Item:
+def item_of(item: msgspec.Raw) -> ResponsesItem:
     """Read what an item is; what is none is of no kind."""
-    return readable(_item, item) or Item(type="")
+    return readable(_item, item) or ResponsesItem(type="")
 
 
 def user_message(text: str | msgspec.Raw) -> msgspec.Raw:
@@ -66,7 +66,7 @@ def user_message(text: str | msgspec.Raw) -> msgspec.Raw:
 def last_role(asked: msgspec.Raw) -> str:
     """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""
     items = items_of({"input": asked})
-    last = item_of(items[-1]) if items else Item()
+    last = item_of(items[-1]) if items else ResponsesItem()
     if last.type == "message":
         return last.role
     if last.type.endswith("_output") or last.type == "mcp_approval_response":
@@ -99,14 +99,14 @@ def edit_user_texts(body: bytes, edit: Edit) -> bytes:
     """Change the texts of all user messages that may hold a directive; keep the rest as it is."""
     fields = fields_of(body)
     before = fields.get("input", NULL)
-    after = _edited_input(before, edit)
+    after = _edit_input(before, edit)
     if after is before:
         return body
     fields["input"] = after
-    return written(fields)
+    return write_object(fields)
 
 
-def own(body: bytes) -> bytes:
+def strip_foreign_reasoning(body: bytes) -> bytes:
     """Take out reasoning that another dialect's upstream proved, or none."""
     fields = fields_of(body)
     items = items_of(fields)
@@ -114,25 +114,25 @@ def own(body: bytes) -> bytes:
     if len(kept) == len(items):
         return body
     fields["input"] = raw(kept)
-    return written(fields)
+    return write_object(fields)
 
 
-def _edited_input(asked: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+def _edit_input(asked: msgspec.Raw, edit: Edit) -> msgspec.Raw:
     if text_of(asked) is not None:
         return _editor.content(asked, edit)
     items = raws_in(asked) or []
-    edited = [_edited(item, edit) for item in items]
+    edited = [_edit_item(item, edit) for item in items]
     return asked if same(edited, items) else raw(edited)
 
 
-def _messages(fields: Fields) -> list[Item]:
+def _messages(fields: Fields) -> list[ResponsesItem]:
     return [item for item in map(item_of, items_of(fields)) if item.type == "message"]
 
 
-def _is_users(item: Item) -> bool:
+def _is_users(item: ResponsesItem) -> bool:
     return item.type == "message" and item.role == "user"
 
 
-def _edited(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+def _edit_item(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
     message = item_of(item)
     return _editor.message(item, message.content, edit) if _is_users(message) else item

@@ -8,25 +8,25 @@ from typing import Literal
 import msgspec
 
 from gateway.dialects.events import Json, read_object
-from gateway.dialects.openai_responses.errors import said, told
+from gateway.dialects.openai_responses.errors import find_error, read_disguised_error
 from gateway.dialects.openai_responses.gap import set_apart
 from gateway.dialects.openai_responses.items import (
     CALLS,
-    Answered,
-    apart,
+    AnsweredItems,
+    add_call_ids,
     client_call_ids,
     client_calls,
+    client_items,
     fields_in,
-    identified,
-    joined,
+    join_responses,
+    join_usage,
     output_in,
+    separate_ids,
     server_calls,
     speaks,
-    spent,
     stop_of,
     text_in,
     text_of,
-    theirs,
     usage_in,
     usage_of,
 )
@@ -39,42 +39,42 @@ from gateway.exchange.model import Stop, TurnEnd, Usage
 CALL = b'_call"'
 
 
-class _Text(msgspec.Struct, gc=False, tag="output_text"):
+class _OutputText(msgspec.Struct, gc=False, tag="output_text"):
     text: str
 
 
-class _Message(msgspec.Struct, gc=False, tag="message"):
-    content: list[_Text]
+class _OutputMessage(msgspec.Struct, gc=False, tag="message"):
+    content: list[_OutputText]
 
 
-class _Reasoning(msgspec.Struct, gc=False, tag="reasoning"):
+class _OutputReasoning(msgspec.Struct, gc=False, tag="reasoning"):
     pass
 
 
-class _Tokens(msgspec.Struct, gc=False):
+class _ResponsesTokens(msgspec.Struct, gc=False):
     input_tokens: int
     output_tokens: int
 
 
-class _Plain(msgspec.Struct, gc=False):
+class _PlainResponse(msgspec.Struct, gc=False):
     """A response that says a text and nothing else: all that is looked at is here."""
 
     object: Literal["response"]
     status: Literal["completed"]
-    output: list[_Message | _Reasoning]
-    usage: _Tokens | None = None
+    output: list[_OutputMessage | _OutputReasoning]
+    usage: _ResponsesTokens | None = None
 
     @property
     def speaks(self) -> bool:
         """Whether it says anything; thinking alone is not speaking."""
-        said = (item.content for item in self.output if isinstance(item, _Message))
+        said = (item.content for item in self.output if isinstance(item, _OutputMessage))
         return any(part.text for content in said for part in content)
 
 
-_plain = msgspec.json.Decoder(_Plain)
+_plain = msgspec.json.Decoder(_PlainResponse)
 
 
-class ResponsesWhole(WholeAnswer["ResponsesTap"]):
+class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
     """Makes one body out of n: turn 1's id, all items, the last turn's end."""
 
     __slots__ = ()
@@ -89,9 +89,9 @@ class ResponsesWhole(WholeAnswer["ResponsesTap"]):
         """The id by which the upstream knows the last turn."""
         return text_in(self._taken[-1].answer, "id") if self._taken else ""
 
-    def tap(self) -> ResponsesTap:
+    def tap(self) -> WholeResponsesTap:
         """Begin to look at one attempt at the next turn."""
-        return ResponsesTap(self, self._limit, turn=len(self._taken))
+        return WholeResponsesTap(self, self._limit, turn=len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -100,13 +100,15 @@ class ResponsesWhole(WholeAnswer["ResponsesTap"]):
             return first.body
         items: list[Json] = []
         for tap in self._taken:
-            shown = theirs(tap.items(), self.server_tools)
+            shown = client_items(tap.items(), self.server_tools)
             items += set_apart(shown) if text_of(items) else shown
-        usage = spent(usage_in(tap.answer) for tap in self._taken)
-        return msgspec.json.encode(joined(first.answer, last.answer, apart(items), usage))
+        usage = join_usage(usage_in(tap.answer) for tap in self._taken)
+        return msgspec.json.encode(
+            join_responses(first.answer, last.answer, separate_ids(items), usage)
+        )
 
 
-class ResponsesTap(WholeTap):
+class WholeResponsesTap(WholeTap):
     """One turn's body, as Responses has it."""
 
     __slots__ = ("_answer", "_items")
@@ -129,8 +131,8 @@ class ResponsesTap(WholeTap):
         answer = read_object(self.body)
         if answer is None:
             raise UpstreamBroke("The upstream's answer is not JSON.")
-        if told(answer) is not None:
-            raise said(self.body)
+        if find_error(answer) is not None:
+            raise read_disguised_error(self.body)
 
     @property
     def answer(self) -> Fields:
@@ -147,16 +149,16 @@ class ResponsesTap(WholeTap):
             return True
         calls = [item for item in output_in(self.answer) if item.get("type") in CALLS]
         given = all(isinstance(ident := c.get("call_id"), str) and ident for c in calls)
-        return given and theirs(calls, tools) == calls
+        return given and client_items(calls, tools) == calls
 
     def items(self) -> list[Json]:
         """Return all items."""
         if self._items is None:
             new_id = partial(self._ids.make, text_in(self.answer, "id"), self._turn)
-            self._items = identified(output_in(self.answer), new_id)
+            self._items = add_call_ids(output_in(self.answer), new_id)
         return self._items
 
-    def _judged(self) -> TurnEnd:
+    def _judge_turn(self) -> TurnEnd:
         items, tools = self.items(), self._tools
         stop = stop_of(text_in(self.answer, "status"), self.answer, items)
         return TurnEnd(
@@ -168,9 +170,11 @@ class ResponsesTap(WholeTap):
             continuable=stop is not Stop.UNKNOWN,
         )
 
-    def answered(self) -> AnsweredTurn:
+    def rebuild_turn(self) -> AnsweredTurn:
         """Return the turn's items, for a follow-up."""
-        return AnsweredTurn(Answered(self.items(), bool(fields_in(self.answer, "conversation"))))
+        return AnsweredTurn(
+            AnsweredItems(self.items(), bool(fields_in(self.answer, "conversation")))
+        )
 
     def client_call_ids(self) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.dialects.call_ids import MOST_CALLS, NewId
 from gateway.dialects.canonical import CallBegan, CallEnded, CallWent, Event
 from gateway.dialects.events import NO_ARGUMENTS, Json, read_object
-from gateway.dialects.openai_chat.calls import Call, Calls, function_of
+from gateway.dialects.openai_chat.calls import Calls, ChatCall, function_of
 from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.errors import UpstreamBroke
 
@@ -37,7 +37,7 @@ class ChatCallReader:
     def __init__(self, new_id: NewId, budget: ByteBudget) -> None:
         self._calls = Calls(frozenset(), new_id)
         self._budget = budget
-        self._sent: dict[Call, _SentCall] = {}
+        self._sent: dict[ChatCall, _SentCall] = {}
         self.under_way = 0
         """How many calls have begun and not ended."""
 
@@ -97,7 +97,7 @@ class ChatCallReader:
             if call.name and not sent.began and sent.number <= last.number:
                 yield from self._begin(call, sent)
 
-    def _begin(self, call: Call, sent: _SentCall) -> list[Event]:
+    def _begin(self, call: ChatCall, sent: _SentCall) -> list[Event]:
         sent.began = True
         self.under_way += 1
         events: list[Event] = [CallBegan(sent.number, call.id, call.name, sent.custom)]

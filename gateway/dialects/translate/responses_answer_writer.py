@@ -16,7 +16,7 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import Json
-from gateway.dialects.raw_json import fields_of, written
+from gateway.dialects.raw_json import fields_of, write_object
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answer_writer import Piece
 from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter
@@ -72,7 +72,7 @@ def keep_echo(body: bytes) -> bytes:
     """Return what is left of a large request for its answer to repeat."""
     fields = fields_of(body)
     found = {name: fields[name] for name in ECHO if name in fields}
-    return written({n: v for n, v in found.items() if len(memoryview(v)) <= LONGEST_REPEATED})
+    return write_object({n: v for n, v in found.items() if len(memoryview(v)) <= LONGEST_REPEATED})
 
 
 class ResponsesAnswerWriter(BlockAnswerWriter):

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.dialects.canonical import Call, Choice, Conversation, Result, Tool
 from gateway.dialects.events import read_object
-from gateway.dialects.raw_json import too_deep
+from gateway.dialects.raw_json import is_too_deep
 from gateway.dialects.translate.json_node import JsonNode
 from gateway.dialects.translate.losses import Losses
 from gateway.errors import BadRequest
@@ -140,7 +140,7 @@ def as_object(call: Call) -> dict[str, Any] | None:
         return {INPUT: call.arguments}
     written = call.arguments.encode()
     arguments = read_object(written)
-    return None if arguments is None or too_deep(written, DEEPEST) else arguments
+    return None if arguments is None or is_too_deep(written, DEEPEST) else arguments
 
 
 def custom_calls(conversation: Conversation) -> frozenset[str]:
