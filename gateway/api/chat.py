@@ -70,7 +70,7 @@ class AgentList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: list[AgentView]
 
 
-class ChatRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+class ChatMessageBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     """A message to an agent."""
 
     # What is missing or empty is refused below, in a sentence that says what to send.
@@ -225,18 +225,18 @@ class Chat:
             answer.scope.cancel()
             await checkpoint()
 
-    async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> ChatRequest:
+    async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> ChatMessageBody:
         offload = self.agents.services.exchanges.services.offload
         body = await BodyUnpacker(self.limits.size, offload).unpack(note.headers, body, owner)
         return await offload.run(owner, len(body), partial(_read_message, body, self.limits.depth))
 
-    def _errand(self, given: ChatRequest, owner: Owner, note: IncomingRequest) -> AgentMessage:
-        agent = self.agents.find(_named(given.agent_id))
+    def _errand(self, given: ChatMessageBody, owner: Owner, note: IncomingRequest) -> AgentMessage:
+        agent = self.agents.find(_check_agent_id(given.agent_id))
         return AgentMessage(
             owner=self._speaker(owner, given.user_id),
             agent=agent,
             session=_short("sessionId", given.session_id) or agent.id,
-            text=_said(given.message),
+            text=_check_message(given.message),
             exchange_id=note.exchange_id,
             request_id=note.request_id,
             directives=True,
@@ -284,18 +284,18 @@ def _busy_body(error: SessionBusy) -> bytes:
     return msgspec.json.encode({"error": {**said, "busy_reason": error.reason}})
 
 
-def _read_message(body: bytes, depth: int) -> ChatRequest:
-    return read_members(body, depth, ChatRequest, "a message")
+def _read_message(body: bytes, depth: int) -> ChatMessageBody:
+    return read_members(body, depth, ChatMessageBody, "a message")
 
 
-def _named(agent_id: str) -> str:
+def _check_agent_id(agent_id: str) -> str:
     if not agent_id:
         says = "`agentId` is missing; GET /api/agents lists the agents."
         raise BadRequest(says, param="agentId")
     return agent_id
 
 
-def _said(message: str | UnsetType) -> str:
+def _check_message(message: str | UnsetType) -> str:
     if message is UNSET:
         raise BadRequest("`message` is missing; send the text for the agent.", param="message")
     if not message.strip():

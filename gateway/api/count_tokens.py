@@ -17,16 +17,16 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys
-from gateway.api.relay import RelayLimits, ToolOffer
+from gateway.api.relay import ToolOffer
+from gateway.api.requests import answer_error
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
 from gateway.exchange.live import LiveExchanges
-from gateway.exchange.ports import error_headers
 from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.request_reader import ModelRequestReader
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
-from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 
 PATH = "/v1/messages/count_tokens"
 ANSWER_BYTES = 64 * 1024
@@ -47,7 +47,7 @@ class Counting:
     exchanges: LiveExchanges
     preparer: ExchangePreparer
     offer: ToolOffer
-    limits: RelayLimits
+    limits: BodyLimits
     reader: ModelRequestReader
 
     def routes(self) -> list[BaseRoute]:
@@ -59,7 +59,7 @@ class Counting:
         note = incoming_of(request.scope)
         try:
             owner = self.keys.owner(note.headers).name
-            most, offload = self.limits.body_bytes, self.exchanges.services.offload
+            most, offload = self.limits.size, self.exchanges.services.offload
             try:
                 body = await receive_body(note.headers, request.receive, most)
             except ClientLeft:
@@ -67,8 +67,7 @@ class Counting:
             body = await BodyUnpacker(most, offload).unpack(note.headers, body, owner)
             return await self._count(note, owner, body)
         except HoldgateError as error:
-            headers = {name.decode(): value.decode() for name, value in error_headers(error)}
-            return Response(self.dialect.error_body(error), error.status, headers)
+            return answer_error(error, self.dialect.error_body(error))
 
     async def _count(self, note: IncomingRequest, owner: str, body: bytes) -> Response:
         read = await self.reader.read(body, False, note.listed, owner)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -23,28 +22,22 @@ from gateway.exchange.model import Asked
 from gateway.exchange.ports import Request, error_headers
 from gateway.exchange.prepare import NO_LISTENERS, ExchangeInput, ExchangePreparer, Listeners
 from gateway.exchange.request_reader import ModelRequestReader, ReadingRules
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.service import SessionView
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
-from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
 LONGEST_COUNT = 9
+# The tools a request may be given, beside the operator's own.
+OWN_TOOLS = frozenset({CLOCK_TOOL, SCHEDULE_TASK})
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch
-
-
-@dataclass(frozen=True, slots=True)
-class RelayLimits:
-    """What a client may send."""
-
-    body_bytes: int
-    json_depth: int
-    own_tools: frozenset[str] = frozenset()
-    """The tools a request may be given, beside the operator's own."""
 
 
 class ToolOffer(Protocol):
@@ -54,11 +47,11 @@ class ToolOffer(Protocol):
         """Return the tools."""
 
 
-def reading_rules(preparer: ExchangePreparer, limits: RelayLimits) -> ReadingRules:
+def reading_rules(preparer: ExchangePreparer, limits: BodyLimits) -> ReadingRules:
     """Return by what requests are read."""
     added = {tool.name for tool in preparer.timepieces.settings.standard_tools}
-    own_tools, default = limits.own_tools | added, preparer.models.default_name
-    return ReadingRules(limits.json_depth, default, own_tools, preparer.sessions.sentinels)
+    own_tools, default = OWN_TOOLS | added, preparer.models.default_name
+    return ReadingRules(limits.depth, default, own_tools, preparer.sessions.sentinels)
 
 
 class Relay:
@@ -72,7 +65,7 @@ class Relay:
         keys: Keys,
         offer: ToolOffer,
         answers: Answers,
-        limits: RelayLimits,
+        limits: BodyLimits,
         draining: Callable[[], bool],
     ) -> None:
         self.dialect = dialect
@@ -86,7 +79,7 @@ class Relay:
         self._draining = draining
         self._offload = exchanges.services.offload
         self._small = self._offload.above
-        self._unpacking = BodyUnpacker(limits.body_bytes, self._offload)
+        self._unpacking = BodyUnpacker(limits.size, self._offload)
         rules = reading_rules(preparer, limits)
         self._reader = ModelRequestReader(dialect, self._offload, rules)
 
@@ -101,7 +94,7 @@ class Relay:
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
             owner = self._keys.owner(note.headers)
             self._refuse_while_draining()
-            headers, limit = note.headers, self._limits.body_bytes
+            headers, limit = note.headers, self._limits.size
             body = direct.take_json_body(headers, limit) if direct is not None else None
             if body is None:
                 body = await receive_body(headers, receive, limit)

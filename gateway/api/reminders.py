@@ -59,7 +59,7 @@ class ReminderEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     at: Timestamp
 
 
-class ReminderList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class SessionReminders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The reminders of a session, and what became of others within a day."""
 
     session_id: str
@@ -122,7 +122,7 @@ class RemindersArea:
         owner, name = find_session(self.keys, request, PART)
         tasks = await self.reminders.tasks(owner, name)
         ended = [_show_end(end) for end in self.reminders.recent(owner, name)]
-        return answer_json(ReminderList(name, list(map(show_reminder, tasks.items)), ended))
+        return answer_json(SessionReminders(name, list(map(show_reminder, tasks.items)), ended))
 
     async def set_reminder(self, request: WebRequest) -> Response:
         """Set a reminder."""

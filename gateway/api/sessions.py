@@ -54,7 +54,7 @@ class SessionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next: Annotated[str | None, Meta(description="The `after` of the next page.")]
 
 
-class Bookmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BookmarkView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a conversation is."""
 
     seq: Annotated[int, Meta(description="The version.")]
@@ -72,7 +72,7 @@ class StopMessageView(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     last_used_at: Timestamp | None
 
 
-class SessionView(
+class SessionDetails(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
 ):
     """What was said in a session, what is to come, and what is in force."""
@@ -87,7 +87,7 @@ class SessionView(
             extra_json_schema={"type": "array", "items": {"type": "object"}},
         ),
     ]
-    bookmark: Bookmark | None
+    bookmark: BookmarkView | None
     reminders: list[ReminderView]
     jobs: list[JobView]
     deliveries: Annotated[int, Meta(description="How many wait.")]
@@ -163,12 +163,12 @@ class SessionsArea:
         talk = _choose_talk(stored.talks, request.query_params.get("agentId", ""))
         state = stored.state
         return answer_json(
-            SessionView(
+            SessionDetails(
                 session_id=name,
                 agent_id=talk.agent if talk else None,
                 agents=[found.agent for found in stored.talks],
                 messages=msgspec.Raw(talk.messages if talk else b"[]"),
-                bookmark=Bookmark(talk.version, talk.updated_ms) if talk else None,
+                bookmark=BookmarkView(talk.version, talk.updated_ms) if talk else None,
                 reminders=[show_reminder(task) for task in stored.reminders],
                 jobs=[show_job(job) for job in stored.jobs],
                 deliveries=stored.deliveries,

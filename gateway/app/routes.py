@@ -15,7 +15,7 @@ from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.jobs import CronArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
-from gateway.api.relay import Relay, RelayLimits, reading_rules
+from gateway.api.relay import Relay, reading_rules
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
@@ -23,10 +23,9 @@ from gateway.app.parts import Parts
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
 from gateway.exchange.request_reader import ModelRequestReader
-from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
-from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
 from gateway.wire.http_server.request_body import BodyLimits
 
+# What the API takes is read at once, so it has to be small.
 API_BYTES = 256 * 1024
 
 
@@ -39,7 +38,7 @@ def relays_of(parts: Parts) -> Mapping[str, ModelEndpoint]:
 def routes_of(parts: Parts) -> list[BaseRoute]:
     """Return all other routes."""
     base, server = parts.base, parts.base.config.server
-    keys, limits = base.keys, _body_limits(parts)
+    keys, limits = base.keys, _body_limits(parts, API_BYTES)
     times = FeedTimes(server.keepalive_ms / 1000, base.config.limits.slow_reader_ms / 1000)
     kept = (parts.states, parts.reminders, parts.conversations, parts.jobs, parts.deliveries)
     areas = (
@@ -56,16 +55,15 @@ def routes_of(parts: Parts) -> list[BaseRoute]:
     return [route for area in areas for route in area.routes()]
 
 
-def _body_limits(parts: Parts) -> BodyLimits:
-    """Return what the API takes: it is read at once, so it has to be small."""
+def _body_limits(parts: Parts, most: int | None = None) -> BodyLimits:
     limits = parts.base.config.limits
-    return BodyLimits(min(limits.body_bytes, API_BYTES), limits.json_depth)
+    size = limits.body_bytes if most is None else min(limits.body_bytes, most)
+    return BodyLimits(size, limits.json_depth)
 
 
 def _chat(parts: Parts) -> Chat:
-    base, limits = parts.base, parts.base.config.limits
-    bounds = BodyLimits(limits.body_bytes, limits.json_depth)
-    return Chat(parts.agents, parts.locks, base.keys, bounds, base.draining)
+    base = parts.base
+    return Chat(parts.agents, parts.locks, base.keys, _body_limits(parts), base.draining)
 
 
 def _operations(parts: Parts) -> Operations:
@@ -85,7 +83,7 @@ def _operations(parts: Parts) -> Operations:
 
 
 def _counting(parts: Parts) -> Counting:
-    base, limits = parts.base, _relay_limits(parts)
+    base, limits = parts.base, _body_limits(parts)
     dialect, offload = DIALECTS[MESSAGES], base.driver.services.offload
     return Counting(
         dialect,
@@ -99,11 +97,6 @@ def _counting(parts: Parts) -> Counting:
     )
 
 
-def _relay_limits(parts: Parts) -> RelayLimits:
-    limits = parts.base.config.limits
-    return RelayLimits(limits.body_bytes, limits.json_depth, frozenset({CLOCK_TOOL, SCHEDULE_TASK}))
-
-
 def _relay(parts: Parts, dialect: str) -> Relay:
     base = parts.base
     return Relay(
@@ -113,6 +106,6 @@ def _relay(parts: Parts, dialect: str) -> Relay:
         base.keys,
         parts.offer,
         parts.answers,
-        _relay_limits(parts),
+        _body_limits(parts),
         base.draining,
     )

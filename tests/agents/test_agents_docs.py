@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.agents import model as values
-from gateway.api.chat import BUSY, BUSY_IN_CHINESE, ChatAnswer, ChatRequest
+from gateway.api.chat import BUSY, BUSY_IN_CHINESE, ChatAnswer, ChatMessageBody
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "agents.md").read_text()
 ROWS = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)
@@ -25,7 +25,7 @@ def test_every_reason_has_its_row() -> None:
 
 
 def test_every_member_has_its_row() -> None:
-    assert set(ChatRequest.__struct_encode_fields__) <= set(ROWS)
+    assert set(ChatMessageBody.__struct_encode_fields__) <= set(ROWS)
 
 
 @pytest.mark.parametrize("sentence", [BUSY, BUSY_IN_CHINESE])

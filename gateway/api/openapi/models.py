@@ -20,32 +20,32 @@ ModelName = Annotated[
 Objects = list[dict[str, Any]]
 
 
-class ModelRequest(msgspec.Struct):
+class ModelBody(msgspec.Struct):
     """A request of a dialect; what is not named here is passed on as it is."""
 
     model: ModelName | UnsetType | None = UNSET
     stream: bool | UnsetType = UNSET
 
 
-class ChatCompletionsRequest(ModelRequest):
+class ChatCompletionsBody(ModelBody):
     """A request to a model, as OpenAI Chat Completions; other members are passed on."""
 
     messages: Objects | UnsetType = UNSET
 
 
-class ResponsesRequest(ModelRequest):
+class ResponsesBody(ModelBody):
     """A request to a model, as OpenAI Responses; other members are passed on."""
 
     input: str | list[Any] | UnsetType = UNSET
 
 
-class TokenCountRequest(ModelRequest):
+class TokenCountBody(ModelBody):
     """A request to a model, as Anthropic Messages; other members are passed on."""
 
     messages: Objects | UnsetType = UNSET
 
 
-class MessagesRequest(TokenCountRequest):
+class MessagesBody(TokenCountBody):
     """A request to a model, as Anthropic Messages; other members are passed on."""
 
     max_tokens: int | UnsetType = UNSET
@@ -90,7 +90,7 @@ AREA = Area(
             "Ask a model, as OpenAI Chat Completions.",
             (ANSWER,),
             (SESSION,),
-            ChatCompletionsRequest,
+            ChatCompletionsBody,
             errors=UPSTREAM,
         ),
         Operation(
@@ -100,7 +100,7 @@ AREA = Area(
             "Ask a model, as OpenAI Responses.",
             (ANSWER,),
             (SESSION,),
-            ResponsesRequest,
+            ResponsesBody,
             errors=UPSTREAM,
         ),
         Operation(
@@ -110,7 +110,7 @@ AREA = Area(
             "Ask a model, as Anthropic Messages.",
             (ANSWER,),
             (SESSION,),
-            MessagesRequest,
+            MessagesBody,
             errors=UPSTREAM,
             error="MessagesError",
         ),
@@ -120,7 +120,7 @@ AREA = Area(
             "countTokens",
             "Count the tokens of a Messages request, or estimate them.",
             (Reply("The number.", TokenCount),),
-            body=TokenCountRequest,
+            body=TokenCountBody,
             errors=UPSTREAM,
             error="MessagesError",
         ),

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.api.chat import AgentList, ChatRequest
+from gateway.api.chat import AgentList, ChatMessageBody
 from gateway.api.delivery import LONGEST_WAIT_MS, Acknowledged, Acknowledgement, InboxPage
 from gateway.api.openapi.operation import Area, EventStream, Operation, Parameter, Reply
 from gateway.api.reminders import (
     ReminderBody,
-    ReminderList,
     ReminderRemoved,
     RemindersCleared,
     RemindersSet,
+    SessionReminders,
 )
-from gateway.api.sessions import Bookmark, SessionForgotten, SessionList, SessionView
+from gateway.api.sessions import BookmarkView, SessionDetails, SessionForgotten, SessionList
 from gateway.outbox.feed import KINDS
 from gateway.outbox.text import EventView
 from gateway.reminders.view import ClockReading
@@ -59,7 +59,7 @@ class ChatEvent(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     reason: Annotated[str, Meta(description="Of `complete`.")] | UnsetType = UNSET
     tool_count: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
     turns: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
-    bookmark: Bookmark | UnsetType = UNSET
+    bookmark: BookmarkView | UnsetType = UNSET
     message: Annotated[str, Meta(description="Of `error`.")] | UnsetType = UNSET
     code: Annotated[str | float | None, Meta(description="Of `error`.")] | UnsetType = UNSET
 
@@ -87,7 +87,7 @@ AGENTS = Area(
                     ),
                 ),
             ),
-            body=ChatRequest,
+            body=ChatMessageBody,
             required=("message", "agentId"),
             errors={
                 404: "No agent has this id; the sentence names those there are.",
@@ -119,7 +119,7 @@ SESSIONS = Area(
             HERE,
             "showSession",
             "Show what was said, what is to come, and what is in force.",
-            (Reply("All of it.", SessionView),),
+            (Reply("All of it.", SessionDetails),),
             (ID, Parameter("agentId", str, "Which of its conversations.")),
             errors=NO_SESSION,
         ),
@@ -151,7 +151,7 @@ REMINDERS = Area(
             HERE + "/reminders",
             "listReminders",
             "List reminders, and what became of others within a day.",
-            (Reply("Them.", ReminderList),),
+            (Reply("Them.", SessionReminders),),
             (ID,),
         ),
         Operation(
