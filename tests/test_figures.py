@@ -18,11 +18,11 @@ AT_MOST = {
     "plain: package switches": 88,  # 60
     "hold: modules": 92,  # 60
     "isolated: modules": 86,  # 60
-    "class names in two modules": 40,  # 5
-    "participle functions": 360,  # 0 outside the list of scripts/house/names.py
-    "code lines": 35_000,  # 33,546: 95 %
-    "constructors with > 8 arguments": 1,
-    "classes with > 20 attributes": 11,
+    "class names in two modules": 34,  # 5
+    "participle functions": 332,  # 0 outside the list of scripts/house/names.py
+    "code lines": 34_700,  # 33,546: 95 %
+    "constructors with > 8 arguments": 0,
+    "classes with > 20 attributes": 10,
 }
 AT_LEAST = {
     "comments per 100, hardest": 3.2,  # 5
