@@ -100,10 +100,21 @@ class Stage:
         return answer
 
     async def ask(
-        self, tongue: Tongue, ask: Ask, *headers: str, stream: bool = True, session: bool = False
+        self,
+        tongue: Tongue,
+        ask: Ask,
+        *headers: str,
+        stream: bool = True,
+        session: bool = False,
+        **more: Any,
     ) -> Answer:
         """Ask for a model's answer in a dialect."""
-        return await self.fetch(asking(tongue, ask, *headers, stream=stream, session=session))
+        asked = asking(tongue, ask, *headers, stream=stream, session=session, **more)
+        return await self.fetch(asked)
+
+    def keeps(self, text: str) -> bool:
+        """Tell whether something is kept by now."""
+        return any(text in line for line in store_lines(self._directory))
 
     def look(self, when: str) -> None:
         """Record what is kept at this moment."""
@@ -140,11 +151,17 @@ class Stage:
 
 
 def asking(
-    tongue: Tongue, ask: Ask, *headers: str, stream: bool = True, session: bool = False
+    tongue: Tongue,
+    ask: Ask,
+    *headers: str,
+    stream: bool = True,
+    session: bool = False,
+    **more: Any,
 ) -> bytes:
-    """Write a request for a model's answer in a dialect."""
+    """Write a request for a model's answer in a dialect; `more` are members of its body."""
     named = (SESSION,) if session else ()
-    return request("POST", tongue.PATH, JSON, *named, *headers, body=tongue.ask(ask, stream))
+    body = tongue.ask(ask, stream, **more)
+    return request("POST", tongue.PATH, JSON, *named, *headers, body=body)
 
 
 @asynccontextmanager

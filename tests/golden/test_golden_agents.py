@@ -144,3 +144,10 @@ async def test_a_tool_that_nobody_has(record: Record) -> None:
     answers = [calls(Call("call_1", "look", "{}")), Answer("I can not.")]
     async with record(telling_all(CHAT, answers, True)) as stage:
         await stage.fetch(says("look!"))
+
+
+async def test_a_route_that_is_not_offered(record: Record) -> None:
+    async with record(telling(CHAT, Answer("A."), True), upstream={"models": ["m"]}) as stage:
+        await stage.fetch(says("<**a.secret**> hi"))
+        await stage.fetch(says("<**!a.secret**> hi"))
+        await stage.fetch(says("<**!c**> hi"))

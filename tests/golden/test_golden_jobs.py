@@ -8,7 +8,7 @@ from typing import Any
 from tests.gateway.harness import until
 from tests.gateway.wire import get, request
 from tests.golden.conftest import Record
-from tests.golden.models import CLOCK, HOUR, calls, clock, plan, reminder
+from tests.golden.models import CLOCK, HOUR, SECOND, calls, clock, plan, reminder
 from tests.golden.record import Stage
 from tests.golden.test_golden_agents import says, speaks
 from tests.jobs.words import cron, ran, run_now
@@ -32,10 +32,22 @@ async def add(stage: Stage, **members: Any) -> str:
 
 async def run(stage: Stage, job_id: str, status: str, session: str) -> None:
     """Have the job's hour come, wait until the run has ended so, and record what is told of it."""
-    stage.clock.advance(HOUR)
-    await ran(stage.gate, job_id, status)
-    await stage.gate.quiet()
+    await run_unheard(stage, job_id, status)
     await tell(stage, job_id, session)
+
+
+async def run_unheard(stage: Stage, job_id: str, *statuses: str) -> None:
+    """Have the job's hour come, and wait until its runs have ended so."""
+    stage.clock.advance(HOUR)
+    await ran(stage.gate, job_id, *statuses)
+    await stage.gate.quiet()
+
+
+async def remind(stage: Stage, session: str, in_ms: int, task: str = "drink tea") -> None:
+    """Set a reminder by hand."""
+    wanted = reminder(in_ms, task)
+    body = json.dumps({"dueAt": wanted["dueAt"], "task": task}).encode()
+    await stage.fetch(request("POST", f"/api/sessions/{session}/reminders", JSON, body=body))
 
 
 async def tell(stage: Stage, job_id: str, session: str) -> None:
@@ -52,9 +64,10 @@ async def tell(stage: Stage, job_id: str, session: str) -> None:
 async def test_an_isolated_run_of_an_agent(record: Record) -> None:
     async with record(telling_all(CHAT, [Answer("Nothing."), Answer("I see.")], True)) as stage:
         job_id = await add(stage, agent_id="helper", session="isolated", name="news")
-        await run(stage, job_id, "ok", "helper")
+        await run_unheard(stage, job_id, "ok")
+        await until(lambda: stage.keeps("I see.") and stage.keeps("table owed (no rows)"))
         await stage.gate.quiet()
-        stage.look("after the run")
+        await tell(stage, job_id, "helper")
         await stage.fetch(get("/api/sessions/helper"))
 
 
@@ -107,6 +120,51 @@ async def test_a_run_of_a_session_with_directives(record: Record) -> None:
         await run(stage, job_id, "ok", "s")
         other = await add(stage, agent_id="helper", message=message)
         await run(stage, other, "ok", "helper")
+
+
+async def test_a_run_of_a_session_that_prefers_what_is_not_offered(record: Record) -> None:
+    stories = telling(CHAT, Answer("A."), True), telling(CHAT, Answer("B."), True)
+    async with record(*stories, upstream={"models": ["m", "n"]}) as stage:
+        await stage.ask(CHAT, Ask((Turn("user", "<**!b.secret**> hi"),)), session=True)
+        job_id = await add(stage, session_id="s")
+        await run(stage, job_id, "ok", "s")
+        await cron(stage, "remove", {"job_id": job_id})
+        await stage.fetch(says("<**!b.secret**> hi"))
+        other = await add(stage, agent_id="helper")
+        await run(stage, other, "ok", "helper")
+
+
+async def test_a_run_of_a_session_that_is_led_nowhere(record: Record) -> None:
+    async with record(telling(CHAT, Answer("A."), True)) as stage:
+        await stage.ask(CHAT, Ask((Turn("user", "<**#a**> hi"),)), session=True)
+        job_id = await add(stage, session_id="s")
+        await run(stage, job_id, "error", "s")
+        await cron(stage, "remove", {"job_id": job_id})
+        await stage.fetch(says("<**#a**> hi"))
+        other = await add(stage, agent_id="helper")
+        await run(stage, other, "error", "helper")
+
+
+async def test_runs_leave_to_the_client_what_waits_for_it(record: Record) -> None:
+    answers = [Answer("First."), Answer("Second."), Answer("Tea!")]
+    async with record(telling_all(CHAT, answers, True), settings=CLOCK) as stage:
+        await remind(stage, "s", HOUR)
+        await remind(stage, "s", 2 * HOUR + 30 * SECOND, "drink more")
+        job_id = await add(stage, session_id="s")
+        await run_unheard(stage, job_id, "ok")
+        await run_unheard(stage, job_id, "ok", "ok")
+        await stage.ask(CHAT, Ask(), "x-holdgate-hold: off", session=True)
+
+
+async def test_runs_of_agents_do_not_hold(record: Record) -> None:
+    answers = [Answer("First."), Answer("Tea!")]
+    async with record(telling_all(CHAT, answers, True), settings=CLOCK) as stage:
+        await remind(stage, "helper", HOUR)
+        await remind(stage, "helper", HOUR + 30 * SECOND, "drink more")
+        job_id = await add(stage, agent_id="helper")
+        await run_unheard(stage, job_id, "ok")
+        stage.clock.advance(30 * SECOND)
+        await stage.fetch(says("hello"))
 
 
 async def test_a_run_of_a_relay_session_that_fails(record: Record) -> None:
