@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.reminders.text import iso
+from tests.clock.reminding import iso
 from tests.golden.placeholders import START
 from tests.pairs.neutral import Answer, Call
 

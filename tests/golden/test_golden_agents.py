@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.gateway.wire import Cue, request
+from tests.gateway.wire import Cue, hanging, request
 from tests.golden.conftest import Record
 from tests.golden.models import CLOCK, MINUTE, SECOND, calls, clock, plan, reminder
 from tests.golden.record import held
@@ -127,6 +127,18 @@ async def test_a_busy_agent(record: Record) -> None:
         cue.give()
         await first.answer()
         first.leave()
+
+
+async def test_a_session_removed_during_an_answer(record: Record) -> None:
+    story = hanging(CHUNKED, *map(chunk, CHAT.stream(Answer("At last."))[:3]))
+    async with record(story) as stage:
+        visitor = await stage.begin(says("hello"))
+        await visitor.saw(b"ast.")
+        removal = await stage.begin(request("DELETE", "/api/sessions/helper"))
+        await removal.answer()
+        removal.leave()
+        await visitor.answer()
+        visitor.leave()
 
 
 async def test_schedule_task(record: Record) -> None:

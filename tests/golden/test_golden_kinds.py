@@ -22,7 +22,7 @@ from tests.pairs.gate import (
 )
 from tests.pairs.neutral import Answer, Ask, Call, Result, Tongue, Turn
 from tests.sessions.talk import JSON, SESSION
-from tests.upstream.fake import answering, sized
+from tests.wire.fake import answering, sized
 
 ASK = Ask(system="Be brief.", tools=("look",))
 FINE = Answer("Fine.")

@@ -251,6 +251,18 @@ async def test_a_client_that_leaves_during_a_hold(record: Record) -> None:
         await stage.ask(CHAT, says("Hello!", "are you there?"), session=True)
 
 
+async def test_a_session_removed_during_a_hold(record: Record) -> None:
+    answers = [calls(clock("schedule", reminder(30 * SECOND))), Answer("I wait.")]
+    async with record(telling_all(CHAT, answers, True), settings=CLOCK) as stage:
+        visitor = await stage.begin(asking(CHAT, Ask(), session=True))
+        await held(stage)
+        removal = await stage.begin(request("DELETE", "/api/sessions/s"))
+        await removal.answer()
+        removal.leave()
+        await visitor.answer()
+        visitor.leave()
+
+
 async def test_a_clock_directive(record: Record) -> None:
     story = telling_all(CHAT, [Answer("Fine."), Answer("Tea!")], True)
     text = '<**clock:{"time":"2030-03-17T17:47:00Z","message":"drink tea"}**> hi'
