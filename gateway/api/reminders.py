@@ -120,7 +120,7 @@ class RemindersArea:
     async def list_reminders(self, request: WebRequest) -> Response:
         """List the reminders of a session, and what became of others within a day."""
         owner, name = find_session(self.keys, request, PART)
-        tasks = await self.reminders.tasks(owner, name)
+        tasks = await self.reminders.list_reminders(owner, name)
         ended = [_show_end(end) for end in self.reminders.recent(owner, name)]
         return answer_json(SessionReminders(name, list(map(show_reminder, tasks.items)), ended))
 

@@ -11,7 +11,7 @@ from gateway.agents.locks import Lease, Locks
 from gateway.errors import SessionDeleted, Unavailable
 from gateway.exchange.live import LiveExchanges
 from gateway.jobs.service import Jobs
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import KIND as CLOCK
 from gateway.reminders.service import ReminderService
@@ -38,7 +38,7 @@ class SessionRemoval:
     reminders: ReminderService
     conversations: Conversations
     jobs: Jobs
-    deliveries: Deliveries
+    deliveries: OutboxQueue
     driver: LiveExchanges
     locks: Locks
     holds: Holds

@@ -22,7 +22,7 @@ from gateway.errors import BadRequest, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.service import Jobs
 from gateway.jobs.view import JobView, show_job
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.text import LAST_SECOND, Timestamp, iso
@@ -126,7 +126,7 @@ class SessionsArea:
     reminders: ReminderService
     conversations: Conversations
     jobs: Jobs
-    deliveries: Deliveries
+    deliveries: OutboxQueue
     keys: Keys
     removal: SessionRemoval
 
@@ -193,7 +193,7 @@ class SessionsArea:
         idle = await self.reminders.idle(owner, name)
         return StoredSession(
             state=await self.states.show(owner, name),
-            reminders=() if idle else (await self.reminders.tasks(owner, name)).items,
+            reminders=() if idle else (await self.reminders.list_reminders(owner, name)).items,
             jobs=await self.jobs.listing(owner, name),
             talks=await self.conversations.rows.of_session(owner, name),
             deliveries=len(await self.deliveries.pending(owner, name)),

@@ -31,7 +31,7 @@ from gateway.jobs.tool import ScheduleTaskOffer
 from gateway.metrics import Metrics
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.handover import Handover
 from gateway.reminders.holds import Holds
@@ -85,7 +85,7 @@ class Parts:
         tick_ms = config.clock.tick_ms
         rules = wiring.reminder_rules(config)
         self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
-        self.deliveries = Deliveries(rows.deliveries, note)
+        self.deliveries = OutboxQueue(rows.deliveries, note)
         self.agenda = Agenda()
         self.snapshots = self._snapshots()
         self.sessions = self._sessions()

@@ -24,7 +24,7 @@ from gateway.errors import Headers, NoRoute
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.ports import Onlooker, Request, Witness
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.timepiece import Timepiece, Timepieces
 from gateway.reminders.tool_scope import Narrator, ServerTool, ToolScope
 from gateway.routing import Models, PublicModel
@@ -109,7 +109,7 @@ class ExchangePreparer:
     models: Models
     sessions: Sessions
     timepieces: Timepieces
-    deliveries: Deliveries
+    deliveries: OutboxQueue
     upstreams: Collection[str]
     """The names that directives may speak of."""
     dialect_of: Callable[[str], str]

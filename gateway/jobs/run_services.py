@@ -16,7 +16,7 @@ from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.notices import failure_notice, missed_notice
 from gateway.jobs.rules import JobRules
 from gateway.outbox.feed import Feed
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.stores.rows import JobRows, OutboxItem
 
 Note = Callable[..., None]
@@ -53,7 +53,7 @@ class Parts:
     rules: JobRules
     settings: RunSettings
     agenda: Agenda
-    deliveries: Deliveries
+    deliveries: OutboxQueue
     feed: Feed
     note: Note
 

@@ -14,7 +14,7 @@ import anyio
 from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.feed import DELIVERY_ACKED, Feed
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.outbox.text import REMINDER, RUN, DeliveryView, show_due_reminder, show_result
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
 from gateway.reminders.model import Reminder
@@ -72,7 +72,7 @@ class Inbox:
 
     def __init__(
         self,
-        deliveries: Deliveries,
+        deliveries: OutboxQueue,
         reminders: ReminderService,
         feed: Feed,
         timers: TimerQueue,

@@ -1,25 +1,30 @@
 """What waits for sessions that are not asking: results of runs, given to one turn at a time.
 
-An item is pending, then reserved by the turn that carries it, then delivered. A reservation lives
-in memory and is gone with the process. What was delivered is owed to the store from that instant
-on: it counts as delivered here, and is written as soon as that is possible.
+Items are rows in the store, put there by whoever ended a run and announced to `note_added`. Most
+sessions have none, and no request may pay for them: `_waiting` has every session for which
+something may wait, so that all others are passed by without a read. A session leaves it when a read
+found nothing, unless an item was announced during that read, which its number tells.
+
+Who carries an item, and what is owed to the store, is the ledger's to know (gateway/outbox/ledger).
+The queue reads and writes a session in turn, keeps the queues short, and writes in the background
+what could not be written at once.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
 import anyio
 
 from gateway.exchange.model import UNKNOWN, Requester
-from gateway.outbox.text import told
+from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.outbox.wakeup import Wakeup
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import DeliveryRows, OutboxItem
-from gateway.stores.waiting import Turns, Unsubscribe, Watchers
+from gateway.stores.waiting import Turns, Unsubscribe
 
 Note = Callable[..., None]
 
@@ -32,22 +37,14 @@ TRIMMED_AFTER = 20
 # A change waits for the disk, and for its turn among others; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
 RETRY_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parcel:
-    """The claim of one turn on what waits for its session."""
-
-    id: str
-    owner: str
-    session: str
-    items: tuple[OutboxItem, ...]
-    requester: Requester = UNKNOWN
-
-    @property
-    def text(self) -> str:
-        """What the model reads of it."""
-        return told(self.items)
+# The rows themselves say when an item was delivered.
+STORE_TIME = 0
+EVENTS = LedgerEvents(
+    reserved="deliveries_reserved",
+    committed="deliveries_committed",
+    released="deliveries_released",
+    owed="deliveries_owed",
+)
 
 
 @dataclass(slots=True)
@@ -62,7 +59,7 @@ class DeliveryCounts:
     dropped: int = 0
 
 
-class Deliveries:
+class OutboxQueue:
     """Gives what waits for a session to the turns that ask for it, each item to one at a time."""
 
     def __init__(
@@ -75,22 +72,21 @@ class Deliveries:
         self.rows = rows
         self.note = note
         self.counts = DeliveryCounts()
+        self.events = EVENTS
         self._patience = patience
         self._retry_after = retry_after
         # A session is in here while something may wait for it; its number changes with each item.
         self._waiting: dict[SessionKey, int] = {}
         self._numbers = itertools.count(1)
-        self._reserved: dict[SessionKey, dict[str, Parcel]] = {}
-        self._owed: dict[SessionKey, set[str]] = {}
+        self._ledger = Ledger(self)
         self._grown: dict[SessionKey, int] = {}
         self._turns = Turns()
-        self._watchers = Watchers()
         self._chores = Wakeup()
         self._unread = False
         """Whether it is not known yet what waited at the start."""
 
     def __repr__(self) -> str:
-        return f"<Deliveries for {len(self._waiting)} sessions, {len(self._owed)} owed>"
+        return f"<OutboxQueue for {len(self._waiting)} sessions, {self._ledger!r}>"
 
     async def load(self) -> None:
         """Learn which sessions something waits for; if the store is down, when it is back."""
@@ -104,7 +100,7 @@ class Deliveries:
     async def _load(self) -> None:
         for key in await self.rows.waiting():
             self._waiting[key] = next(self._numbers)
-            self._watchers.changed(key)
+            self._ledger.wake(key)
         self._unread = False
 
     def added(self, item: OutboxItem) -> None:
@@ -115,12 +111,12 @@ class Deliveries:
         self._grown[key] = self._grown.get(key, 0) + 1
         if self._grown[key] >= TRIMMED_AFTER:
             self._chores.rouse()
-        self._watchers.changed(key)
+        self._ledger.wake(key)
 
     def look_again(self, owner: str, session: str) -> None:
         """Take it that something may have been put into a session's queue."""
         self._waiting[owner, session] = next(self._numbers)
-        self._watchers.changed((owner, session))
+        self._ledger.wake((owner, session))
 
     def idle(self, owner: str, session: str) -> bool:
         """Tell at no cost whether nothing waits."""
@@ -132,61 +128,55 @@ class Deliveries:
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Have the callback called when something comes to wait, or does so no longer."""
-        return self._watchers.watch((owner, session), callback)
+        return self._ledger.watch((owner, session), callback)
 
     async def pending(self, owner: str, session: str) -> tuple[OutboxItem, ...]:
         """Return what is not delivered, reserved or not; raises if the store is down."""
         key = (owner, session)
         if key not in self._waiting:
             return ()
+        # In turn with those who write what was delivered, as the ledger wants it.
         await self._turns.take(key)
         try:
-            return await self._read(key)
+            number = self._waiting.get(key)
+            items = await self.rows.pending(*key)
+            if not items and self._waiting.get(key) == number:
+                self._waiting.pop(key, None)
         finally:
             self._turns.give(key)
+        owed = self._ledger.owed(key)
+        return tuple(item for item in items if item.id not in owed)
 
     async def reserve(
-        self, owner: str, session: str, chain: str, requester: Requester = UNKNOWN
-    ) -> Parcel | None:
-        """Claim what waits for a turn of this chain; without a working store nothing does.
+        self, owner: str, session: str, exchange_id: str, requester: Requester = UNKNOWN
+    ) -> Claim[OutboxItem] | None:
+        """Claim what waits for a turn of this exchange; without a working store nothing does.
 
         What a side call of the session has claimed and not delivered yet is taken over.
         """
         key = (owner, session)
-        if key not in self._waiting:
-            return None
-        await self._turns.take(key)
         try:
-            return self._claim(key, chain, requester, await self._read(key))
+            items = await self.pending(owner, session)
         except StoreUnavailable as error:
             self._log("deliveries_not_read", key, why=error.message)
             return None
-        finally:
-            self._turns.give(key)
+        held = self._ledger.held(key, requester)
+        chosen = choose_items(tuple(item for item in items if item.id not in held))
+        if not chosen:
+            return None
+        claim = Claim(f"{exchange_id}:delivery", key, chosen, requester)
+        self._ledger.reserve(claim)
+        return claim
 
-    async def commit(self, parcel: Parcel) -> None:
+    async def commit(self, claim: Claim[OutboxItem]) -> None:
         """Note that it is delivered; if that cannot be written yet, it is owed."""
-        key, ids = (parcel.owner, parcel.session), self._let_go(parcel)
-        if not ids:
-            return
-        self._owed.setdefault(key, set()).update(ids)
-        self.counts.committed += len(ids)
-        try:
-            await self._settle(key)
-        except StoreUnavailable as error:
-            self._log("deliveries_owed", key, why=error.message)
+        await self._ledger.commit(claim, STORE_TIME)
+        if self._ledger.owed(claim.key):
             self._chores.rouse()
-        self._log("deliveries_committed", key, parcel=parcel.id, items=",".join(ids))
-        self._watchers.changed(key)
 
-    def release(self, parcel: Parcel) -> None:
+    def release(self, claim: Claim[OutboxItem]) -> None:
         """Give back what was claimed, unless it was committed or given back before."""
-        ids = self._let_go(parcel)
-        if ids:
-            key = (parcel.owner, parcel.session)
-            self.counts.released += len(ids)
-            self._log("deliveries_released", key, parcel=parcel.id, items=",".join(ids))
-            self._watchers.changed(key)
+        self._ledger.release(claim)
 
     async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Take it that somebody has got these by another way, durably; return those who waited.
@@ -196,22 +186,22 @@ class Deliveries:
         key = (owner, session)
         if key not in self._waiting:
             return ()
-        owed = self._owed.get(key, set())
+        owed = self._ledger.owed(key)
         found = await self._deliver(key, tuple(one for one in ids if one not in owed))
         if found:
-            self._forget_claims(key, found)
-            self.counts.acknowledged += len(found)
+            self._ledger.acknowledge(key, found)
             self._log("deliveries_acknowledged", key, items=",".join(found))
-            self._watchers.changed(key)
+            self._ledger.wake(key)
         return found
 
     async def forget(self, owner: str, session: str) -> None:
         """Forget a session, and all that waits for it or happened in it."""
         key = (owner, session)
         await self.rows.forget(owner, session)
-        for kept in (self._waiting, self._reserved, self._owed, self._grown):
-            kept.pop(key, None)
-        self._watchers.changed(key)
+        self._waiting.pop(key, None)
+        self._grown.pop(key, None)
+        self._ledger.forget(key)
+        self._ledger.wake(key)
 
     async def run(self) -> NoReturn:
         """Write what is owed, and keep the queues short, for ever."""
@@ -225,55 +215,6 @@ class Deliveries:
             else:
                 await self._chores.wait()
 
-    # Within a session's turn.
-
-    async def _read(self, key: SessionKey) -> tuple[OutboxItem, ...]:
-        """Read what is not delivered, in turn with those who write that.
-
-        A read that overlaps a commit could come back after it, and give items that nothing holds
-        any more as if they were still there.
-        """
-        number = self._waiting.get(key)
-        items = await self.rows.pending(*key)
-        if not items and self._waiting.get(key) == number:
-            self._waiting.pop(key, None)
-        owed = self._owed.get(key, ())
-        return tuple(item for item in items if item.id not in owed)
-
-    def _claim(
-        self, key: SessionKey, chain: str, requester: Requester, items: tuple[OutboxItem, ...]
-    ) -> Parcel | None:
-        held = self._reserved.get(key, {})
-        taken = {one for one, by in held.items() if not requester.outranks(by.requester)}
-        chosen = _carried(tuple(item for item in items if item.id not in taken))
-        if not chosen:
-            return None
-        parcel = Parcel(f"{chain}:delivery", *key, chosen, requester)
-        self._reserved.setdefault(key, {}).update({item.id: parcel for item in chosen})
-        self.counts.reserved += len(chosen)
-        ids = ",".join(item.id for item in chosen)
-        self._log("deliveries_reserved", key, parcel=parcel.id, items=ids)
-        return parcel
-
-    # Claims.
-
-    def _let_go(self, parcel: Parcel) -> tuple[str, ...]:
-        """End a claim, and return what it still held."""
-        key = (parcel.owner, parcel.session)
-        held = self._reserved.get(key, {})
-        ids = tuple(item.id for item in parcel.items if held.get(item.id) is parcel)
-        self._forget_claims(key, ids)
-        return ids
-
-    def _forget_claims(self, key: SessionKey, ids: tuple[str, ...]) -> None:
-        held = self._reserved.get(key, {})
-        for one in ids:
-            held.pop(one, None)
-        if not held:
-            self._reserved.pop(key, None)
-
-    # Writing.
-
     async def _deliver(self, key: SessionKey, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Write that items are delivered; whoever leaves is held until it is, but not for ever."""
         with anyio.move_on_after(self._patience, shield=True):
@@ -284,20 +225,23 @@ class Deliveries:
                 self._turns.give(key)
         raise StoreUnavailable("The store of deliveries does not answer; try again later.")
 
-    async def _settle(self, key: SessionKey) -> None:
-        ids = tuple(self._owed.get(key, ()))
+    async def write_delivered(self, key: SessionKey) -> None:
+        """Write what is owed for a session; raises if the store is down."""
+        ids = tuple(self._ledger.owed(key))
         await self._deliver(key, ids)
-        left = self._owed.get(key, set()).difference(ids)
-        if left:
-            self._owed[key] = left
-        else:
-            self._owed.pop(key, None)
+        self._ledger.settle(key, ids)
+
+    def describe_claim(
+        self, claim: Claim[OutboxItem], items: tuple[OutboxItem, ...]
+    ) -> Mapping[str, object]:
+        """Return what the log says of a claim."""
+        return {"parcel": claim.id, "items": ",".join(item.id for item in items)}
 
     async def _tidy(self) -> None:
         if self._unread:
             await self._load()
-        for key in tuple(self._owed):
-            await self._settle(key)
+        for key in self._ledger.debtors():
+            await self.write_delivered(key)
         grown = [key for key, count in self._grown.items() if count >= TRIMMED_AFTER]
         for key in grown:
             del self._grown[key]
@@ -306,9 +250,9 @@ class Deliveries:
     async def _trim(self, key: SessionKey) -> None:
         """Let go of the oldest where too many wait, but not of what a turn carries."""
         items = await self.pending(*key)
-        taken = self._reserved.get(key, {})
+        held = self._ledger.held(key)
         surplus = [item.id for item in items[: max(0, len(items) - MOST_WAITING)]]
-        dropped = await self._deliver(key, tuple(one for one in surplus if one not in taken))
+        dropped = await self._deliver(key, tuple(one for one in surplus if one not in held))
         if dropped:
             self.counts.dropped += len(dropped)
             self._log("deliveries_dropped", key, count=len(dropped), items=",".join(dropped))
@@ -317,7 +261,7 @@ class Deliveries:
         self.note(event, owner=key[0], session=key[1], **more)
 
 
-def _carried(items: tuple[OutboxItem, ...]) -> tuple[OutboxItem, ...]:
+def choose_items(items: tuple[OutboxItem, ...]) -> tuple[OutboxItem, ...]:
     """Return the first of them that one request may bring; one in any case."""
     chosen: list[OutboxItem] = []
     left = MOST_CARRIED_CHARACTERS

@@ -19,12 +19,12 @@ RUN: Literal["run"] = "run"
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\]]+")
 
 
-def told(items: tuple[OutboxItem, ...]) -> str:
+def results_text(items: tuple[OutboxItem, ...]) -> str:
     """Write the message that brings what runs came to to a model, in the order it came."""
-    return "\n\n".join(map(_told_item, items))
+    return "\n\n".join(map(_result_text, items))
 
 
-def _told_item(item: OutboxItem) -> str:
+def _result_text(item: OutboxItem) -> str:
     if item.status == "ok":
         return f"{heading(item.name)}\n{item.text}"
     return f"{heading(item.name, item.status)} {item.text}"

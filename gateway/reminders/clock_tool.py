@@ -101,7 +101,7 @@ class ClockTool:
             case Schedule():
                 return await self._schedule(session, asked)
             case List():
-                return listed((await self._reminders.tasks(owner, session)).items)
+                return listed((await self._reminders.list_reminders(owner, session)).items)
             case Cancel(task_id):
                 found = await self._reminders.cancel(owner, session, task_id)
                 return removed(task_id) if found else unknown(task_id)

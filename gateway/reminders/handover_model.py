@@ -11,20 +11,20 @@ from collections.abc import Container
 
 from msgspec.structs import replace
 
-from gateway.reminders.model import Reminder, ReminderList, Rules
+from gateway.reminders.model import Reminder, Rules, SessionReminders
 
 GRACE_MS = 60_000
 
 
-def next_handover(tasks: ReminderList) -> int | None:
+def next_handover(tasks: SessionReminders) -> int | None:
     """Return when the next one passes, unless somebody takes it; None if none does."""
     times = (task.due_ms + GRACE_MS for task in tasks.items if task.main and _is_left(task))
     return min(times, default=None)
 
 
 def mark_passed(
-    tasks: ReminderList, now_ms: int, taken: Container[str]
-) -> tuple[ReminderList, tuple[Reminder, ...]]:
+    tasks: SessionReminders, now_ms: int, taken: Container[str]
+) -> tuple[SessionReminders, tuple[Reminder, ...]]:
     """Mark what nobody took in time; return all that is on its way now."""
     items = tuple(
         replace(task, passed=True, updated_ms=now_ms)
@@ -35,12 +35,12 @@ def mark_passed(
         else task
         for task in tasks.items
     )
-    return ReminderList(items), tuple(task for task in items if task.passed and _is_left(task))
+    return SessionReminders(items), tuple(task for task in items if task.passed and _is_left(task))
 
 
 def inherit(
-    tasks: ReminderList, passed: tuple[Reminder, ...], session: str, now_ms: int, rules: Rules
-) -> tuple[ReminderList, frozenset[str]]:
+    tasks: SessionReminders, passed: tuple[Reminder, ...], session: str, now_ms: int, rules: Rules
+) -> tuple[SessionReminders, frozenset[str]]:
     """Add what passes to this session, as far as there is room; return the ids it has now."""
     items = {task.id: task for task in tasks.items}
     room = rules.most - sum(map(_is_left, tasks.items))
@@ -48,14 +48,16 @@ def inherit(
         if task.id not in items and room > 0:
             own = replace(task, session=session, main="", passed=False, guard="", updated_ms=now_ms)
             items[task.id], room = own, room - 1
-    return ReminderList(tuple(items.values())), frozenset(
+    return SessionReminders(tuple(items.values())), frozenset(
         task.id for task in passed if task.id in items
     )
 
 
-def drop_passed(tasks: ReminderList, ids: Container[str]) -> ReminderList:
+def drop_passed(tasks: SessionReminders, ids: Container[str]) -> SessionReminders:
     """Remove what the main session has now."""
-    return ReminderList(tuple(task for task in tasks.items if not (task.passed and task.id in ids)))
+    return SessionReminders(
+        tuple(task for task in tasks.items if not (task.passed and task.id in ids))
+    )
 
 
 def _is_left(task: Reminder) -> bool:

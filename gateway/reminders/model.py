@@ -56,7 +56,7 @@ class Reminder(msgspec.Struct, frozen=True, gc=False):
         return self.delivered_ms is None and not self.passed
 
 
-class ReminderList(msgspec.Struct, frozen=True, gc=False):
+class SessionReminders(msgspec.Struct, frozen=True, gc=False):
     """All reminders of a session, in the order in which they were asked for."""
 
     items: tuple[Reminder, ...] = ()
@@ -204,13 +204,13 @@ def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
 
 
 def schedule(
-    tasks: ReminderList,
+    tasks: SessionReminders,
     wanted: tuple[ReminderRequest, ...],
     origin: ReminderOrigin,
     now_ms: int,
     rules: Rules,
     new_id: Callable[[], str],
-) -> tuple[ReminderList, tuple[Reminder, ...]]:
+) -> tuple[SessionReminders, tuple[Reminder, ...]]:
     """Add all that is wanted, or raise `InvalidInput`; what is there already is not added again."""
     items = {task.id: task for task in tasks.items}
     pending = {_wish(task): task for task in tasks.items if task.is_pending}
@@ -271,20 +271,20 @@ def _fitting(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...]:
     return tuple(task for task in items if task.id not in gone)
 
 
-def cancel(tasks: ReminderList, task_id: str) -> tuple[ReminderList, Reminder | None]:
+def cancel(tasks: SessionReminders, task_id: str) -> tuple[SessionReminders, Reminder | None]:
     """Take one out; None if there is no such one."""
     found = next((task for task in tasks.items if task.id == task_id), None)
     return _with(tasks, tuple(task for task in tasks.items if task.id != task_id)), found
 
 
-def clear(tasks: ReminderList) -> tuple[ReminderList, int]:
+def clear(tasks: SessionReminders) -> tuple[SessionReminders, int]:
     """Take all out, and say how many there were."""
-    return ReminderList(), len(tasks.items)
+    return SessionReminders(), len(tasks.items)
 
 
 def expire(
-    tasks: ReminderList, now_ms: int, rules: Rules, taken: Container[str] = ()
-) -> tuple[ReminderList, tuple[Reminder, ...]]:
+    tasks: SessionReminders, now_ms: int, rules: Rules, taken: Container[str] = ()
+) -> tuple[SessionReminders, tuple[Reminder, ...]]:
     """Take out what has expired, but not what is being delivered; return the undelivered ones."""
     if not any(is_expired(task.due_ms, now_ms, rules) for task in tasks.items):
         return tasks, ()
@@ -298,7 +298,7 @@ def expire(
 
 
 def due(
-    tasks: ReminderList, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+    tasks: SessionReminders, chain: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> tuple[Reminder, ...]:
     """Return those that a turn of this chain may carry now, by the time at which they are due."""
     ready_ms = now_ms + rules.due_window_ms
@@ -309,7 +309,7 @@ def due(
 
 
 def next_ready(
-    tasks: ReminderList, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+    tasks: SessionReminders, chain: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> int | None:
     """Return when the next one may be carried by a turn of this chain, or None."""
     first = min(map(_due_ms, _waiting(tasks, chain, now_ms, rules, taken)), default=None)
@@ -317,7 +317,7 @@ def next_ready(
 
 
 def _waiting(
-    tasks: ReminderList, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+    tasks: SessionReminders, chain: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> list[Reminder]:
     return [
         task
@@ -329,7 +329,7 @@ def _waiting(
     ]
 
 
-def deliver(tasks: ReminderList, ids: Container[str], now_ms: int) -> ReminderList:
+def deliver(tasks: SessionReminders, ids: Container[str], now_ms: int) -> SessionReminders:
     """Note that these were delivered; those that were delivered before stay as they are."""
     return _with(
         tasks,
@@ -346,16 +346,16 @@ def _due_ms(task: Reminder) -> int:
     return task.due_ms
 
 
-def _with(tasks: ReminderList, items: tuple[Reminder, ...]) -> ReminderList:
-    return tasks if items == tasks.items else ReminderList(items)
+def _with(tasks: SessionReminders, items: tuple[Reminder, ...]) -> SessionReminders:
+    return tasks if items == tasks.items else SessionReminders(items)
 
 
-def earliest_due(tasks: ReminderList) -> int | None:
+def earliest_due(tasks: SessionReminders) -> int | None:
     """Return when the first of all is due, delivered or not: after that it has to be taken out."""
     return min(map(_due_ms, tasks.items), default=None)
 
 
-def encoded(tasks: ReminderList) -> dict[str, object]:
+def encode_reminders(tasks: SessionReminders) -> dict[str, object]:
     """Write a session's tasks as the members of its document."""
     return {"tasks": [_written(task) for task in tasks.items]}
 
@@ -410,11 +410,11 @@ class _Row(msgspec.Struct, rename="camel"):
     passed: bool = False
 
 
-def decoded(document: Mapping[str, Any]) -> ReminderList:
+def decode_reminders(document: Mapping[str, Any]) -> SessionReminders:
     """Read a session's tasks from its document; an error of lookup, type or value if it is none."""
     session = document["sessionId"]
     rows = msgspec.convert(document["tasks"], list[_Row])
-    return ReminderList(tuple(_read_row(row, session) for row in rows))
+    return SessionReminders(tuple(_read_row(row, session) for row in rows))
 
 
 def _read_row(row: _Row, session: str) -> Reminder:

@@ -1,18 +1,21 @@
-"""What is counted of reminders, and what is remembered of those that ended."""
+"""What is counted and logged of reminders, and what is remembered of those that ended."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from gateway.stores.documents import DocumentKey
+from gateway.reminders.model import Reminder, SessionReminders, earliest_due
+from gateway.stores.documents import SessionKey, StoreUnavailable
 
 DAY_MS = 24 * 60 * 60 * 1000
 MOST_ENDED = 20_000
 MOST_ENDED_HERE = 100
+LONGEST_SHOWN = 200
+DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
 
 
 @dataclass(slots=True)
@@ -42,13 +45,13 @@ class RecentlyEnded:
     """What ended during the last day; when it is too much, where something ended last."""
 
     def __init__(self) -> None:
-        self._ended: OrderedDict[DocumentKey, deque[EndedReminder]] = OrderedDict()
+        self._ended: OrderedDict[SessionKey, deque[EndedReminder]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, key: DocumentKey, ended: Iterable[EndedReminder]) -> None:
+    def add(self, key: SessionKey, ended: Iterable[EndedReminder]) -> None:
         """Remember what ended in a session."""
         line = self._ended.pop(key, None) or deque(maxlen=MOST_ENDED_HERE)
         self._count -= len(line)
@@ -58,7 +61,7 @@ class RecentlyEnded:
         while self._count > MOST_ENDED:
             self._forget_one()
 
-    def of(self, key: DocumentKey, now_ms: int) -> tuple[EndedReminder, ...]:
+    def of(self, key: SessionKey, now_ms: int) -> tuple[EndedReminder, ...]:
         """Return what ended in a session, the first to end first."""
         return tuple(one for one in self._ended.get(key, ()) if one.at_ms > now_ms - DAY_MS)
 
@@ -70,3 +73,37 @@ class RecentlyEnded:
     def _forget_one(self) -> None:
         _, line = self._ended.popitem(last=False)
         self._count -= len(line)
+
+
+class ReminderRecords:
+    """The counts, the log lines and the ended reminders of one service."""
+
+    def __init__(self, note: Callable[..., None]) -> None:
+        self.counts = ReminderCounts()
+        self.recent = RecentlyEnded()
+        self._note = note
+
+    def add_ended(
+        self, key: SessionKey, reminders: tuple[Reminder, ...], outcome: str, at_ms: int
+    ) -> None:
+        """Remember that reminders of a session ended."""
+        if reminders:
+            shown = ((one.id, one.text[:LONGEST_SHOWN], one.due_ms) for one in reminders)
+            self.recent.add(key, (EndedReminder(*one, outcome, at_ms) for one in shown))
+
+    def log(self, event: str, key: SessionKey, about: tuple[Reminder, ...], **more: object) -> None:
+        """Log what was done to some reminders; never their text."""
+        (owner, session), first = key, earliest_due(SessionReminders(about))
+        self._note(
+            event, owner=owner, session=session, count=len(about), earliest_due=first, **more
+        )
+
+    def log_trouble(self, event: str, key: SessionKey, error: StoreUnavailable) -> None:
+        """Log why something could not be done."""
+        owner, session = key
+        self._note(event, owner=owner, session=session, why=error.message)
+
+
+def join_ids(reminders: tuple[Reminder, ...]) -> str:
+    """Write the ids of reminders as the log has them."""
+    return ",".join(reminder.id for reminder in reminders)

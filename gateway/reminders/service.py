@@ -1,8 +1,21 @@
-"""Schedules, lists, reserves, delivers and sweeps reminders."""
+"""Schedules, lists, reserves, delivers and sweeps reminders.
+
+The reminders of a session are one document. Whatever happens to them is a pure function of that
+document (gateway/reminders/model.py), applied by `_amend`, which is the only writer: with every
+change it also writes what is owed and removes what has expired, so that no change can be made to
+reminders that are already over. What is acknowledged to a caller is durable by then.
+
+Who carries a reminder now, and what was delivered but is not written yet, is in the ledger
+(gateway/outbox/ledger.py): a read is the document with the ledger's debts applied to it.
+
+Time comes in two kinds. What is due is judged by the corrected time, which may step. What has
+expired is judged by the earliest time that it can be (`ClockSteps.past_ms`): a clock that is ahead
+for a while removes nothing. A store that is down costs requests nothing: they carry no reminders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
@@ -14,38 +27,57 @@ import anyio
 from gateway.clock.protocol import Clock
 from gateway.clock.steps import ClockSteps
 from gateway.exchange.model import UNKNOWN, Requester
-from gateway.reminders.claims import Claims, Debts, Reservation
+from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
 from gateway.reminders.model import (
     Reminder,
-    ReminderList,
     ReminderOrigin,
     ReminderRequest,
     Rules,
+    SessionReminders,
     cancel,
     clear,
-    decoded,
+    decode_reminders,
     deliver,
     due,
     earliest_due,
-    encoded,
+    encode_reminders,
     expire,
     next_ready,
     schedule,
 )
-from gateway.reminders.records import EndedReminder, RecentlyEnded, ReminderCounts
-from gateway.stores.documents import DocumentKey, Documents, Shape, StoreUnavailable, amend, fetch
+from gateway.reminders.records import (
+    CANCELLED,
+    DELIVERED,
+    EXPIRED,
+    EndedReminder,
+    ReminderRecords,
+    join_ids,
+)
+from gateway.stores.documents import (
+    DocumentKey,
+    Documents,
+    SessionKey,
+    Shape,
+    StoreUnavailable,
+    amend,
+    fetch,
+)
 from gateway.stores.overdue import AT_ONCE, overdue
-from gateway.stores.waiting import Unsubscribe, Watchers
+from gateway.stores.waiting import Unsubscribe
 
 R = TypeVar("R")
 Note = Callable[..., None]
-Change = Callable[[ReminderList], tuple[ReminderList, R]]
+Change = Callable[[SessionReminders], tuple[SessionReminders, R]]
 
 KIND = "clock"
-SHAPE = Shape(KIND, 1, ReminderList(), encoded, decoded, earliest_due)
-DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
-LONGEST_SHOWN = 200
+SHAPE = Shape(KIND, 1, SessionReminders(), encode_reminders, decode_reminders, earliest_due)
+EVENTS = LedgerEvents(
+    reserved="reminders_reserved",
+    committed="reminders_committed",
+    released="reminders_released",
+    owed="reminders_owed",
+)
 # A change waits for the disk, and for its turn among others; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
 TICK_MS = 60_000
@@ -67,37 +99,82 @@ class ReminderService:
         self.clock = clock
         self.rules = rules
         self.note = note
-        self.counts = ReminderCounts()
-        self.on_schedule: Callable[[str, str], None] = _unheard
+        self.events = EVENTS
+        self._records = ReminderRecords(note)
+        self.counts = self._records.counts
+        self.on_schedule: Callable[[str, str], None] = lambda owner, session: None
         """Told of the owner and the session whenever something was scheduled."""
-        self.on_delegated: Callable[[str, str], None] = _unheard
+        self.on_delegated: Callable[[str, str], None] = lambda owner, session: None
         """Told of the owner and the session whenever a sub-agent scheduled something."""
         self._steps = ClockSteps(clock, tick_ms)
         self._patience = patience
-        self._claims = Claims()
-        self._recent = RecentlyEnded()
-        self._watchers = Watchers()
+        self._ledger: Ledger[Reminder] = Ledger(self)
 
     def __repr__(self) -> str:
-        return f"<Reminders {self._claims!r}>"
+        return f"<Reminders {self._ledger!r}>"
 
-    async def tasks(self, owner: str, session: str) -> ReminderList:
+    # What a session has.
+
+    async def list_reminders(self, owner: str, session: str) -> SessionReminders:
         """Return what a session has and has not expired; raises if the store is down."""
-        key = DocumentKey(KIND, owner, session)
+        key = (owner, session)
         try:
-            tasks = await self._read(key)
+            reminders = await self._read(key)
         except StoreUnavailable as error:
-            self._log_trouble("reminders_not_read", key, error)
+            self._records.log_trouble("reminders_not_read", key, error)
             raise
-        self._log("reminders_listed", key, tasks.items)
-        return tasks
+        self._records.log("reminders_listed", key, reminders.items)
+        return reminders
+
+    async def undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
+        """Return what waits to be delivered, reserved or not; raises if the store is down."""
+        if self.surely_idle(owner, session):
+            return ()
+        reminders = await self._read((owner, session))
+        return tuple(reminder for reminder in reminders.items if reminder.is_pending)
+
+    def surely_idle(self, owner: str, session: str) -> bool:
+        """Tell without waiting that a session has no reminders, as nearly all have none.
+
+        The fast twin of `idle`, for every request: it saves the read and the switch of tasks. True
+        means that `idle` would say so; False means nothing.
+        """
+        return self.store.absent(DocumentKey(KIND, owner, session))
+
+    async def idle(self, owner: str, session: str) -> bool:
+        """Tell at little cost whether a session has no reminders at all."""
+        if self.surely_idle(owner, session):
+            return True
+        try:
+            # Without its turn and what is owed: those that are there may be over, but are there.
+            return not (await fetch(self.store, DocumentKey(KIND, owner, session), SHAPE)).items
+        except StoreUnavailable:
+            # Whoever goes on to look is told, and it is logged there.
+            return False
+
+    async def next_ready(self, owner: str, session: str, exchange_id: str) -> int | None:
+        """Return when the next one may be carried by a turn of this exchange, or None."""
+        key = (owner, session)
+        reminders, held = await self._read_or_nothing(key), self._ledger.held(key)
+        return next_ready(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called after each change of a session's reminders or claims."""
+        in_store = self.store.watch(DocumentKey(KIND, owner, session), callback)
+        return partial(_call_both, in_store, self._ledger.watch((owner, session), callback))
+
+    def recent(self, owner: str, session: str) -> tuple[EndedReminder, ...]:
+        """Return what ended in a session during the last day."""
+        return self._records.recent.of((owner, session), self.clock.now_ms())
+
+    # What is asked for.
 
     async def schedule(
         self,
         owner: str,
         session: str,
         wanted: tuple[ReminderRequest, ...],
-        chain: str = "",
+        exchange_id: str = "",
         setter: str = "",
         main: str = "",
     ) -> tuple[Reminder, ...]:
@@ -105,17 +182,20 @@ class ReminderService:
 
         What a sub-agent wants and does not take later passes to the `main` session.
         """
-        key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
+        key, now_ms = (owner, session), self.clock.now_ms()
+        origin = ReminderOrigin(session, exchange_id, setter, main)
 
-        def change(tasks: ReminderList) -> tuple[ReminderList, tuple[tuple[Reminder, ...], int]]:
-            origin = ReminderOrigin(session, chain, setter, main)
-            after, scheduled = schedule(tasks, wanted, origin, now_ms, self.rules, _new_id)
-            known = {task.id for task in tasks.items}
-            return after, (scheduled, len({task.id for task in scheduled} - known))
+        def change(
+            before: SessionReminders,
+        ) -> tuple[SessionReminders, tuple[tuple[Reminder, ...], int]]:
+            after, scheduled = schedule(before, wanted, origin, now_ms, self.rules, _new_id)
+            # One that was there already is told of again, and is not new.
+            known = {reminder.id for reminder in before.items}
+            return after, (scheduled, len({reminder.id for reminder in scheduled} - known))
 
         scheduled, new = await self._change(key, change)
         self.counts.scheduled += new
-        self._log("reminders_scheduled", key, scheduled)
+        self._records.log("reminders_scheduled", key, scheduled)
         self.on_schedule(owner, session)
         if main:
             self.on_delegated(owner, session)
@@ -126,45 +206,84 @@ class ReminderService:
 
         Return when to look again; None if nothing is left to pass on.
         """
-        key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
+        key, now_ms, rules = (owner, session), self.clock.now_ms(), self.rules
         passed = await self._change(
-            key, lambda tasks: mark_passed(tasks, now_ms, self._claims.reserved(key))
+            key, lambda reminders: mark_passed(reminders, now_ms, self._ledger.held(key))
         )
         if passed:
-            main = DocumentKey(KIND, owner, passed[0].main)
+            # Three writes in this order: a crash between any two neither loses nor doubles.
+            main = passed[0].main
             there = await self._change(
-                main, lambda tasks: inherit(tasks, passed, main.session, now_ms, self.rules)
+                (owner, main), lambda reminders: inherit(reminders, passed, main, now_ms, rules)
             )
-            await self._change(key, lambda tasks: (drop_passed(tasks, there), None))
-            if arrived := tuple(task for task in passed if task.id in there):
-                told = {"main": main.session, "tasks": _ids(arrived)}
-                self._log("reminders_passed_on", key, arrived, **told)
-                self.on_schedule(owner, main.session)
+            await self._change(key, lambda reminders: (drop_passed(reminders, there), None))
+            if arrived := tuple(reminder for reminder in passed if reminder.id in there):
+                self._records.log(
+                    "reminders_passed_on", key, arrived, main=main, tasks=join_ids(arrived)
+                )
+                self.on_schedule(owner, main)
         return next_handover(await self._read(key))
 
-    async def cancel(self, owner: str, session: str, task_id: str) -> bool:
+    async def cancel(self, owner: str, session: str, reminder_id: str) -> bool:
         """Take one out, durably; False if there is no such one."""
-        key = DocumentKey(KIND, owner, session)
-        found = await self._change(key, lambda tasks: cancel(tasks, task_id))
-        removed = (found,) if found is not None else ()
-        self._cancelled(key, removed)
-        self._log("reminders_cancelled", key, removed)
+        key = (owner, session)
+        found = await self._change(key, lambda reminders: cancel(reminders, reminder_id))
+        self._record_removal("reminders_cancelled", key, () if found is None else (found,))
         return found is not None
 
     async def clear(self, owner: str, session: str) -> int:
         """Take all out, durably, and say how many there were."""
-        key = DocumentKey(KIND, owner, session)
-        removed = await self._change(key, lambda tasks: (clear(tasks)[0], tasks.items))
-        self._cancelled(key, removed)
-        self._log("reminders_cleared", key, removed)
+        key = (owner, session)
+        removed = await self._change(key, lambda reminders: (clear(reminders)[0], reminders.items))
+        self._record_removal("reminders_cleared", key, removed)
         return len(removed)
 
-    async def undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
-        """Return what waits to be delivered, reserved or not; raises if the store is down."""
-        key = DocumentKey(KIND, owner, session)
-        if self.store.absent(key):
-            return ()
-        return tuple(task for task in (await self._read(key)).items if task.is_pending)
+    def _record_removal(self, event: str, key: SessionKey, removed: tuple[Reminder, ...]) -> None:
+        # Whoever removes one that was delivered cancels nothing.
+        cancelled = tuple(one for one in removed if one.delivered_ms is None)
+        self.counts.cancelled += len(cancelled)
+        self._records.add_ended(key, cancelled, CANCELLED, self.clock.now_ms())
+        self._records.log(event, key, removed)
+
+    # What turns carry.
+
+    async def reserve(
+        self,
+        owner: str,
+        session: str,
+        exchange_id: str,
+        requester: Requester = UNKNOWN,
+        by: Callable[[], None] | None = None,
+    ) -> Claim[Reminder] | None:
+        """Claim what is due for a turn of this exchange; without a working store nothing is.
+
+        What a side call of the session has claimed and not delivered yet is taken over. Who
+        watches the session and claims by itself need not be called back.
+        """
+        key = (owner, session)
+        reminders = await self._read_or_nothing(key)
+        if not reminders.items:
+            return None
+        # From here to the claim nobody else comes in between.
+        held = self._ledger.held(key, requester)
+        ready = due(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
+        if not ready:
+            return None
+        claim = Claim(f"{exchange_id}:clock", key, ready, requester)
+        self._ledger.reserve(claim)
+        self._ledger.wake(key, by)
+        return claim
+
+    async def commit(self, claim: Claim[Reminder]) -> None:
+        """Note that what was claimed is delivered; if it cannot be written yet, it is owed."""
+        self._records.add_ended(
+            claim.key, self._ledger.held_by(claim), DELIVERED, self.clock.now_ms()
+        )
+        await self._ledger.commit(claim, self.clock.now_ms())
+
+    def release(self, claim: Claim[Reminder]) -> None:
+        """Give back what was claimed, unless it was committed or given back before."""
+        self._ledger.release(claim)
 
     async def acknowledge(
         self, owner: str, session: str, ids: Container[str]
@@ -173,107 +292,32 @@ class ReminderService:
 
         A turn that carries one of them now has nothing to deliver or to give back any more.
         """
-        key, now_ms = DocumentKey(KIND, owner, session), self.clock.now_ms()
-        if self.store.absent(key):
+        key, now_ms = (owner, session), self.clock.now_ms()
+        if self.surely_idle(owner, session):
             return ()
 
-        def change(tasks: ReminderList) -> tuple[ReminderList, tuple[Reminder, ...]]:
-            found = tuple(t for t in tasks.items if t.id in ids and t.is_pending)
-            return deliver(tasks, frozenset(task.id for task in found), now_ms), found
+        def change(reminders: SessionReminders) -> tuple[SessionReminders, tuple[Reminder, ...]]:
+            found = tuple(one for one in reminders.items if one.id in ids and one.is_pending)
+            return deliver(reminders, frozenset(one.id for one in found), now_ms), found
 
         found = await self._change(key, change)
         if found:
-            self._claims.drop(key, found)
-            self.counts.acknowledged += len(found)
-            self._end(key, found, DELIVERED)
-            self._log("reminders_acknowledged", key, found, tasks=_ids(found))
+            self._ledger.acknowledge(key, tuple(one.id for one in found))
+            self._records.add_ended(key, found, DELIVERED, self.clock.now_ms())
+            self._records.log("reminders_acknowledged", key, found, tasks=join_ids(found))
         return found
 
-    def surely_idle(self, owner: str, session: str) -> bool:
-        """Tell without waiting that a session has no reminders, as nearly all have none."""
-        return self.store.absent(DocumentKey(KIND, owner, session))
+    def describe_claim(
+        self, claim: Claim[Reminder], items: tuple[Reminder, ...]
+    ) -> Mapping[str, object]:
+        """Return what the log says of a claim."""
+        return {"reservation": claim.id, "count": len(items), "tasks": join_ids(items)}
 
-    async def idle(self, owner: str, session: str) -> bool:
-        """Tell at little cost whether a session has no reminders at all."""
-        if self.surely_idle(owner, session):
-            return True
-        key = DocumentKey(KIND, owner, session)
-        try:
-            return not (await fetch(self.store, key, SHAPE)).items
-        except StoreUnavailable:
-            # Whoever goes on to look is told, and it is logged there.
-            return False
+    async def write_delivered(self, key: SessionKey) -> None:
+        """Write what is owed for a session, as every change does; raises if the store is down."""
+        await self._amend(key, _keep)
 
-    async def reserve(
-        self,
-        owner: str,
-        session: str,
-        chain: str,
-        requester: Requester = UNKNOWN,
-        by: Callable[[], None] | None = None,
-    ) -> Reservation | None:
-        """Claim what is due for a turn of this chain; without a working store nothing is.
-
-        What a side call of the session has claimed and not delivered yet is taken over. Who
-        watches the session and claims by itself need not be called back.
-        """
-        key = DocumentKey(KIND, owner, session)
-        tasks = await self._read_or_nothing(key)
-        if not tasks.items:
-            return None
-        # From here to the claim nobody else comes in between.
-        taken = self._claims.reserved(key, requester)
-        ready = due(tasks, chain, self.clock.now_ms(), self.rules, taken)
-        if not ready:
-            return None
-        reservation = Reservation(f"{chain}:clock", key, ready, requester)
-        self._claims.reserve(reservation)
-        self.counts.reserved += len(ready)
-        self._log_reservation("reminders_reserved", reservation, ready)
-        self._watchers.changed(key, by)
-        return reservation
-
-    async def commit(self, reservation: Reservation) -> None:
-        """Note that what was reserved is delivered; if it cannot be written yet, it is owed."""
-        tasks = self._claims.let_go(reservation)
-        if not tasks:
-            return
-        key = reservation.key
-        self._claims.owe(key, tasks, self.clock.now_ms())
-        self.counts.committed += len(tasks)
-        self._end(key, tasks, DELIVERED)
-        try:
-            await self._amend(key, _unchanged)
-        except StoreUnavailable as error:
-            self._log_trouble("reminders_owed", key, error)
-        self._log_reservation("reminders_committed", reservation, tasks)
-        self._watchers.changed(key)
-
-    def release(self, reservation: Reservation) -> None:
-        """Give back what was reserved, unless it was committed or given back before."""
-        tasks = self._claims.let_go(reservation)
-        if not tasks:
-            return
-        self.counts.released += len(tasks)
-        self._log_reservation("reminders_released", reservation, tasks)
-        self._watchers.changed(reservation.key)
-
-    async def next_ready(self, owner: str, session: str, chain: str) -> int | None:
-        """Return when the next one may be carried by a turn of this chain; None if none waits."""
-        key = DocumentKey(KIND, owner, session)
-        tasks = await self._read_or_nothing(key)
-        taken = self._claims.reserved(key)
-        return next_ready(tasks, chain, self.clock.now_ms(), self.rules, taken)
-
-    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each change of a session's tasks or reservations."""
-        key = DocumentKey(KIND, owner, session)
-        stops = (self.store.watch(key, callback), self._watchers.watch(key, callback))
-        return partial(_call_all, stops)
-
-    def recent(self, owner: str, session: str) -> tuple[EndedReminder, ...]:
-        """Return what ended in a session during the last day."""
-        return self._recent.of(DocumentKey(KIND, owner, session), self.clock.now_ms())
+    # What is over.
 
     async def run(self, tick_ms: int) -> NoReturn:
         """Sweep now, and then every tick, for ever."""
@@ -286,30 +330,26 @@ class ReminderService:
 
     async def sweep(self) -> int:
         """Write what is owed, remove what has expired, and say how many did so undelivered."""
-        self._recent.forget(self.clock.now_ms())
+        self._records.recent.forget(self.clock.now_ms())
         expired = 0
-        debtors = iter(self._claims.debtors())
+        debtors = iter(self._ledger.debtors())
         while keys := tuple(islice(debtors, AT_ONCE)):
             expired += await self._tidy(keys)
-        return expired + await self._remove_expired()
-
-    async def _remove_expired(self) -> int:
         # A clock that is ahead for a while loses nothing.
         before_ms = self._steps.past_ms() - self.rules.retention_ms
-        expired = 0
         async with aclosing(overdue(self.store, KIND, before_ms)) as found:
-            async for keys in found:
-                expired += await self._tidy(keys)
+            async for documents in found:
+                expired += await self._tidy([(one.owner, one.session) for one in documents])
         return expired
 
-    async def _tidy(self, keys: Sequence[DocumentKey]) -> int:
+    async def _tidy(self, keys: Sequence[SessionKey]) -> int:
         """Write what is owed and remove what has expired in some sessions; one may fail alone."""
         expired: list[int] = []
         troubles: list[StoreUnavailable] = []
 
-        async def tidy(key: DocumentKey) -> None:
+        async def tidy(key: SessionKey) -> None:
             try:
-                _, lost = await self._amend(key, _unchanged)
+                _, lost = await self._amend(key, _keep)
                 expired.append(lost)
             except StoreUnavailable as error:
                 troubles.append(error)
@@ -322,121 +362,89 @@ class ReminderService:
             self.note("reminders_not_swept", sessions=len(troubles), why=why)
         return sum(expired)
 
-    async def _read(self, key: DocumentKey) -> ReminderList:
-        """Return what a session has now and has not expired.
+    # The document.
 
-        Tasks are read in turn with those who change them: a read that overlaps a commit could come
-        back after it, and give the tasks as they were before, when nothing holds them any more.
-        """
-        store = self.store
-        if not store.turns.grab(key):
-            await store.turns.take(key)
+    async def _read(self, key: SessionKey) -> SessionReminders:
+        """Return what a session has now and has not expired."""
+        document, turns = DocumentKey(KIND, *key), self.store.turns
+        # In turn with those who write what was delivered, as the ledger wants it.
+        await turns.take(document)
         try:
-            tasks = await fetch(store, key, SHAPE)
+            reminders = await fetch(self.store, document, SHAPE)
         finally:
-            store.turns.give(key)
-        if not tasks.items:
-            return tasks
-        applied = self._claims.applied(key, tasks)
+            turns.give(document)
+        if not reminders.items:
+            return reminders
+        applied = self._apply_owed(key, reminders)
         return expire(applied, self._steps.past_ms(), self.rules)[0]
 
-    async def _read_or_nothing(self, key: DocumentKey) -> ReminderList:
+    async def _read_or_nothing(self, key: SessionKey) -> SessionReminders:
         try:
             return await self._read(key)
         except StoreUnavailable as error:
-            self._log_trouble("reminders_not_read", key, error)
-            return ReminderList()
+            self._records.log_trouble("reminders_not_read", key, error)
+            return SessionReminders()
 
-    async def _change(self, key: DocumentKey, change: Change[R]) -> R:
+    async def _change(self, key: SessionKey, change: Change[R]) -> R:
         try:
             return (await self._amend(key, change))[0]
         except StoreUnavailable as error:
-            self._log_trouble("reminders_not_stored", key, error)
+            self._records.log_trouble("reminders_not_stored", key, error)
             raise
 
-    async def _amend(self, key: DocumentKey, change: Change[R]) -> tuple[R, int]:
-        """Change a session's tasks, and with that write what is owed and remove what expired.
+    async def _amend(self, key: SessionKey, change: Change[R]) -> tuple[R, int]:
+        """Change a session's reminders; write what is owed and remove what expired with it.
 
         Whoever leaves meanwhile is held until it is known what became of it, but not for ever.
         """
 
         def whole(
-            tasks: ReminderList,
-        ) -> tuple[ReminderList, tuple[R, tuple[Reminder, ...], Debts]]:
-            past_ms, claims = self._steps.past_ms(), self._claims
-            applied = claims.applied(key, tasks)
-            living, lost = expire(applied, past_ms, self.rules, claims.reserved(key))
+            stored: SessionReminders,
+        ) -> tuple[SessionReminders, tuple[R, tuple[Reminder, ...], list[str]]]:
+            past_ms = self._steps.past_ms()
+            # First what is owed: what was delivered does not expire, and is not asked for again.
+            applied = self._apply_owed(key, stored)
+            living, lost = expire(applied, past_ms, self.rules, self._ledger.held(key))
             changed, answer = change(living)
-            return changed, (answer, lost, claims.payable(key, tasks, past_ms, self.rules))
+            return changed, (answer, lost, self._find_settled(key, stored, past_ms))
 
         with anyio.move_on_after(self._patience, shield=True):
-            answer, lost, paid = await amend(self.store, key, whole, SHAPE)
-            self._claims.settle(key, paid)
-            self._expired(key, lost)
+            document = DocumentKey(KIND, *key)
+            answer, lost, settled = await amend(self.store, document, whole, SHAPE)
+            self._ledger.settle(key, settled)
+            if lost:
+                self.counts.expired += len(lost)
+                self._records.add_ended(key, lost, EXPIRED, self.clock.now_ms())
+                self._records.log("reminders_expired", key, lost, tasks=join_ids(lost))
             return answer, len(lost)
         raise StoreUnavailable("The store of reminders does not answer; try again later.")
 
-    def _cancelled(self, key: DocumentKey, removed: Iterable[Reminder]) -> None:
-        tasks = tuple(task for task in removed if task.delivered_ms is None)
-        self.counts.cancelled += len(tasks)
-        self._end(key, tasks, CANCELLED)
+    def _apply_owed(self, key: SessionKey, reminders: SessionReminders) -> SessionReminders:
+        """Return a session's reminders as they will be when nothing is owed any more."""
+        for reminder_id, at_ms in self._ledger.owed(key).items():
+            reminders = deliver(reminders, (reminder_id,), at_ms)
+        return reminders
 
-    def _expired(self, key: DocumentKey, tasks: tuple[Reminder, ...]) -> None:
-        if tasks:
-            self.counts.expired += len(tasks)
-            self._end(key, tasks, EXPIRED)
-            self._log("reminders_expired", key, tasks, tasks=_ids(tasks))
+    def _find_settled(self, key: SessionKey, stored: SessionReminders, past_ms: int) -> list[str]:
+        """Return which deliveries are no longer owed when these reminders are written.
 
-    def _end(self, key: DocumentKey, tasks: tuple[Reminder, ...], outcome: str) -> None:
-        now_ms = self.clock.now_ms()
-        ended = tuple(
-            EndedReminder(task.id, task.text[:LONGEST_SHOWN], task.due_ms, outcome, now_ms)
-            for task in tasks
-        )
-        if ended:
-            self._recent.add(key, ended)
-
-    def _log(
-        self, event: str, key: DocumentKey, about: tuple[Reminder, ...], **more: object
-    ) -> None:
-        who = {"owner": key.owner, "session": key.session}
-        self.note(
-            event, **who, count=len(about), earliest_due=earliest_due(ReminderList(about)), **more
-        )
-
-    def _log_reservation(
-        self, event: str, reservation: Reservation, tasks: tuple[Reminder, ...]
-    ) -> None:
-        key = reservation.key
-        self.note(
-            event,
-            owner=key.owner,
-            session=key.session,
-            reservation=reservation.id,
-            count=len(tasks),
-            tasks=_ids(tasks),
-        )
-
-    def _log_trouble(self, event: str, key: DocumentKey, error: StoreUnavailable) -> None:
-        self.note(event, owner=key.owner, session=key.session, why=error.message)
+        Reminders that are not there may be on a disk that is away for a while; they are remembered
+        until they have expired for certain.
+        """
+        over_ms = past_ms - self.rules.due_window_ms - self.rules.retention_ms
+        there = {reminder.id for reminder in stored.items}
+        owed = self._ledger.owed(key).items()
+        return [one for one, at_ms in owed if one in there or at_ms < over_ms]
 
 
 def _new_id() -> str:
     return str(uuid4())
 
 
-def _ids(tasks: tuple[Reminder, ...]) -> str:
-    return tasks[0].id if len(tasks) == 1 else ",".join(task.id for task in tasks)
+def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()
 
 
-def _call_all(calls: tuple[Callable[[], None], ...]) -> None:
-    for call in calls:
-        call()
-
-
-def _unheard(owner: str, session: str) -> None:
-    return None
-
-
-def _unchanged(tasks: ReminderList) -> tuple[ReminderList, None]:
-    return tasks, None
+def _keep(reminders: SessionReminders) -> tuple[SessionReminders, None]:
+    return reminders, None

@@ -13,14 +13,15 @@ from gateway.clock.zone import Zone
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.events import HoldEnded, ReminderDue, Wait
 from gateway.exchange.model import UNKNOWN, ToolCall
-from gateway.reminders.cargo import Cargo
+from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, failed
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.reminders.holds import DUE, GONE, LEFT, LIMIT, TAKEN_OVER, Hold, Holds
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.text import reminder_text, time_tag
-from gateway.reminders.tool_scope import Deliveries, Jobs, ServerTool, TimeSettings, ToolScope
+from gateway.reminders.tool_scope import Jobs, ServerTool, TimeSettings, ToolScope
+from gateway.reminders.turn_claim import TurnClaim
 from gateway.stores.waiting import Unsubscribe
 
 TOOL_SECONDS = 20.0
@@ -42,7 +43,7 @@ class Timepieces:
         reminders: ReminderService,
         holds: Holds,
         settings: TimeSettings,
-        deliveries: Deliveries | None = None,
+        deliveries: OutboxQueue | None = None,
         unnamed: ReminderService | None = None,
     ) -> None:
         self.clock = clock
@@ -96,11 +97,11 @@ class Timepiece:
         if errand.session is None and parts.unnamed is not None and errand.may_hold:
             # What is set there lives and dies with this exchange.
             self._reminders, self._session = parts.unnamed, f"exchange:{errand.chain}"
-        self.cargo: Cargo | None = None
+        self.cargo: TurnClaim | None = None
         # What earlier turns carried of an answer that is handed over in one piece, at its end.
-        self.owed: list[Cargo] = []
+        self.owed: list[TurnClaim] = []
         # With which the operator's tools were declared: in later turns they are already.
-        self._equipped: Cargo | None = None
+        self._equipped: TurnClaim | None = None
         self._held_ms = 0
         self._quiet_at: int | None = None
         asked, declares = errand.asked, errand.dialect.declares
@@ -194,26 +195,26 @@ class Timepiece:
         with_reminders: bool,
         with_results: bool,
         by: Callable[[], None] | None = None,
-    ) -> Cargo | None:
+    ) -> TurnClaim | None:
         """Claim what is there for the session, for this exchange to carry."""
         errand, deliveries, asker = self._errand, self._parts.deliveries, self._errand.asker
         if self._is_auxiliary():
             return None
-        reservation = None
+        reminders = None
         who = (errand.owner, session, errand.chain, asker.requester() if asker else UNKNOWN)
-        if with_reminders and (reservation := await self._reminders.reserve(*who, by)):
+        if with_reminders and (reminders := await self._reminders.reserve(*who, by)):
             # Whoever leaves while the results are looked for gives it back.
-            self.cargo = Cargo(self._reminders, deliveries, reservation, None)
-        if with_results and deliveries is not None and (parcel := await deliveries.reserve(*who)):
-            self.cargo = Cargo(self._reminders, deliveries, reservation, parcel)
+            self.cargo = TurnClaim(self._reminders, deliveries, reminders, None)
+        if with_results and deliveries is not None and (results := await deliveries.reserve(*who)):
+            self.cargo = TurnClaim(self._reminders, deliveries, reminders, results)
         return self.cargo
 
-    def _told(self, cargo: Cargo) -> list[Addition]:
-        texts: list[Addition] = [UserText(cargo.parcel.text)] if cargo.parcel is not None else []
-        if cargo.reservation is None:
+    def _told(self, cargo: TurnClaim) -> list[Addition]:
+        texts: list[Addition] = [UserText(cargo.results_text)] if cargo.results is not None else []
+        if cargo.reminders is None:
             return texts
         extra = self._standard_tools()
-        texts.append(UserText(reminder_text(cargo.reservation.tasks, bool(extra))))
+        texts.append(UserText(reminder_text(cargo.reminders.items, bool(extra))))
         if self._equipped is not None:
             return texts
         self._equipped = cargo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -44,35 +44,6 @@ class Asker(Protocol):
 
     def requester(self) -> Requester:
         """Return what kind of request it is."""
-
-
-class Parcel(Protocol):
-    """What one turn brings of that which waited for its session."""
-
-    @property
-    def text(self) -> str:
-        """What the model reads of it."""
-
-
-class Deliveries(Protocol):
-    """What waits for sessions that were not asking."""
-
-    def idle(self, owner: str, session: str) -> bool:
-        """Tell at no cost whether nothing waits."""
-
-    async def reserve(
-        self, owner: str, session: str, chain: str, requester: Requester
-    ) -> Parcel | None:
-        """Claim what waits for a turn of this chain."""
-
-    async def commit(self, parcel: Any) -> None:
-        """Note that it is delivered."""
-
-    def release(self, parcel: Any) -> None:
-        """Give it back."""
-
-    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called when something comes to wait."""
 
 
 class Jobs(Protocol):

@@ -384,7 +384,7 @@ async def test_every_route_needs_a_key_where_there_are_keys(method: str, target:
 async def test_without_keys_everybody_is_the_local_owner() -> None:
     desk = Desk()
     await desk.post(TEA)
-    assert len((await desk.reminders.tasks(LOCAL.name, "s")).items) == 1
+    assert len((await desk.reminders.list_reminders(LOCAL.name, "s")).items) == 1
 
 
 async def test_task_text_is_not_logged() -> None:

@@ -18,7 +18,7 @@ from gateway.jobs.lifecycle import new_job
 from gateway.jobs.model import Job
 from gateway.jobs.reader import read_draft
 from gateway.jobs.rules import JobRules
-from gateway.outbox.text import told
+from gateway.outbox.text import results_text
 from gateway.reminders import clock_calls as clock
 from gateway.reminders.model import Reminder
 from gateway.reminders.text import reminder_text, time_tag
@@ -103,7 +103,7 @@ class Clockwork:
 
     def _add_outcomes(self) -> None:
         if self.outcomes:
-            self._user(told(tuple(self.outcomes)))
+            self._user(results_text(tuple(self.outcomes)))
         self.outcomes.clear()
 
     def _add_reminders(self) -> None:

@@ -20,7 +20,7 @@ from gateway.api.error_router import ErrorRouter
 from gateway.clock import ManualClock, TimerQueue
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox, Seen
-from gateway.outbox.queue import Deliveries
+from gateway.outbox.queue import OutboxQueue
 from gateway.outbox.webhooks import USUAL, Hook, Tries, Webhooks
 from gateway.reminders.model import ReminderRequest, Rules
 from gateway.reminders.notifier import DueNotifier
@@ -66,7 +66,7 @@ class House:
     clock: ManualClock
     reminders: ReminderService
     notes: Notes
-    deliveries: Deliveries
+    deliveries: OutboxQueue
     feed: Feed
     timers: TimerQueue
     due_notifier: DueNotifier
@@ -135,7 +135,7 @@ def build(
     clock, notes = clock or ManualClock(NOW), Notes()
     store = store or Memory(clock.now_ms, lambda name, reason: None)
     reminders = ReminderService(store, clock, rules, notes)
-    deliveries = Deliveries(rows, notes, retry_after=0.001)
+    deliveries = OutboxQueue(rows, notes, retry_after=0.001)
     feed = Feed(rows, clock, notes, most)
     timers = TimerQueue(clock)
     webhooks = Webhooks(hooks, feed, clock, notes, tries)

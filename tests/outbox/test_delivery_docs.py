@@ -30,7 +30,7 @@ def test_every_event_is_described() -> None:
 
 def test_every_line_of_the_log_is_described() -> None:
     sources = [*ROOT.joinpath("gateway/outbox").glob("*.py"), ROOT / "gateway/api/delivery.py"]
-    named = re.compile(r'\(\s*"((?:deliveries|events?|webhook)_[a-z_]+)"')
+    named = re.compile(r'[(=]\s*"((?:deliveries|events?|webhook)_[a-z_]+)"')
     lines = {line for path in sources for line in named.findall(path.read_text())}
     assert len(lines) > 10
     assert [line for line in sorted(lines) if f"`{line}`" not in PAGE] == []

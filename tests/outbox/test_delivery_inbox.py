@@ -299,7 +299,7 @@ async def test_what_is_acknowledged_goes_with_no_request(house: House) -> None:
     )
     (ended,) = house.reminders.recent(OWNER, SESSION)
     assert (ended.id, ended.outcome) == (tea, "delivered")
-    (task,) = (await house.reminders.tasks(OWNER, SESSION)).items
+    (task,) = (await house.reminders.list_reminders(OWNER, SESSION)).items
     assert (task.delivered_ms, task.deliveries) == (NOW, 1)
 
 
@@ -313,7 +313,7 @@ async def test_a_turn_that_carries_what_is_acknowledged_neither_gives_it_back_no
     house.reminders.release(reservation)
     left = await house.reminders.reserve(OWNER, SESSION, "c2")
     assert left is not None
-    assert [task.id for task in left.tasks] == [cake]
+    assert [task.id for task in left.items] == [cake]
     await house.reminders.commit(left)
     counts = house.reminders.counts
     assert (counts.reserved, counts.released, counts.committed, counts.acknowledged) == (3, 1, 1, 1)

@@ -39,7 +39,14 @@ from gateway.reminders.clock_calls import (
     scheduled,
     unknown,
 )
-from gateway.reminders.model import Reminder, ReminderList, Rules, decoded, encoded, read_item
+from gateway.reminders.model import (
+    Reminder,
+    Rules,
+    SessionReminders,
+    decode_reminders,
+    encode_reminders,
+    read_item,
+)
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.sessions.directives.model import ClearReminders, SetReminder
 from gateway.sessions.directives.reader import read
@@ -399,8 +406,8 @@ def test_the_results_on_the_page_are_those_given() -> None:
 
 def test_the_document_on_the_page_can_be_read() -> None:
     (document,) = [json.loads(text) for text in blocks("json") if text.startswith('{"version"')]
-    (kept,) = decoded(document).items
-    assert encoded(ReminderList((kept,))) == {
+    (kept,) = decode_reminders(document).items
+    assert encode_reminders(SessionReminders((kept,))) == {
         "tasks": [{**document["tasks"][0], "arguments": msgspec.Raw(b'{"to":"ann"}')}]
     }
 

@@ -11,20 +11,26 @@ from gateway.reminders.handover_model import (
     mark_passed,
     next_handover,
 )
-from gateway.reminders.model import Reminder, ReminderList, Rules, decoded, encoded
+from gateway.reminders.model import (
+    Reminder,
+    Rules,
+    SessionReminders,
+    decode_reminders,
+    encode_reminders,
+)
 
 NOW = 1_000_000_000
 OWN = Reminder("own", NOW, 0, 0, "by hand", session="s/agent:a")
 TEA = Reminder("tea", NOW, 0, 0, "drink tea", guard="c", session="s/agent:a", setter="d", main="s")
 LATER = replace(TEA, id="later", due_ms=NOW + 1)
 DONE = replace(TEA, id="done", delivered_ms=NOW)
-ALL = ReminderList((OWN, TEA, LATER, DONE))
+ALL = SessionReminders((OWN, TEA, LATER, DONE))
 DUE = NOW + GRACE_MS
 
 
 def test_the_first_that_was_delegated_and_is_left_passes_next() -> None:
     assert next_handover(ALL) == DUE
-    assert next_handover(ReminderList((OWN, DONE))) is None
+    assert next_handover(SessionReminders((OWN, DONE))) is None
 
 
 def test_it_is_marked_a_minute_after_it_was_due_unless_a_turn_carries_it() -> None:
@@ -40,16 +46,16 @@ def test_it_is_marked_a_minute_after_it_was_due_unless_a_turn_carries_it() -> No
 
 def test_it_becomes_the_main_sessions_own_once() -> None:
     _, passed = mark_passed(ALL, DUE, ())
-    tasks, there = inherit(ReminderList(), passed, "s", DUE, Rules())
+    tasks, there = inherit(SessionReminders(), passed, "s", DUE, Rules())
     own = replace(TEA, session="s", main="", guard="", updated_ms=DUE)
     assert (tasks.items, there) == ((own,), {"tea"})
-    delivered = ReminderList((replace(own, delivered_ms=DUE),))
+    delivered = SessionReminders((replace(own, delivered_ms=DUE),))
     assert inherit(delivered, passed, "s", DUE, Rules()) == (delivered, {"tea"})
 
 
 def test_where_there_is_no_room_it_is_left() -> None:
-    _, passed = mark_passed(ReminderList((TEA, LATER)), DUE + 1, ())
-    tasks, there = inherit(ReminderList((DONE,)), passed, "s", DUE, Rules(most=1))
+    _, passed = mark_passed(SessionReminders((TEA, LATER)), DUE + 1, ())
+    tasks, there = inherit(SessionReminders((DONE,)), passed, "s", DUE, Rules(most=1))
     assert ([task.id for task in tasks.items], there) == (["done", "tea"], {"tea"})
 
 
@@ -61,5 +67,5 @@ def test_what_arrived_is_removed() -> None:
 
 def test_it_is_written_and_read() -> None:
     marked, _ = mark_passed(ALL, DUE, ())
-    document = {"sessionId": "s/agent:a", **encoded(marked)}
-    assert decoded(document) == marked
+    document = {"sessionId": "s/agent:a", **encode_reminders(marked)}
+    assert decode_reminders(document) == marked

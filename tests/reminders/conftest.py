@@ -75,7 +75,7 @@ class Desk:
         fresh = ReminderService(
             self.store, self.clock, Rules(retention_ms=10**12), lambda *_, **__: None
         )
-        return (await fresh.tasks(OWNER, session)).items
+        return (await fresh.list_reminders(OWNER, session)).items
 
     def outcomes(self, session: str = SESSION) -> dict[str, list[str]]:
         """Return how tasks ended, by id."""

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from gateway.errors import InvalidInput
-from gateway.reminders.claims import Reservation
-from gateway.reminders.model import ReminderList, ReminderRequest, Rules
+from gateway.outbox.ledger import Claim
+from gateway.reminders.model import Reminder, ReminderRequest, Rules, SessionReminders
 from gateway.reminders.records import ReminderCounts
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, key_of
 
 
-async def reserved(desk: Desk, chain: str = "c", session: str = SESSION) -> Reservation:
+async def reserved(desk: Desk, chain: str = "c", session: str = SESSION) -> Claim[Reminder]:
     reservation = await desk.reminders.reserve(OWNER, session, chain)
     assert reservation is not None
     return reservation
@@ -22,10 +22,10 @@ async def reserved(desk: Desk, chain: str = "c", session: str = SESSION) -> Rese
 async def test_scheduled_and_listed(desk: Desk) -> None:
     scheduled = await desk.reminders.schedule(OWNER, SESSION, (LATER, TEA))
     assert [task.text for task in scheduled] == ["water the plants", "drink tea"]
-    assert (await desk.reminders.tasks(OWNER, SESSION)).items == scheduled
+    assert (await desk.reminders.list_reminders(OWNER, SESSION)).items == scheduled
     assert await desk.add(TEA) == [scheduled[1].id]
-    assert (await desk.reminders.tasks(OWNER, "other")) == ReminderList()
-    assert (await desk.reminders.tasks("ann", SESSION)) == ReminderList()
+    assert (await desk.reminders.list_reminders(OWNER, "other")) == SessionReminders()
+    assert (await desk.reminders.list_reminders("ann", SESSION)) == SessionReminders()
     assert desk.reminders.counts == ReminderCounts(scheduled=2)
 
 
@@ -33,7 +33,7 @@ async def test_what_is_scheduled_outlives_the_process(durable: Place) -> None:
     async with durable.desk() as desk:
         scheduled = await desk.reminders.schedule(OWNER, SESSION, (TEA, LATER), "c")
     async with durable.desk() as desk:
-        assert (await desk.reminders.tasks(OWNER, SESSION)).items == scheduled
+        assert (await desk.reminders.list_reminders(OWNER, SESSION)).items == scheduled
 
 
 async def test_all_or_nothing(desk: Desk) -> None:
@@ -67,8 +67,8 @@ async def test_cleared(desk: Desk) -> None:
 async def test_delivered(desk: Desk) -> None:
     tea, _ = await desk.add(TEA, LATER)
     reservation = await reserved(desk, "chain")
-    assert (reservation.id, reservation.key) == ("chain:clock", key_of())
-    assert [task.id for task in reservation.tasks] == [tea]
+    assert (reservation.id, reservation.key) == ("chain:clock", (OWNER, SESSION))
+    assert [task.id for task in reservation.items] == [tea]
     assert await desk.reminders.reserve(OWNER, SESSION, "d") is None
     assert [task.delivered_ms for task in await desk.kept()] == [None, None]
     desk.clock.advance(5)
@@ -144,7 +144,7 @@ async def test_whether_there_are_any_at_all(desk: Desk) -> None:
 async def test_what_expired_is_neither_listed_nor_due(desk: Desk) -> None:
     (tea,) = await desk.add(TEA)
     desk.clock.advance(LATEST)
-    assert await desk.reminders.tasks(OWNER, SESSION) == ReminderList()
+    assert await desk.reminders.list_reminders(OWNER, SESSION) == SessionReminders()
     assert await desk.reminders.reserve(OWNER, SESSION, "c") is None
     assert not await desk.reminders.cancel(OWNER, SESSION, tea)
     assert desk.outcomes() == {tea: ["expired"]}
@@ -173,7 +173,7 @@ async def test_what_is_logged(desk: Desk) -> None:
         "reminders_scheduled",
         {**who, "count": 3, "earliest_due": NOW},
     )
-    await desk.reminders.tasks(OWNER, SESSION)
+    await desk.reminders.list_reminders(OWNER, SESSION)
     assert desk.notes.pop() == ("reminders_listed", {**who, "count": 3, "earliest_due": NOW})
     carried = {**who, "reservation": "c:clock", "count": 1, "tasks": tea}
     reservation = await reserved(desk)
@@ -203,9 +203,9 @@ async def test_what_is_logged(desk: Desk) -> None:
 async def test_it_says_its_state(desk: Desk) -> None:
     await desk.add(TEA)
     reservation = await reserved(desk)
-    assert repr(desk.reminders) == "<Reminders <Claims 1 sessions reserved, 0 owed>>"
+    assert repr(desk.reminders) == "<Reminders <Ledger 1 sessions reserved, 0 owed>>"
     await desk.reminders.commit(reservation)
-    assert repr(desk.reminders) == "<Reminders <Claims 0 sessions reserved, 0 owed>>"
+    assert repr(desk.reminders) == "<Reminders <Ledger 0 sessions reserved, 0 owed>>"
 
 
 # Files
@@ -268,7 +268,7 @@ async def test_a_file_changed_by_hand(files: Place) -> None:
         await desk.add(TEA)
         text = files.file().read_text().replace("drink tea", "make coffee")
         files.file().write_text(text)
-        assert [t.text for t in (await desk.reminders.tasks(OWNER, SESSION)).items] == [
+        assert [t.text for t in (await desk.reminders.list_reminders(OWNER, SESSION)).items] == [
             "make coffee"
         ]
         files.file().unlink()

@@ -12,8 +12,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.reminders.claims import Reservation
-from gateway.reminders.model import ReminderRequest
+from gateway.outbox.ledger import Claim
+from gateway.reminders.model import Reminder, ReminderRequest
 from gateway.reminders.records import ReminderCounts
 
 from .conftest import LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Troubled, opened
@@ -30,7 +30,7 @@ async def at_once(*calls: Call) -> None:
 
 async def test_one_due_reminder_and_two_hundred_requests(desk: Desk) -> None:
     await desk.add(TEA)
-    found: list[Reservation | None] = []
+    found: list[Claim[Reminder] | None] = []
 
     async def ask() -> None:
         found.append(await desk.reminders.reserve(OWNER, SESSION, f"c{len(found)}"))
@@ -98,7 +98,7 @@ async def test_commits_releases_cancels_and_sweeps_against_each_other(
         reservation = await desk.reminders.reserve(OWNER, SESSION, f"c{number}")
         if reservation is None:
             return
-        names = [task.id for task in reservation.tasks]
+        names = [task.id for task in reservation.items]
         carried.update(names)
         assert max(carried.values()) == 1, "two turns carry the same reminder"
         for _ in range(random.randrange(4)):
@@ -146,7 +146,7 @@ async def test_a_read_that_comes_back_after_the_commit(
     await shaky.add(TEA)
     first = await shaky.reminders.reserve(OWNER, SESSION, "c")
     assert first is not None
-    found: list[Reservation | None] = []
+    found: list[Claim[Reminder] | None] = []
 
     async def late() -> None:
         found.append(await shaky.reminders.reserve(OWNER, SESSION, "d"))
@@ -174,7 +174,7 @@ async def test_cancelled_by_hand_while_it_is_on_its_way(desk: Desk) -> None:
     assert desk.outcomes() == {tea: ["cancelled", "delivered"]}
     desk.clock.advance(LATEST + MINUTE)
     await desk.reminders.sweep()
-    assert repr(desk.reminders) == "<Reminders <Claims 0 sessions reserved, 0 owed>>"
+    assert repr(desk.reminders) == "<Reminders <Ledger 0 sessions reserved, 0 owed>>"
 
 
 async def test_it_does_not_expire_on_its_way(desk: Desk) -> None:

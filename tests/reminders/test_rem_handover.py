@@ -44,7 +44,7 @@ async def delegated(desk: Desk, *wanted: ReminderRequest) -> None:
 
 async def taken(desk: Desk, session: str) -> list[str]:
     reservation = await desk.reminders.reserve(OWNER, session, "c")
-    return [] if reservation is None else [task.text for task in reservation.tasks]
+    return [] if reservation is None else [task.text for task in reservation.items]
 
 
 @pytest.mark.parametrize("kill_at", [2, 3, 4])

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import msgspec
 
 from gateway.clock.manual import ManualClock
-from gateway.reminders.model import Reminder, ReminderList, ReminderRequest
+from gateway.reminders.model import Reminder, ReminderRequest, SessionReminders
 from gateway.reminders.records import (
     MOST_ENDED,
     MOST_ENDED_HERE,
@@ -45,7 +45,7 @@ async def test_what_expired_is_removed_and_told(desk: Desk) -> None:
     assert [task.id for task in await desk.kept("mixed")] == [plants]
     assert len(await desk.kept("young")) == 1
     assert desk.outcomes("old") == {tea: ["expired"]}
-    assert desk.outcomes("delivered") == {reservation.tasks[0].id: ["delivered"]}
+    assert desk.outcomes("delivered") == {reservation.items[0].id: ["delivered"]}
     assert desk.outcomes("mixed") == {mixed: ["expired"]}
     assert sorted(str(note["tasks"]) for note in desk.noted("reminders_expired")) == sorted(
         [tea, mixed]
@@ -71,7 +71,7 @@ async def test_a_clock_that_is_ahead_for_a_while_expires_nothing(desk: Desk) -> 
     desk.clock.advance(5 * MINUTE)
     reservation = await desk.reminders.reserve(OWNER, SESSION, "chain")
     assert reservation is not None
-    assert [task.id for task in reservation.tasks] == [task_id]
+    assert [task.id for task in reservation.items] == [task_id]
 
 
 async def test_a_clock_that_stays_ahead_expires_at_the_second_look(desk: Desk) -> None:
@@ -142,7 +142,7 @@ async def test_a_disk_that_takes_nothing_is_not_tried_for_ever(
     shaky: Desk, troubled: Troubled, clock: ManualClock
 ) -> None:
     many = MOST_LEFT + 2 * AT_ONCE
-    tasks = ReminderList((Reminder("u", NOW, NOW, NOW, "x"),))
+    tasks = SessionReminders((Reminder("u", NOW, NOW, NOW, "x"),))
     for number in range(many):
         key = key_of(f"s{number}")
         await troubled.write(key, seal(key, tasks, SHAPE, NOW), 0)

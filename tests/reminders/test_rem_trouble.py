@@ -6,15 +6,15 @@ import anyio
 import pytest
 
 from gateway.clock.manual import ManualClock
-from gateway.reminders.claims import Reservation
-from gateway.reminders.model import ReminderList
+from gateway.outbox.ledger import Claim
+from gateway.reminders.model import Reminder, SessionReminders
 from gateway.reminders.records import ReminderCounts
 from gateway.stores import StoreUnavailable
 
-from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled
+from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
 
 
-async def carried(desk: Desk, session: str = SESSION) -> Reservation:
+async def carried(desk: Desk, session: str = SESSION) -> Claim[Reminder]:
     """Schedule one that is due, and reserve it."""
     await desk.add(TEA, session=session)
     reservation = await desk.reminders.reserve(OWNER, session, "c")
@@ -45,7 +45,7 @@ async def test_without_a_store_nothing_is_due(shaky: Desk, troubled: Troubled) -
     assert await shaky.reminders.reserve(OWNER, SESSION, "c") is None
     assert await shaky.reminders.next_ready(OWNER, SESSION, "c") is None
     with pytest.raises(StoreUnavailable):
-        await shaky.reminders.tasks(OWNER, SESSION)
+        await shaky.reminders.list_reminders(OWNER, SESSION)
     assert len(shaky.noted("reminders_not_read")) == 3
     troubled.reads_fail = False
     assert await shaky.reminders.reserve(OWNER, SESSION, "c") is not None
@@ -61,18 +61,18 @@ async def test_a_commit_that_cannot_be_written_is_written_by_the_next_sweep(
     shaky.reminders.release(reservation)
     assert await shaky.reminders.reserve(OWNER, SESSION, "d") is None
     assert await shaky.reminders.next_ready(OWNER, SESSION, "d") is None
-    (task,) = (await shaky.reminders.tasks(OWNER, SESSION)).items
+    (task,) = (await shaky.reminders.list_reminders(OWNER, SESSION)).items
     assert (task.delivered_ms, task.deliveries) == (NOW + 1, 1)
     assert [task.delivered_ms for task in await shaky.kept()] == [None]
     assert len(shaky.noted("reminders_owed")) == 1
-    assert repr(shaky.reminders) == "<Reminders <Claims 0 sessions reserved, 1 owed>>"
+    assert repr(shaky.reminders) == "<Reminders <Ledger 0 sessions reserved, 1 owed>>"
     assert await shaky.reminders.sweep() == 0
     assert [task.delivered_ms for task in await shaky.kept()] == [None]
     troubled.writes_fail = False
     clock.advance(1)
     assert await shaky.reminders.sweep() == 0
     assert await shaky.kept() == (task,)
-    assert repr(shaky.reminders) == "<Reminders <Claims 0 sessions reserved, 0 owed>>"
+    assert repr(shaky.reminders) == "<Reminders <Ledger 0 sessions reserved, 0 owed>>"
     assert shaky.reminders.counts == ReminderCounts(scheduled=1, reserved=1, committed=1)
     written = troubled.written
     await shaky.reminders.sweep()
@@ -87,7 +87,7 @@ async def test_what_is_owed_goes_with_the_next_change(shaky: Desk, troubled: Tro
     troubled.writes_fail = False
     (again,) = await shaky.add(TEA)
     delivered, waiting = await shaky.kept()
-    assert (delivered.id, delivered.deliveries) == (reservation.tasks[0].id, 1)
+    assert (delivered.id, delivered.deliveries) == (reservation.items[0].id, 1)
     assert (waiting.id, waiting.deliveries) == (again, 0)
 
 
@@ -101,7 +101,7 @@ async def test_what_is_owed_is_not_said_to_expire(
     troubled.writes_fail = False
     assert await shaky.reminders.sweep() == 0
     assert await shaky.kept() == ()
-    assert shaky.outcomes() == {reservation.tasks[0].id: ["delivered"]}
+    assert shaky.outcomes() == {reservation.items[0].id: ["delivered"]}
 
 
 async def test_what_is_owed_of_a_session_that_is_gone(shaky: Desk, troubled: Troubled) -> None:
@@ -109,12 +109,12 @@ async def test_what_is_owed_of_a_session_that_is_gone(shaky: Desk, troubled: Tro
     troubled.writes_fail = True
     await shaky.reminders.commit(reservation)
     troubled.writes_fail = False
-    await troubled.delete(reservation.key)
+    await troubled.delete(key_of())
     await shaky.reminders.sweep()
-    assert repr(shaky.reminders) == "<Reminders <Claims 0 sessions reserved, 1 owed>>"
+    assert repr(shaky.reminders) == "<Reminders <Ledger 0 sessions reserved, 1 owed>>"
     shaky.clock.advance(MINUTE + LATEST)
     await shaky.reminders.sweep()
-    assert repr(shaky.reminders) == "<Reminders <Claims 0 sessions reserved, 0 owed>>"
+    assert repr(shaky.reminders) == "<Reminders <Ledger 0 sessions reserved, 0 owed>>"
 
 
 async def test_a_second_delivery_is_owed_while_the_first_is_being_written(
@@ -134,7 +134,7 @@ async def test_a_second_delivery_is_owed_while_the_first_is_being_written(
             await anyio.wait_all_tasks_blocked()
             troubled.open_for_writes.set()
     assert [task.deliveries for task in await shaky.kept()] == [1, 1]
-    assert repr(shaky.reminders) == "<Reminders <Claims 0 sessions reserved, 0 owed>>"
+    assert repr(shaky.reminders) == "<Reminders <Ledger 0 sessions reserved, 0 owed>>"
 
 
 async def test_a_store_that_hangs_is_not_waited_for_for_ever(
@@ -179,4 +179,4 @@ async def test_one_written_by_a_newer_version_is_left_alone(files: Place) -> Non
         files.clock.advance(LATEST)
         await desk.reminders.sweep()
         assert files.file().read_text() == newer
-        assert await desk.reminders.tasks(OWNER, "other") == ReminderList()
+        assert await desk.reminders.list_reminders(OWNER, "other") == SessionReminders()

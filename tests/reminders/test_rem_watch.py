@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.reminders.claims import Reservation
+from gateway.outbox.ledger import Claim
+from gateway.reminders.model import Reminder
 
 from .conftest import LATER, LATEST, OWNER, SESSION, TEA, Desk, Place, Troubled
 
@@ -34,7 +35,7 @@ class Ear:
             await self._heard.wait()
 
 
-async def claim(desk: Desk) -> Reservation:
+async def claim(desk: Desk) -> Claim[Reminder]:
     reservation = await desk.reminders.reserve(OWNER, SESSION, "c")
     assert reservation is not None
     return reservation
@@ -65,7 +66,7 @@ async def test_every_way_to_change_it(desk: Desk) -> None:
 
 
 QUIET: dict[str, Callable[[Desk], Awaitable[object]]] = {
-    "list": lambda desk: desk.reminders.tasks(OWNER, SESSION),
+    "list": lambda desk: desk.reminders.list_reminders(OWNER, SESSION),
     "the same again": lambda desk: desk.add(LATER),
     "unknown": lambda desk: desk.reminders.cancel(OWNER, SESSION, "unknown"),
     "nothing due": lambda desk: desk.reminders.reserve(OWNER, SESSION, "c"),
