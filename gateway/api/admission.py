@@ -171,7 +171,8 @@ class AdmissionMiddleware:
             _check_coding(listed)
         # Nearly every request names the same Host; an accepted one need not be parsed again.
         if host != self._known_host:
-            self._check_host(host)
+            self._admission.check_host(host.decode("latin-1"))
+            self._known_host = host
         origin = headers.get(b"origin")
         if origin is not None and self._admission.check_origin(
             origin.decode("latin-1"), host.decode("latin-1")
@@ -179,10 +180,6 @@ class AdmissionMiddleware:
             note.answer_headers += _cors(origin)
         if b"upgrade" in headers and offers_websocket(listed):
             raise UpgradeRequired("WebSocket is not spoken here; send the request over HTTP.")
-
-    def _check_host(self, host: bytes) -> None:
-        self._admission.check_host(host.decode("latin-1"))
-        self._known_host = host
 
 
 def _closing(error: HoldgateError) -> Headers:

@@ -30,27 +30,19 @@ class ErrorRouter:
             return
         # The router raises instead of answering by itself when it knows its application.
         scope["app"] = self
+        note = incoming_of(scope)
         try:
             await self._router(scope, receive, send)
-        except HoldgateError as error:
-            await self._refuse(error, scope, receive, send)
-        except HTTPException as error:
-            await self._refuse(_translate_error(error, scope), scope, receive, send)
-        except Exception as error:
+            return
+        except HoldgateError as raised:
+            error = raised
+        except HTTPException as raised:
+            error = _translate_error(raised, scope)
+        except Exception as raised:
             # The outer loop of a request.
-            request_id = incoming_of(scope).request_id
-            log.exception("request %s failed", request_id, exc_info=error)
-            failed = Unavailable("Something went wrong inside the gateway.")
-            await self._refuse(failed, scope, receive, send)
-
-    async def _refuse(
-        self,
-        error: HoldgateError,
-        scope: MutableMapping[str, Any],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        await refuse(error, receive, send, (), dialect_of(incoming_of(scope)))
+            log.exception("request %s failed", note.request_id, exc_info=raised)
+            error = Unavailable("Something went wrong inside the gateway.")
+        await refuse(error, receive, send, (), dialect_of(note))
 
 
 def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:

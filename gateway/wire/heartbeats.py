@@ -112,14 +112,12 @@ class Heartbeats:
                 while numbers:
                     number = numbers.pop()
                     target = self._targets.get(number)
-                    if target is not None:
-                        await self._beat(target, number)
-
-    async def _beat(self, target: HeartbeatTarget, number: int) -> None:
-        try:
-            await target.send_heartbeat()
-        finally:
-            self._come_again(target, number)
+                    if target is None:
+                        continue
+                    try:
+                        await target.send_heartbeat()
+                    finally:
+                        self._come_again(target, number)
 
     def _come_again(self, target: HeartbeatTarget, number: int) -> None:
         now = self._now()

@@ -38,12 +38,8 @@ def probe(sock: TransportSocket) -> Callable[[], Sequence[object]]:
 
 def count_acknowledged_bytes(sock: TransportSocket) -> int | None:
     """Return how many bytes the peer's kernel took in all; None where that is not known."""
-    option = getattr(socket, "TCP_INFO", None)
-    info = b"" if option is None else sock.getsockopt(socket.IPPROTO_TCP, option, _SIZE)
-    if len(info) < _SIZE:
-        return None
-    (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
-    return int(acked)
+    info = _read_info(sock)
+    return None if info is None else int(_ACKED.unpack_from(info, _ACKED_AT)[0])
 
 
 def was_acknowledged(sock: TransportSocket, written: int) -> bool:
@@ -52,13 +48,16 @@ def was_acknowledged(sock: TransportSocket, written: int) -> bool:
     `tcpi_unacked` does not tell: a reset empties the send queue, and it reads 0. The totals stay.
     Under TLS more is sent than written, which the second comparison makes up for.
     """
-    option = getattr(socket, "TCP_INFO", None)
-    if option is None:
-        return True
-    info = sock.getsockopt(socket.IPPROTO_TCP, option, _SIZE)
-    if len(info) < _SIZE:
+    info = _read_info(sock)
+    if info is None:
         return True
     (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
     sent, sent_again = _SENT.unpack_from(info, _SENT_AT)
-    # The SYN counts as one was_acknowledged byte, but as none sent.
+    # The SYN counts as one acknowledged byte, but as none sent.
     return bool(acked > written and acked > sent - sent_again)
+
+
+def _read_info(sock: TransportSocket) -> bytes | None:
+    option = getattr(socket, "TCP_INFO", None)
+    info = b"" if option is None else sock.getsockopt(socket.IPPROTO_TCP, option, _SIZE)
+    return info if len(info) == _SIZE else None

@@ -48,7 +48,9 @@ class HttpxUpstream:
 
     async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
-        limits = _timeout(self.endpoint.timeouts)
+        timeouts = self.endpoint.timeouts
+        limits: dict[str, float | None] = dict.fromkeys(("pool", "connect"), timeouts.connect)
+        limits |= dict.fromkeys(("write", "read"), timeouts.first_byte)
         request = httpx.Request(
             "POST",
             self._head.url_with(query),
@@ -62,7 +64,7 @@ class HttpxUpstream:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = HttpxTurn(response, self._slots, self.endpoint.timeouts)
+        turn = HttpxTurn(response, self._slots, timeouts)
         return await accept(response.status_code, turn)
 
     @property
@@ -157,15 +159,6 @@ class HttpxTurn:
                 await self._response.aclose()
         finally:
             self._slots.free()
-
-
-def _timeout(timeouts: Timeouts) -> dict[str, float | None]:
-    return {
-        "pool": timeouts.connect,
-        "connect": timeouts.connect,
-        "write": timeouts.first_byte,
-        "read": timeouts.first_byte,
-    }
 
 
 def _context(url: httpx.URL) -> ssl.SSLContext:

@@ -2,6 +2,18 @@
 
 It is run by uvicorn's server in the place of uvicorn's own protocol, which has no limits on what
 comes in, writes the head of an answer apart from its body, and costs a request twice as much.
+
+The parser (request_parser.py) makes a `RequestCycle` of each request; this class says when it is
+answered, and when the connection ends. What always holds:
+
+- One request is answered at a time, by one task a connection, in the order they came. `_cycle` is
+  the one under way or the last; cycles parsed behind it stand in `_waiting`; bytes that come while
+  a whole request is unanswered stay unparsed in `_ahead`.
+- Memory is bounded: heads by `header_bytes`, an unread body and `_ahead` by no longer reading from
+  the socket, unread answers by the transport's marks and `blocked`.
+- Time is bounded: one timer (`_look`) closes a connection on which nothing more comes, a
+  `ReaderWatch` one whose client does not read. Neither runs while a long answer rests.
+- Whoever is refused reads why: the connection lingers a moment before it is closed.
 """
 
 from __future__ import annotations
@@ -136,12 +148,14 @@ class ServerConnection(HttpRequestReader):
 
     def pause_writing(self) -> None:
         """Hear that the client does not read."""
+        # A plain flag: it is looked at for every event.
         self.blocked = True
         self._watch_reader()
 
     def resume_writing(self) -> None:
         """Hear that the client reads again."""
         self.blocked = False
+        # More than one may wait: a heartbeat stands beside whoever sends the answer.
         waiting, self._writable = self._writable, []
         for writer in waiting:
             if not writer.done():
@@ -154,6 +168,7 @@ class ServerConnection(HttpRequestReader):
         if self._cycle is None or self._cycle.ended:
             self.close()
         else:
+            # The answer under way ends as it would, and says that it is the last.
             self._cycle.keep_alive = False
 
     # What a cycle calls.
@@ -162,6 +177,7 @@ class ServerConnection(HttpRequestReader):
     def always(self) -> bytes:
         """The header lines every answer carries: the date, made once a second."""
         headers = self._server.default_headers
+        # uvicorn makes a new list every second, so that identity tells of a new date.
         if self._always[0] is not headers:
             lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
             self._always = (headers, lines)
@@ -202,6 +218,7 @@ class ServerConnection(HttpRequestReader):
         is_sending = self._is_receiving() or bool(self._ahead) or not self._reading
         self._stop_looking()
         if self._transport.get_write_buffer_size():
+            # A closing transport stays until all is written: for ever, if nobody reads.
             self._watch_reader()
         if self._closed or not (is_sending and self._transport.can_write_eof()):
             self._transport.close()
@@ -213,6 +230,7 @@ class ServerConnection(HttpRequestReader):
         """Let go of what is needed only to read requests, until the answer is complete."""
         self._stop_looking()
         self._addresses, self._always = None, NOT_YET
+        # In the middle of a pipelined request the parser is needed for the rest of it.
         if not self._begun:
             self._parser, self._headers = None, []
 
@@ -222,24 +240,20 @@ class ServerConnection(HttpRequestReader):
         self._heard_at = self._since = self._loop.time()
         if self.is_closing():
             return
-        if self._parser is None or self._look_again is None:
-            self._rouse()
-        if not self._reading:
-            self.read_on()
+        # After a long answer, what it let go of is needed again.
+        if self._parser is None:
+            self._parser = self._new_parser()
+        if self._look_again is None:
+            self._look_again = self._loop.call_later(self.nap, self._look)
+        self.read_on()
         if self._waiting:
             self._begin(self._waiting.pop(0))
+        # Not before: what was sent ahead is read when its turn has come.
         if self._ahead and not self._is_answering():
             data, self._ahead = self._ahead, b""
             self.data_received(data)
 
     # Ours.
-
-    def _rouse(self) -> None:
-        """Take up again what was let go of for a long answer."""
-        if self._parser is None:
-            self._parser = self._new_parser()
-        if self._look_again is None:
-            self._look_again = self._loop.call_later(self.nap, self._look)
 
     def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
         return RequestCycle(self, scope, self._loop, lasts, self._expects)
@@ -253,6 +267,7 @@ class ServerConnection(HttpRequestReader):
     def _begin(self, cycle: RequestCycle) -> None:
         """Have a request answered, by the one who answers all of this connection."""
         self._cycle = self._next = cycle
+        # The task is kept between requests, and asleep unless it is just answering.
         if self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
@@ -295,8 +310,10 @@ class ServerConnection(HttpRequestReader):
         """Let the request that would go on in another protocol be the last, and be told no."""
         cycle = self._coming
         if cycle is not None and cycle.is_websocket:
+            # Admission answers it, with 426 and the reason.
             cycle.keep_alive = False
         elif self._waiting:
+            # Nobody answers it before those in front; then it is refused as what it is not.
             self._waiting.pop()
             self._ahead = NEVER_VALID
         else:

@@ -1,7 +1,17 @@
 """One request and its answer on a client's connection.
 
-An ASGI application speaks to it by `receive` and `send`. The model endpoints may also write to it
-directly: a small JSON answer then costs half of what the general way takes.
+An ASGI application speaks to it by `receive` and `send`: the general way, which says what is
+right. The model endpoints also use the direct way below it. Each method there does at once what the
+general way would do, or declines and has done nothing; then the caller goes the general way. That
+both write the same bytes is shown by tests/wire/test_request_cycle.py. What always holds:
+
+- The head is made when the answer starts and kept in `_head` until something is written: head and
+  first frames are one packet.
+- `_chunked` is None until the answer starts; where it is False, `_length` is what is still to come.
+- Nothing is written after `disconnected`, and `ended` comes once. The next request of the
+  connection may begin within that very call.
+- Nothing of the request stays here: scope and body are handed over, since the answer may be held
+  for hours, one of thousands.
 """
 
 from __future__ import annotations
@@ -140,6 +150,7 @@ class RequestCycle:
 
     def add_body(self, data: bytes) -> None:
         """Take a piece of the body."""
+        # One piece is the rule, and then it is never copied.
         self._body = self._body + data if self._body else data
         if self._news is not None:
             self._wake()
@@ -156,6 +167,7 @@ class RequestCycle:
             self.disconnected = True
         if self._news is not None:
             self._wake()
+        # It refers to whoever answers, who refers back: a held answer would stay in memory.
         left, self._left = self._left, None
         if left is not None:
             left()
@@ -167,8 +179,13 @@ class RequestCycle:
     async def run(self, app: App) -> None:
         """Have the application answer; what it leaves undone is a fault of ours."""
         try:
-            await app(self._hand_over_scope(), self.receive, self.send)
+            scope, self._scope = self._scope, {}
+            answering = app(scope, self.receive, self.send)
+            # The application may let go of it in a long answer: no name of ours keeps it.
+            del scope
+            await answering
         except Exception as error:
+            # The outer loop of every request: the application's own are inside of it.
             log.error("a request failed", exc_info=error)
             await self._give_up()
         else:
@@ -176,13 +193,9 @@ class RequestCycle:
                 log.error("a request was left without an answer")
                 await self._give_up()
 
-    def _hand_over_scope(self) -> Scope:
-        """Leave the scope to the application, which may let go of it in a long answer."""
-        scope, self._scope = self._scope, {}
-        return scope
-
     async def _give_up(self) -> None:
         if self.started:
+            # Cut short is the only honest end: what was sent must not look like a whole answer.
             self._peer.close()
             return
         length = b"%d" % len(INTERNAL_ERROR)
@@ -195,6 +208,7 @@ class RequestCycle:
     async def receive(self) -> Message:
         """Give the next piece of the body; after the last, wait for the client to leave."""
         if self._expects:
+            # The client waits with its body until somebody wants it; a refusal spares it that.
             self._expects = False
             if not self._peer.is_closing():
                 self._peer.write(CONTINUE)
@@ -222,6 +236,7 @@ class RequestCycle:
         if self._peer.blocked and not self.disconnected:
             await self._peer.drain()
         if self.disconnected:
+            # ASGI's rule: who still writes to a client that left is not told by an error.
             return
         if message["type"] == "http.response.start" and not self.started:
             headers = [(name.lower(), value) for name, value in message.get("headers", ())]
@@ -250,7 +265,8 @@ class RequestCycle:
                 raise RuntimeError(TOO_LONG)
             self._write(body)
 
-    # The direct way.
+    # The direct way; in brackets what it takes beside the general way, as the least of many runs
+    # with a peer that throws away what is written (CPython 3.11, no load).
 
     def tell_when_gone(self, left: Callable[[], None]) -> None:
         """Have this called when the client is gone before the answer ended."""
@@ -262,6 +278,7 @@ class RequestCycle:
 
     def take_json_body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
         """Return a JSON body that is all there, as it was sent; None: use `receive_body`."""
+        # No coroutines, no message, no second look at the headers (0.4 for 2.7 µs a request).
         if self.more_body or self._taken or self._expects or self.disconnected:
             return None
         if headers.get(b"content-type") != JSON or len(self._body) > limit:
@@ -272,6 +289,7 @@ class RequestCycle:
 
     def start_stream(self, headers: Headers) -> bool:
         """Keep the head of a stream for its first frames; False: use `send`."""
+        # No message, and no callback that sends the head alone (2.7 µs less a stream).
         if self._peer.blocked or self.disconnected or self.started:
             return False
         self._start(200, headers)
@@ -279,7 +297,8 @@ class RequestCycle:
 
     def write_frames(self, frames: bytes) -> bool:
         """Write a chunk of a stream that has begun; False when the client must be waited for."""
-        if self._peer.blocked or self.disconnected or not self._chunked:
+        # No coroutine, no message (1.0 for 1.9 µs an event).
+        if self._peer.blocked or self.disconnected or self.ended or not self._chunked:
             return False
         if len(frames) > LARGE:
             # They are kept until the turn is judged: a copy would wait beside them to be sent.
@@ -305,6 +324,7 @@ class RequestCycle:
 
     def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
         """Write an answer of one piece; False when the client must be waited for."""
+        # No coroutines, no messages, and no callback (6.5 for 12 µs a whole answer).
         if self._peer.blocked or self.disconnected or self.started:
             return False
         self._start(status, headers)
@@ -318,6 +338,7 @@ class RequestCycle:
     def _start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.started = True
         self._expects = False
+        # Also of a client that waits to be asked for its body: the answer is there without it.
         always, closes = self._peer.always, False
         lines = [STATUS_LINES[status], always, *[b"%b: %b\r\n" % pair for pair in headers]]
         for name, value in headers:
@@ -364,6 +385,7 @@ class RequestCycle:
         if self._news is not None:
             self._wake()
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
+            # Less came than was announced: the next answer would be read as the rest of this one.
             self._peer.close()
         self._peer.on_response_complete()
 
