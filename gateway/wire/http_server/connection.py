@@ -245,7 +245,8 @@ class ServerConnection(HttpRequestReader):
             self._parser = self._new_parser()
         if self._look_again is None:
             self._look_again = self._loop.call_later(self.nap, self._look)
-        self.read_on()
+        if not self._reading:
+            self.read_on()
         if self._waiting:
             self._begin(self._waiting.pop(0))
         # Not before: what was sent ahead is read when its turn has come.
