@@ -16,7 +16,7 @@ from gateway.demo.intents import (
     TellTime,
 )
 from gateway.demo.times import clock_time, instant
-from gateway.demo.turn import CLOCK, Turn, decode_json
+from gateway.demo.turn import CLOCK, UnderstoodTurn, decode_json
 
 # What is asked of the clock first; setting a reminder needs the time only if no tag tells it.
 OPENINGS: dict[type[ReminderIntent], str] = {
@@ -58,13 +58,13 @@ class ClockResult(msgspec.Struct, frozen=True, rename="camel"):
 RESULT = msgspec.json.Decoder(ClockResult)
 
 
-def needs_time(turn: Turn) -> bool:
+def needs_time(turn: UnderstoodTurn) -> bool:
     """Whether the clock is to be asked for the time before a reminder can be set."""
     wanted = CLOCK in turn.dialogue.tools and isinstance(turn.reminders, SetReminders)
     return wanted and turn.now is None
 
 
-def next_clock_call(turn: Turn) -> str | None:
+def next_clock_call(turn: UnderstoodTurn) -> str | None:
     """Write the arguments of the next call; none when all that was wanted is known or done."""
     if CLOCK not in turn.dialogue.tools or turn.reminders is None:
         return None
@@ -93,12 +93,12 @@ def write_arguments(action: str, items: Sequence[dict[str, str]] = (), task_id: 
     return msgspec.json.encode({"action": action, "items": items, "taskId": task_id}).decode()
 
 
-def listed_reminders(turn: Turn) -> tuple[ListedReminder, ...]:
+def listed_reminders(turn: UnderstoodTurn) -> tuple[ListedReminder, ...]:
     """Return the reminders the clock has listed since the prompt."""
     return next((result.items for result in turn.find_results(CLOCK, RESULT) if result.items), ())
 
 
-def describe_clock_result(turn: Turn, text: str) -> str | None:
+def describe_clock_result(turn: UnderstoodTurn, text: str) -> str | None:
     """Put what the clock answered into words, where it is of a known kind."""
     say = turn.phrases.say
     match decode_json(RESULT, text):
@@ -118,7 +118,7 @@ def describe_clock_result(turn: Turn, text: str) -> str | None:
     return None
 
 
-def promise_reminders(turn: Turn, items: Iterable[ListedReminder]) -> str:
+def promise_reminders(turn: UnderstoodTurn, items: Iterable[ListedReminder]) -> str:
     """Say what was set, when it will come back, and how."""
     phrases = turn.phrases
     times: dict[str, list[str]] = {"hold": [], "next_request": []}
@@ -131,7 +131,7 @@ def promise_reminders(turn: Turn, items: Iterable[ListedReminder]) -> str:
     return phrases.space.join((tasks, *promises))
 
 
-def list_reminders(turn: Turn, items: Iterable[ListedReminder]) -> str:
+def list_reminders(turn: UnderstoodTurn, items: Iterable[ListedReminder]) -> str:
     """Tell the reminders there are; or, if one was to be cancelled, ask which."""
     say, intent = turn.phrases.say, turn.reminders
     asks = isinstance(intent, CancelReminder)
@@ -148,7 +148,7 @@ def list_reminders(turn: Turn, items: Iterable[ListedReminder]) -> str:
     return turn.ask_which("reminder", shown, intent.words, fits)
 
 
-def tell_time(turn: Turn, local: str, zone: str) -> str:
+def tell_time(turn: UnderstoodTurn, local: str, zone: str) -> str:
     """Say what time it is; the clock writes it as `2026-02-02 13:22:38.229 -08:00`."""
     say = turn.phrases.say
     try:

@@ -31,7 +31,7 @@ CLOSE = b"connection: close\r\n"
 
 
 @dataclass(slots=True)
-class IncomingRequest:
+class PartialRequest:
     """A request that is still being read."""
 
     url: bytes = b""
@@ -40,7 +40,7 @@ class IncomingRequest:
     head_size: int = 0
 
 
-class ClientConnection(asyncio.Protocol):
+class ModelConnection(asyncio.Protocol):
     """Reads requests and has them answered, one after the other."""
 
     def __init__(
@@ -48,7 +48,7 @@ class ClientConnection(asyncio.Protocol):
         number: int,
         numbers: Iterator[int],
         journal: RequestJournal,
-        peers: set[ClientConnection],
+        peers: set[ModelConnection],
     ) -> None:
         self._number = number
         self._numbers = numbers
@@ -56,7 +56,7 @@ class ClientConnection(asyncio.Protocol):
         self._peers = peers
         self._transport: asyncio.Transport
         self._parser = httptools.HttpRequestParser(self)
-        self._draft: IncomingRequest | None = None
+        self._draft: PartialRequest | None = None
         self._paused = False
         self._problem: Fail | None = None
         self._waiting: deque[ReceivedRequest] = deque()
@@ -113,7 +113,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Start a request."""
-        self._draft = IncomingRequest()
+        self._draft = PartialRequest()
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target."""
@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
         if len(self._waiting) > MOST_WAITING:
             self._problem = Fail(429, f"More than {MOST_WAITING} requests wait on one connection.")
 
-    def _weigh(self, more: int) -> IncomingRequest:
+    def _weigh(self, more: int) -> PartialRequest:
         assert self._draft is not None
         self._draft.head_size += more
         if self._draft.head_size > MOST_HEAD:

@@ -25,7 +25,7 @@ from gateway.demo.phrases import Phrases, phrases_for
 from gateway.demo.script import Argue, Begin, CallTool, Fail, FinishAnswer, Say, Script
 from gateway.demo.task_tool import describe_task_result, next_task_calls
 from gateway.demo.tokens import pieces_of, tokens_of
-from gateway.demo.turn import CLOCK, SCHEDULE_TASK, Turn, understand
+from gateway.demo.turn import CLOCK, SCHEDULE_TASK, UnderstoodTurn, understand
 
 PACE_MS = 30
 QUOTED = 60
@@ -100,7 +100,7 @@ def tell_outcomes(dialogue: Dialogue) -> str:
     )
 
 
-def use_tools(turn: Turn) -> ModelReply | None:
+def use_tools(turn: UnderstoodTurn) -> ModelReply | None:
     """Call the tools for what the person wants, as long as there is something to call them for."""
     clock = next_clock_call(turn)
     calls = [(CLOCK, clock)] if clock else []
@@ -110,7 +110,7 @@ def use_tools(turn: Turn) -> ModelReply | None:
     return ModelReply(calls=tuple(calls)) if calls else None
 
 
-def report_results(turn: Turn) -> ModelReply | None:
+def report_results(turn: UnderstoodTurn) -> ModelReply | None:
     """Put the tools' answers into sentences, and say what there was no tool for."""
     if not turn.dialogue.results:
         return None
@@ -119,7 +119,7 @@ def report_results(turn: Turn) -> ModelReply | None:
     return ModelReply(turn.phrases.space.join((*reports, missing.text) if missing else reports))
 
 
-def describe_result(turn: Turn, result: DialogueResult) -> str:
+def describe_result(turn: UnderstoodTurn, result: DialogueResult) -> str:
     """Put one tool's answer into words."""
     described = None
     if result.tool == CLOCK:
@@ -130,33 +130,33 @@ def describe_result(turn: Turn, result: DialogueResult) -> str:
     return described or turn.phrases.say("result", tool=result.tool, text=text)
 
 
-def regret_tasks(turn: Turn) -> ModelReply | None:
+def regret_tasks(turn: UnderstoodTurn) -> ModelReply | None:
     """Say that without the tool nothing can be done again and again."""
     if SCHEDULE_TASK in turn.dialogue.tools or not isinstance(turn.tasks, AddTasks):
         return None
     return ModelReply(turn.phrases.say("no_tool"))
 
 
-def regret_clock(turn: Turn) -> ModelReply | None:
+def regret_clock(turn: UnderstoodTurn) -> ModelReply | None:
     """Say that without a clock there is neither time nor reminder."""
     if CLOCK in turn.dialogue.tools or turn.reminders is None:
         return None
     return ModelReply(turn.phrases.say("no_clock"))
 
 
-def ask_when(turn: Turn) -> ModelReply | None:
+def ask_when(turn: UnderstoodTurn) -> ModelReply | None:
     """Ask for the time of a reminder that has none."""
     is_vague = isinstance(turn.reminders, RemindSometime)
     return ModelReply(turn.phrases.say("when")) if is_vague else None
 
 
-def run_reminding_task(turn: Turn) -> ModelReply | None:
+def run_reminding_task(turn: UnderstoodTurn) -> ModelReply | None:
     """Say that it is time for what a task of reminding is about."""
     found = REMIND.match(turn.dialogue.prompt)
     return ModelReply(announce(turn.phrases, found["task"].strip())) if found else None
 
 
-def entertain(turn: Turn) -> ModelReply | None:
+def entertain(turn: UnderstoodTurn) -> ModelReply | None:
     """Tell a joke or a word, each time the next one."""
     prompt, phrases = turn.dialogue.prompt, turn.phrases
     if len(prompt) > LONGEST_WISH:
@@ -169,7 +169,7 @@ def entertain(turn: Turn) -> ModelReply | None:
     return None
 
 
-def summarise(turn: Turn) -> ModelReply | None:
+def summarise(turn: UnderstoodTurn) -> ModelReply | None:
     """Say how much was said, and what last."""
     prompt, say = turn.dialogue.prompt, turn.phrases.say
     if len(prompt) > LONGEST_WISH or not SUMMARY.match(prompt.lower()):
@@ -179,7 +179,7 @@ def summarise(turn: Turn) -> ModelReply | None:
     return ModelReply(say("summary", count=len(before), last=last))
 
 
-def introduce(turn: Turn) -> ModelReply:
+def introduce(turn: UnderstoodTurn) -> ModelReply:
     """Answer kindly, and say what can be tried."""
     prompt, say = turn.dialogue.prompt, turn.phrases.say
     if THANKS.match(prompt):
@@ -193,7 +193,7 @@ def introduce(turn: Turn) -> ModelReply:
     return ModelReply(turn.phrases.space.join((opening, *tricks, say("tricks"))))
 
 
-RULES: tuple[Callable[[Turn], ModelReply | None], ...] = (
+RULES: tuple[Callable[[UnderstoodTurn], ModelReply | None], ...] = (
     use_tools,
     report_results,
     regret_tasks,

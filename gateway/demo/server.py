@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from itertools import count
 
-from gateway.demo.connection import ClientConnection
+from gateway.demo.connection import ModelConnection
 from gateway.demo.journal import ReceivedRequest, RequestJournal
 
 
@@ -16,7 +16,7 @@ class DemoServer:
     def __init__(self, journal: RequestJournal | None = None) -> None:
         self.journal = journal or RequestJournal()
         self.url = ""
-        self._connections: set[ClientConnection] = set()
+        self._connections: set[ModelConnection] = set()
         self._server: asyncio.Server | None = None
         self._connection_numbers = count(1)
         self._request_numbers = count(1)
@@ -49,6 +49,6 @@ class DemoServer:
         await self._server.wait_closed()
         self._server = None
 
-    def _connection(self) -> ClientConnection:
+    def _connection(self) -> ModelConnection:
         number = next(self._connection_numbers)
-        return ClientConnection(number, self._request_numbers, self.journal, self._connections)
+        return ModelConnection(number, self._request_numbers, self.journal, self._connections)

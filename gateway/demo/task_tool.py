@@ -9,7 +9,7 @@ import msgspec
 from gateway.demo.dialogue import DialogueResult
 from gateway.demo.intents import AddTasks, ListTasks, RecurringTask, RemoveTasks
 from gateway.demo.times import clock_time
-from gateway.demo.turn import SCHEDULE_TASK, Turn, decode_json
+from gateway.demo.turn import SCHEDULE_TASK, UnderstoodTurn, decode_json
 
 LONGEST_NAME = 60
 
@@ -48,7 +48,7 @@ RESULT = msgspec.json.Decoder(TaskToolResult)
 CALL = msgspec.json.Decoder(TaskToolCall)
 
 
-def next_task_calls(turn: Turn) -> list[str]:
+def next_task_calls(turn: UnderstoodTurn) -> list[str]:
     """Write what the tool is told next, call by call; nothing when all is said."""
     if SCHEDULE_TASK not in turn.dialogue.tools:
         return []
@@ -65,7 +65,7 @@ def next_task_calls(turn: Turn) -> list[str]:
     return []
 
 
-def write_addition(turn: Turn, task: RecurringTask) -> str:
+def write_addition(turn: UnderstoodTurn, task: RecurringTask) -> str:
     """Write the call that adds a task."""
     about = task.message or turn.phrases.say("unnamed")
     message = turn.phrases.say("remind", task=about) if task.reminds else task.message
@@ -78,13 +78,13 @@ def write_arguments(action: str, **members: str) -> str:
     return msgspec.json.encode({"action": action, **members}).decode()
 
 
-def listed_tasks(turn: Turn) -> tuple[ListedTask, ...]:
+def listed_tasks(turn: UnderstoodTurn) -> tuple[ListedTask, ...]:
     """Return the tasks that the tool has listed since the prompt."""
     results = turn.find_results(SCHEDULE_TASK, RESULT)
     return next((result.jobs for result in results if result.jobs), ())
 
 
-def describe_task_result(turn: Turn, result: DialogueResult) -> str | None:
+def describe_task_result(turn: UnderstoodTurn, result: DialogueResult) -> str | None:
     """Put what the tool answered into words, where it is of a known kind."""
     say = turn.phrases.say
     match decode_json(RESULT, result.text):
@@ -105,7 +105,7 @@ def describe_task_result(turn: Turn, result: DialogueResult) -> str | None:
     return None
 
 
-def list_tasks(turn: Turn, tasks: Iterable[ListedTask]) -> str:
+def list_tasks(turn: UnderstoodTurn, tasks: Iterable[ListedTask]) -> str:
     """Tell the tasks there are; or, if one was to be removed, ask which."""
     say, intent = turn.phrases.say, turn.tasks
     shown = [

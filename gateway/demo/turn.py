@@ -34,7 +34,7 @@ ACTION = msgspec.json.Decoder(ToolAction)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class UnderstoodTurn:
     """A dialogue, understood: what the person wants of each tool, and what time it is for them."""
 
     dialogue: Dialogue
@@ -69,7 +69,7 @@ class Turn:
         return self.phrases.space.join((why, listing))
 
 
-def understand(dialogue: Dialogue) -> Turn:
+def understand(dialogue: Dialogue) -> UnderstoodTurn:
     """Read what the person wants.
 
     Without a tool for tasks, what sounds like ending or listing them means reminders. What is
@@ -79,7 +79,7 @@ def understand(dialogue: Dialogue) -> Turn:
     if SCHEDULE_TASK not in dialogue.tools and not isinstance(tasks, AddTasks):
         tasks = None
     rest = tasks.rest if isinstance(tasks, AddTasks) else "" if tasks else dialogue.prompt
-    return Turn(
+    return UnderstoodTurn(
         dialogue,
         phrases=phrases_for(dialogue.prompt),
         now=find_time(dialogue.messages),
