@@ -22,6 +22,8 @@ from typing import Any, Protocol, TextIO, TypeVar
 
 import msgspec
 
+from gateway.timestamps import iso
+
 FLUSH_SECONDS = 0.1
 # What may wait to be written, in characters; what comes beyond is dropped and counted.
 MOST_WAITING = 1024 * 1024
@@ -78,20 +80,8 @@ FRAMES: dict[str, Callable[[str, str, str, str], str]] = {"text": text_line, "js
 WRITERS: dict[str, Callable[[Fields], str]] = {"text": pairs, "json": members}
 
 
-class Stamp:
-    """UTC time in milliseconds as text; the calendar is asked once a second."""
-
-    def __init__(self) -> None:
-        self._second = -1
-        self._text = ""
-
-    def __call__(self, at: float) -> str:
-        """Write this instant."""
-        second, millisecond = divmod(round(at * 1000), 1000)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._text}.{millisecond:03d}Z"
+def _instant(at: float) -> str:
+    return iso(round(at * 1000))
 
 
 class LogStream(Protocol):
@@ -167,7 +157,7 @@ class LogWriter:
 
     def _tell(self) -> None:
         said = WRITERS[self._form]({"lines": self._untold})
-        line = FRAMES[self._form](Stamp()(time.time()), "WARNING", DROPPED, said)
+        line = FRAMES[self._form](_instant(time.time()), "WARNING", DROPPED, said)
         self._lines.append(line)
         self._size += len(line)
         self._untold = 0
@@ -198,7 +188,6 @@ class EventLog:
         self.form = form
         self._stream = stream
         self._now = now
-        self._stamp = Stamp()
         self._lines: list[Line] = []
 
     @property
@@ -227,9 +216,9 @@ class EventLog:
         """Write what was noted."""
         lines, self._lines = self._lines, []
         if lines:
-            frame, stamp = FRAMES[self.form], self._stamp
+            frame = FRAMES[self.form]
             said = [
-                frame(stamp(at), "INFO", event, write(what)) for at, event, write, what in lines
+                frame(_instant(at), "INFO", event, write(what)) for at, event, write, what in lines
             ]
             self._stream.write("".join(said))
             self._stream.flush()
@@ -239,13 +228,12 @@ class _Lines(logging.Formatter):
     def __init__(self, form: str) -> None:
         super().__init__()
         self._form = form
-        self._stamp = Stamp()
 
     def format(self, record: logging.LogRecord) -> str:
         fields: Fields = {"logger": record.name, "says": record.getMessage()}
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        when = self._stamp(record.created)
+        when = _instant(record.created)
         said = WRITERS[self._form](fields)
         return FRAMES[self._form](when, record.levelname, "log", said).removesuffix("\n")
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from gateway.logs import EventLog, LogWriter, Stamp, set_up
+from gateway.logs import EventLog, LogWriter, set_up
+from gateway.timestamps import iso
 
 
 @pytest.fixture
@@ -130,8 +131,7 @@ def test_what_logging_takes_has_the_same_form() -> None:
     assert 'ERROR log logger=holdgate.web says="request req_1 failed" exception=' in lines[0]
 
 
-def test_a_stamp_asks_the_calendar_once_a_second() -> None:
-    stamp = Stamp()
-    assert stamp(1.001) == "1970-01-01T00:00:01.001Z"
-    assert stamp(1.999) == "1970-01-01T00:00:01.999Z"
-    assert stamp(60.0) == "1970-01-01T00:01:00.000Z"
+def test_instants_of_one_second_and_of_the_next() -> None:
+    assert iso(1_001) == "1970-01-01T00:00:01.001Z"
+    assert iso(1_999) == "1970-01-01T00:00:01.999Z"
+    assert iso(60_000) == "1970-01-01T00:01:00.000Z"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,6 +22,7 @@ from gateway.exchange.live import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.reminders.view import NtpView
 from gateway.routing import Models, PublicModel
+from gateway.timestamps import iso_second
 from gateway.version import __version__
 
 GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time.
@@ -220,8 +220,8 @@ class Operations:
         return answer_json(show(model))
 
     def _as_anthropic(self, model: PublicModel) -> AnthropicModel:
-        created = datetime.fromtimestamp(int(self.started_at), UTC).isoformat()
-        return AnthropicModel("model", model.name, model.name, created.replace("+00:00", "Z"))
+        created = f"{iso_second(int(self.started_at))}Z"
+        return AnthropicModel("model", model.name, model.name, created)
 
     def _as_openai(self, model: PublicModel) -> OpenAiModel:
         return OpenAiModel(model.name, "model", int(self.started_at), model.routes[0].upstream)

@@ -27,8 +27,8 @@ from gateway.errors import BadRequest, InvalidInput, NotFound
 from gateway.reminders.model import read_item
 from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
-from gateway.reminders.text import Timestamp, iso
 from gateway.reminders.view import ReminderView, read_clock, show_reminder
+from gateway.timestamps import Timestamp, iso
 from gateway.wire.http_server.request_body import BodyLimits
 
 PART = "reminders"

@@ -25,13 +25,13 @@ from gateway.jobs.view import JobView, show_job
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
-from gateway.reminders.text import LAST_SECOND, Timestamp, iso
 from gateway.reminders.view import ReminderView, show_reminder
 from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage
 from gateway.sessions.state_store import States
 from gateway.stores.documents import LATEST, Listed
 from gateway.stores.rows import AgentConversation
+from gateway.timestamps import LAST_SECOND, Timestamp, iso
 
 PAGE = 50
 LARGEST_PAGE = 500

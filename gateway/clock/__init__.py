@@ -2,9 +2,8 @@
 
 from gateway.clock.manual import ManualClock
 from gateway.clock.ntp import NtpClock, NtpSettings
-from gateway.clock.protocol import Clock, Host, NtpState
-from gateway.clock.steady import SteadyClock
-from gateway.clock.system import SystemClock
+from gateway.clock.protocol import Clock, NtpState
+from gateway.clock.system import Host, SteadyClock, SystemClock
 from gateway.clock.timer_queue import TimerQueue
 
 __all__ = [

@@ -12,10 +12,21 @@ import anyio
 import msgspec
 
 from gateway.clock import state_file
-from gateway.clock.choice import STEP_MS, OffsetSample, choose
 from gateway.clock.detached import Detached, NotStarted
-from gateway.clock.protocol import Host, NtpState, sleep_a_slice
-from gateway.clock.sntp import Kissed, NoTime, Resolve, judge, query, resolve, silence
+from gateway.clock.protocol import NtpState
+from gateway.clock.sntp import (
+    STEP_MS,
+    Kissed,
+    NoTime,
+    OffsetSample,
+    Resolve,
+    choose,
+    judge,
+    query,
+    resolve,
+    silence,
+)
+from gateway.clock.system import Host, sleep_a_slice
 
 JITTER = 0.1
 KISS_REST_S = 86_400.0

@@ -1,4 +1,4 @@
-"""One question to one time server, and whether its answer can be believed.
+"""One question to one time server, whether its answer can be believed, and which of several.
 
 ntplib knows the packet and the arithmetic. Its own client takes any packet from the server's
 address for the answer and may wait for ever, so the socket is ours.
@@ -10,15 +10,16 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ntplib
 
-from gateway.clock.choice import OffsetSample
-from gateway.clock.protocol import Host
+from gateway.clock.system import Host
 
+STEP_MS = 1000
+"""A larger correction needs two servers; two agree that differ by no more than this."""
 PORT = 123
 CLIENT, SERVER = 3, 4
 LEAP_UNKNOWN = 3
@@ -41,6 +42,15 @@ class NoTime(Exception):
 
 class Kissed(NoTime):
     """The server wants to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSample:
+    """What one server says that has to be added to the host's time, and how far away it is."""
+
+    server: str
+    offset_ms: int
+    rtt_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +212,22 @@ def judge(server: str, reply: SntpReply, max_offset_ms: int) -> OffsetSample:
         if problem := flaw(reply, max_offset_ms):
             raise NoTime(problem)
     return OffsetSample(server, round(reply.offset_s * 1000), max(0.0, reply.delay_s * 1000))
+
+
+def choose(answers: Sequence[OffsetSample], offset_ms: int) -> OffsetSample | None:
+    """Return the nearest server's answer that is believed while this offset is in force."""
+    believed = (answer for answer in answers if _is_believed(answer, answers, offset_ms))
+    return min(believed, key=lambda answer: answer.rtt_ms, default=None)
+
+
+def _is_believed(answer: OffsetSample, answers: Sequence[OffsetSample], offset_ms: int) -> bool:
+    if len(answers) == 1 or _is_near(answer.offset_ms, offset_ms):
+        return True
+    return any(
+        other.server != answer.server and _is_near(answer.offset_ms, other.offset_ms)
+        for other in answers
+    )
+
+
+def _is_near(one_ms: int, other_ms: int) -> bool:
+    return abs(one_ms - other_ms) <= STEP_MS

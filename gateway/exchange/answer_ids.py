@@ -12,8 +12,15 @@ from typing import Any, NoReturn
 import anyio
 import msgspec
 
-from gateway.stores.documents import DocumentKey, Documents, Shape, StoreUnavailable, fetch, update
-from gateway.stores.overdue import overdue
+from gateway.stores.documents import (
+    DocumentKey,
+    Documents,
+    Shape,
+    StoreUnavailable,
+    fetch,
+    iterate_due,
+    update,
+)
 
 KIND = "answer"
 LONGEST_ID = 4096
@@ -79,7 +86,7 @@ class Answers:
 
     async def sweep(self) -> None:
         """Forget what is too old."""
-        async with aclosing(overdue(self.store, KIND, self.store.now_ms())) as found:
+        async with aclosing(iterate_due(self.store, KIND, self.store.now_ms())) as found:
             async for keys in found:
                 for key in keys:
                     await self.store.delete(key)

@@ -16,7 +16,7 @@ from gateway.jobs.reader import default_name
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import At, Every, Schedule, next_due, show_schedule
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import At
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 
 LONGEST_REASON = 200
 UNKNOWN = "no reason is known."

@@ -59,7 +59,7 @@ class Debts:
     async def _look(self, tasks: TaskGroup) -> float | None:
         """Begin to pay what can be paid; return after how many seconds to look again."""
         try:
-            debts = await self._parts.rows.owed()
+            debts = await self._parts.rows.list_owed()
         except StoreUnavailable as error:
             self._parts.note("results_not_read", why=error.message)
             return self._parts.settings.store_retry_ms / 1000
@@ -91,17 +91,17 @@ class Debts:
             return
         rows = self._parts.rows
         try:
-            if not any(owed.run_id == run.run_id for _, owed in await rows.owed()):
+            if not any(owed.run_id == run.run_id for _, owed in await rows.list_owed()):
                 return
             why = await self._untold(job, run, lease)
         finally:
             await lease.release()
         if not why:
-            await rows.paid(run.run_id)
+            await rows.settle_owed(run.run_id)
         elif not self._leaving:
             self._log("result_not_told", job, run, why)
             item = item_of(job, run)
-            if await rows.paid(run.run_id, item):
+            if await rows.settle_owed(run.run_id, item):
                 self._parts.deliveries.added(item)
 
     async def _untold(self, job: Job, run: Run, lease: Lease) -> str:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.clock.steps import ClockSteps
+from gateway.clock.system import ClockSteps
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
@@ -309,7 +309,7 @@ class Scheduler:
                 notices[run.run_id] = item
             return item
 
-        for run in await parts.rows.lapsed(before_ms, change, notice):
+        for run in await parts.rows.end_lapsed(before_ms, change, notice):
             parts.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
             item = notices.get(run.run_id)
             if item is not None:

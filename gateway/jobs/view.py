@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gateway.jobs.model import Job, Place, Run, Status, Trigger
 from gateway.jobs.schedule.model import ScheduleView, show_schedule
-from gateway.reminders.text import Timestamp, iso
+from gateway.timestamps import Timestamp, iso
 
 LONGEST_SUMMARY = 200
 

@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gateway.outbox.feed import KINDS
 from gateway.reminders.model import Reminder
-from gateway.reminders.text import Timestamp, iso
 from gateway.reminders.view import ToolArguments, show_arguments
 from gateway.stores.rows import OutboxItem, SessionEvent
+from gateway.timestamps import Timestamp, iso
 
 REMINDER: Literal["reminder"] = "reminder"
 RUN: Literal["run"] = "run"

@@ -15,8 +15,8 @@ import msgspec
 
 from gateway.exchange.additions import ToolDeclaration
 from gateway.reminders.model import Reminder
-from gateway.reminders.text import iso
 from gateway.reminders.view import Ntp, read_clock, show_reminder
+from gateway.timestamps import iso
 
 T = TypeVar("T")
 

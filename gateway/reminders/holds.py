@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NoReturn
 
-from gateway.clock.steady import SteadyClock
+from gateway.clock.system import SteadyClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.stores.documents import SessionKey
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
+from gateway.timestamps import iso
 
 EPOCH = datetime(1970, 1, 1)
 # The years 1 to 9999: what is outside cannot be written as a date.
@@ -139,12 +140,7 @@ def _instant(match: re.Match[str]) -> int:
 
 
 def _example(now_ms: int) -> str:
-    return f"it is now {_iso(now_ms)}, so in ten minutes it is {_iso(now_ms + 10 * MINUTE_MS)}."
-
-
-def _iso(ms: int) -> str:
-    at = datetime.fromtimestamp(ms // 1000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"it is now {iso(now_ms)}, so in ten minutes it is {iso(now_ms + 10 * MINUTE_MS)}."
 
 
 def _read_text(task: str, rules: Rules) -> str:

@@ -79,7 +79,7 @@ class DueNotifier:
     async def attend(self, owner: str, session: str) -> None:
         """Attend to a session from now on, and for a week, durably."""
         key = (owner, session)
-        await self._feed.rows.interested(owner, session, self._clock.now_ms())
+        await self._feed.rows.note_interest(owner, session, self._clock.now_ms())
         self._wanted.add(key)
         self._take(key)
 
@@ -97,7 +97,7 @@ class DueNotifier:
         """Attend to all that somebody wants to hear of, and to no others; forget what is old."""
         rows, now_ms = self._feed.rows, self._clock.now_ms()
         for owner, session in tuple(self._feed.open):
-            await rows.interested(owner, session, now_ms)
+            await rows.note_interest(owner, session, now_ms)
         known = frozenset(self._wanted)
         await rows.prune(now_ms - KEPT_MS)
         wanted = frozenset(await rows.interests())

@@ -25,7 +25,7 @@ from uuid import uuid4
 import anyio
 
 from gateway.clock.protocol import Clock
-from gateway.clock.steps import ClockSteps
+from gateway.clock.system import ClockSteps
 from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
@@ -55,6 +55,7 @@ from gateway.reminders.records import (
     join_ids,
 )
 from gateway.stores.documents import (
+    AT_ONCE,
     DocumentKey,
     Documents,
     SessionKey,
@@ -62,8 +63,8 @@ from gateway.stores.documents import (
     StoreUnavailable,
     amend,
     fetch,
+    iterate_due,
 )
-from gateway.stores.overdue import AT_ONCE, overdue
 from gateway.stores.waiting import Unsubscribe
 
 R = TypeVar("R")
@@ -337,7 +338,7 @@ class ReminderService:
             expired += await self._tidy(keys)
         # A clock that is ahead for a while loses nothing.
         before_ms = self._steps.past_ms() - self.rules.retention_ms
-        async with aclosing(overdue(self.store, KIND, before_ms)) as found:
+        async with aclosing(iterate_due(self.store, KIND, before_ms)) as found:
             async for documents in found:
                 expired += await self._tidy([(one.owner, one.session) for one in documents])
         return expired

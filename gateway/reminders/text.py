@@ -1,4 +1,4 @@
-"""What a model reads of time: instants, the time tag, and the reminders that are due.
+"""What a model reads of time: the time tag, and the reminders that are due.
 
 A task's text is data: it is written as a JSON string in which nothing can end the line, the quote
 or the bracket around it, and no `<**…**>` is left to be taken for a directive.
@@ -7,27 +7,15 @@ or the bracket around it, and no `<**…**>` is left to be taken for a directive
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import tzinfo
 from functools import lru_cache
-from typing import Annotated
-
-from msgspec import Meta
 
 from gateway.reminders.model import Reminder
-
-Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-"""An instant as `iso` writes it."""
+from gateway.timestamps import iso, iso_second, moment
 
 HEADING = "[Clock Reminder]: scheduled tasks are due."
 MAY_CALL = "You may call tools to complete these tasks."
 TOOLS_ADDED = "If the tool list is incomplete, standard tools have been added."
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = 86_400
-# A day short of the calendar's ends, where every zone still has a date; what lies beyond is shown
-# as that day, since a file may say anything.
-FIRST_SECOND = -62_135_596_800 + _DAY
-LAST_SECOND = 253_402_300_799 - _DAY
 
 # Whatever any reader takes for the end of a line, what no text can hold, a bracket that closes,
 # and the marks of directives.
@@ -40,12 +28,6 @@ _in_text = re.compile(rf'["\\]|{_UNSAFE}')
 _strings = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _is_bare = re.compile(r"[\w.:/-]++").fullmatch
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def iso(ms: int) -> str:
-    """Write an instant in UTC, to the millisecond, as RFC 3339 has it."""
-    second, millisecond = divmod(ms, 1000)
-    return f"{_utc_second(second)}.{millisecond:03d}Z"
 
 
 def local(ms: int, tz: tzinfo) -> str:
@@ -97,22 +79,13 @@ def _escape(found: re.Match[str]) -> str:
 def _tag_second(second: int, tz: tzinfo, tz_name: str) -> tuple[str, str, str]:
     shown, offset = _local_second(second, tz)
     return (
-        f"[Time/Date]: utc=`{_utc_second(second)}",
+        f"[Time/Date]: utc=`{iso_second(second)}",
         f"Z` local=`{shown}",
         f" {offset}` tz=`{tz_name}`",
     )
 
 
-@lru_cache(maxsize=256)
-def _utc_second(second: int) -> str:
-    return _moment(second).isoformat(timespec="seconds")[:19]
-
-
 @lru_cache(maxsize=8)
 def _local_second(second: int, tz: tzinfo) -> tuple[str, str]:
-    text = _moment(second).astimezone(tz).isoformat(" ", timespec="seconds")
+    text = moment(second).astimezone(tz).isoformat(" ", timespec="seconds")
     return text[:19], text[19:]
-
-
-def _moment(second: int) -> datetime:
-    return _EPOCH + timedelta(seconds=min(max(second, FIRST_SECOND), LAST_SECOND))

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.reminders.model import Reminder
-from gateway.reminders.text import Timestamp, iso, local
+from gateway.reminders.text import local
+from gateway.timestamps import Timestamp, iso
 
 ToolArguments = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """The arguments of a tool as they are kept: JSON, an object or a text."""

@@ -10,8 +10,14 @@ import anyio
 
 from gateway.sessions.model import SessionState, without_old
 from gateway.sessions.session_request import KIND, NEW, SHAPE
-from gateway.stores.documents import DocumentKey, Documents, StoreUnavailable, amend, fetch
-from gateway.stores.overdue import overdue
+from gateway.stores.documents import (
+    DocumentKey,
+    Documents,
+    StoreUnavailable,
+    amend,
+    fetch,
+    iterate_due,
+)
 
 R = TypeVar("R")
 Note = Callable[..., None]
@@ -68,7 +74,7 @@ class States:
 
     async def sweep(self) -> None:
         """Forget the turns that were kept long enough; a session of which nothing is left goes."""
-        async with aclosing(overdue(self.store, KIND, self.store.now_ms())) as found:
+        async with aclosing(iterate_due(self.store, KIND, self.store.now_ms())) as found:
             async for keys in found:
                 for key in keys:
                     await self._tidy(key)

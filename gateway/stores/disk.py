@@ -1,17 +1,31 @@
-"""Whole files: read one, replace one so that a crash leaves the old or the new, set one aside."""
+"""What is on disk: file names, whole files, the lock of one process, whether there is room.
+
+A file is never changed in its place. `replace` writes a temporary file beside it, synchronises
+that, and renames it: a crash leaves the old content or the new, and perhaps a temporary file, which
+the next scan removes. The name itself is durable only after `sync_directory`, which the caller does
+once for many files. `ProcessLock` is an flock, so it ends with its process however that ends; the
+lock file is never removed, because that would free the name while others wait for it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import stat
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
+from threading import RLock
 
-from gateway.stores.documents import LARGEST_DOCUMENT, Stored, StoreUnavailable
+from anyio.to_thread import run_sync
+
+from gateway.stores.documents import LARGEST_DOCUMENT, LOCAL_OWNER, InUse, Stored, StoreUnavailable
 
 Signature = tuple[int, int, int]
 
@@ -27,6 +41,43 @@ REASONS = {
     errno.EMFILE: "too many files are open",
     errno.ENFILE: "too many files are open",
 }
+
+SUFFIX = ".json"
+TEMPORARY = ".tmp-"
+# A file of this name stands beside the documents and is not one.
+RESERVED = "ntp-state"
+# What a session directory is locked by, and where its rows are.
+DIRECTORY_LOCK = ".lock"
+ROWS_FILE = "holdgate.sqlite3"
+# Says that there are rows, so that a file that lost its content is not taken for a new one.
+ROWS_MARKER = "jobs.json"
+LONGEST_PREFIX = 40
+HASH_DIGITS = 24
+
+_is_plain = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}").fullmatch
+_odd = re.compile(r"[^A-Za-z0-9._-]+")
+PROBE_FILE = ".probe"
+PROBE_BYTES = 4096
+# Whoever asks more often is told what was found last.
+PROBE_REST_SECONDS = 2.0
+
+
+def name_of(owner: str, session: str) -> str:
+    """Name the file of a session, without its suffix: its id if that is plain, else a hash."""
+    if owner == LOCAL_OWNER and session != RESERVED and _is_plain(session):
+        return session
+    readable = _odd.sub("_", session)[:LONGEST_PREFIX].lstrip(".")
+    whole = owner.encode() + b"\0" + session.encode()
+    return f"{readable}~{sha256(whole).hexdigest()[:HASH_DIGITS]}"
+
+
+def is_document(file_name: str) -> bool:
+    """Tell whether a file of this name is a session's."""
+    return (
+        file_name.endswith(SUFFIX)
+        and not file_name.startswith(".")
+        and file_name != RESERVED + SUFFIX
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +186,101 @@ def sync_directory(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class ProcessLock:
+    """A locked file that names its process; shared among those that can share.
+
+    The threads of a process may have it together.
+    """
+
+    def __init__(self, path: Path, place: str, *, shared: bool = False) -> None:
+        self._path = path
+        self._place = place
+        self.shared = shared
+        self._descriptor = -1
+        self._changing = RLock()
+
+    def hold(self) -> None:
+        """Have the lock, or raise `InUse`; look again whether the file in its place is ours."""
+        with self._changing:
+            while not self._ours():
+                self.release()
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+                self._lock()
+
+    def release(self) -> None:
+        """Let go of it. The file stays: to remove it would free the name while others wait."""
+        with self._changing:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def _ours(self) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._descriptor))
+
+    def _lock(self) -> None:
+        mode = fcntl.LOCK_SH if self.shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(self._descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            self.release()
+            raise InUse(self._refusal(holder)) from None
+        # Whose it is only helps people; on a full disk the lock holds without it.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _refusal(self, holder: str) -> str:
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        return f"{self._place} is used by another Holdgate ({who}); only one may use it at a time."
+
+
+def lost() -> StoreUnavailable:
+    """Say that the place was replaced and another process was quicker, without naming paths."""
+    return StoreUnavailable(
+        "The session's state is unavailable: its place is used by another Holdgate."
+    )
+
+
+class WriteProbe:
+    """Writes a small file and removes it, at most once in a while."""
+
+    def __init__(self, directory: Path, steady: Callable[[], float] = time.monotonic) -> None:
+        self._path = directory / PROBE_FILE
+        self._steady = steady
+        self._looked: float | None = None
+        self._found: StoreUnavailable | None = None
+
+    def __repr__(self) -> str:
+        return f"<WriteProbe {'troubled' if self._found else 'fine'}>"
+
+    async def check(self) -> None:
+        """Raise `StoreUnavailable` if nothing could be written lately."""
+        now = self._steady()
+        if self._looked is None or now - self._looked >= PROBE_REST_SECONDS:
+            self._looked = now
+            self._found = await run_sync(self._write)
+        if self._found is not None:
+            raise self._found
+
+    def _write(self) -> StoreUnavailable | None:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(self._path, flags, 0o600), "wb", buffering=0) as file:
+                if file.write(bytes(PROBE_BYTES)) < PROBE_BYTES:
+                    return StoreUnavailable("The session's state is unavailable: the disk is full.")
+        except OSError as error:
+            return unavailable(error)
+        finally:
+            with suppress(OSError):
+                self._path.unlink()
+        return None

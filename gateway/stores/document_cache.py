@@ -1,19 +1,70 @@
-"""Which documents are due, and which were written last: kept in memory, in order."""
+"""What is known of documents without the disk: what they hold, which are due, which are newest."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from gateway.stores.documents import DocumentKey, Listed, SessionKey, Sighting
+from gateway.stores.disk import Signature
+from gateway.stores.documents import DocumentKey, Listed, SessionKey, Sighting, Stored
 
 T = TypeVar("T", str, SessionKey)
 
 LARGEST_CHUNK = 1000
+BUDGET_BYTES = 64 * 1024 * 1024
+# What an entry takes beside its document: key, names, signature, dictionary.
+ENTRY_BYTES = 600
+
+
+@dataclass(frozen=True, slots=True)
+class CachedDocument:
+    """A document, and the signature of the file it was read from or written to."""
+
+    signature: Signature
+    stored: Stored
+
+
+class DocumentCache:
+    """Forgets what was not used for longest when there is too much."""
+
+    def __init__(self, budget: int = BUDGET_BYTES) -> None:
+        self._budget = budget
+        self._taken = 0
+        self._entries: OrderedDict[DocumentKey, CachedDocument] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: DocumentKey) -> CachedDocument | None:
+        """Return an entry, and remember that it was used."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def put(self, key: DocumentKey, entry: CachedDocument) -> None:
+        """Keep an entry, at the cost of those not used for longest."""
+        self.drop(key)
+        self._entries[key] = entry
+        self._taken += _size(entry)
+        while self._taken > self._budget:
+            _, forgotten = self._entries.popitem(last=False)
+            self._taken -= _size(forgotten)
+
+    def drop(self, key: DocumentKey) -> None:
+        """Forget an entry."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._taken -= _size(entry)
+
+
+def _size(entry: CachedDocument) -> int:
+    return len(entry.stored.document) + ENTRY_BYTES
 
 
 class Ranking(Generic[T]):
@@ -79,7 +130,7 @@ class Ranking(Generic[T]):
             del self._chunks[index]
 
 
-class Index:
+class DocumentIndex:
     """What is due and what is new, of all documents of a store.
 
     It holds plain tuples of text and numbers: the garbage collector passes over those, and with

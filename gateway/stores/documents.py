@@ -14,8 +14,9 @@ value and back, and `update` applies a pure function to that value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
@@ -26,12 +27,20 @@ from gateway.stores.waiting import Turns, Unsubscribe
 T = TypeVar("T")
 R = TypeVar("R")
 
+OnQuarantine = Callable[[str, str], None]
+"""Is told the name of what was set aside, and why."""
+
 LOCAL_OWNER = "local"
 LARGEST_DOCUMENT = 4 * 1024 * 1024
 ENVELOPE = frozenset({"version", "owner", "sessionId", "updatedAtMs"})
 # Another process may win a few times in a row; in this one, changes of a key take turns.
 ATTEMPTS = 32
 LATEST = 2**63 - 1
+# Documents that are tidied up at once: they share what makes them durable, and more were not
+# faster, but kept the disk from everybody else.
+AT_ONCE = 16
+# So many that stay due are not some bad documents, but a store that is down.
+MOST_LEFT = 2_000
 
 
 class StoreUnavailable(Unavailable):
@@ -237,6 +246,21 @@ async def _keep(
         await store.delete(key, revision)
 
 
+async def iterate_due(
+    store: Documents, kind: str, before_ms: int
+) -> AsyncGenerator[tuple[DocumentKey, ...]]:
+    """Yield the keys of what is due; what still is after its turn is left to the next sweep."""
+    handed: tuple[DocumentKey, ...] = ()
+    left: set[DocumentKey] = set()
+    while len(left) < MOST_LEFT:
+        listed = await store.due(kind, before_ms, AT_ONCE + len(left) + len(handed))
+        left.update(set(handed).intersection(listed))
+        handed = tuple(islice((key for key in listed if key not in left), AT_ONCE))
+        if not handed:
+            return
+        yield handed
+
+
 def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocument:
     """Write a value as the document of a session."""
     own = shape.encode(value)
@@ -264,19 +288,19 @@ def unseal(key: DocumentKey, stored: Stored, shape: Shape[T]) -> T:
     memo = stored.memo
     if memo is not None and memo[1] is shape and memo[0] == key:
         return cast(T, memo[2])
-    fields = _parsed(stored.document)
+    fields = _parse_fields(stored.document)
     if _key(shape.kind, fields) != key:
         raise Corrupt("It belongs to another owner or session.")
-    value = _decoded(fields, shape)
+    value = _decode_value(fields, shape)
     stored.memo = (key, shape, value)
     return value
 
 
 def sight(stored: Stored, shape: Shape[T]) -> Sighting:
     """Read from a document whose it is, and what an index has to know of it."""
-    fields = _parsed(stored.document)
+    fields = _parse_fields(stored.document)
     key = _key(shape.kind, fields)
-    value = _decoded(fields, shape)
+    value = _decode_value(fields, shape)
     stored.memo = (key, shape, value)
     return Sighting(key, fields.get("updatedAtMs", 0), _due(value, shape))
 
@@ -292,7 +316,7 @@ UNREADABLE = (
 )
 
 
-def _parsed(document: bytes) -> dict[str, Any]:
+def _parse_fields(document: bytes) -> dict[str, Any]:
     try:
         return _decode(document)
     except RecursionError as error:
@@ -315,7 +339,7 @@ def _number(fields: Mapping[str, Any], name: str, default: int | None = None) ->
     return number
 
 
-def _decoded(fields: Mapping[str, Any], shape: Shape[T]) -> T:
+def _decode_value(fields: Mapping[str, Any], shape: Shape[T]) -> T:
     version = _number(fields, "version")
     if version > shape.version:
         raise Newer(

@@ -1,14 +1,25 @@
 """Documents as files: one JSON file a session, readable and changeable by hand.
 
 The file is the truth. What is cached counts only while the file's signature is the one it was read
-from or written with, so every read looks at the file, and that is all a cached read costs. A
-document that is being written is not read until it is durable.
+from or written with, so every read looks at the file, and that is all a cached read costs. Of keys
+without a file it is remembered that there is none, until their directory changes.
+
+A change goes to the one thread of `group_commit`; while it is under way its path is in `_busy`, and
+whoever reads or changes that document waits: nobody sees what is not durable. Cache, index and
+watchers learn of a change on the event loop when it is durable, even if whoever asked for it has
+left. A crash before that leaves the old file or the new one, and nobody was told otherwise.
+
+At the start a thread looks at all files (`scan`). What is due or listed waits for its end; reads do
+not. Keys that were used meanwhile are in `_touched`, and the scan, which may have seen them
+earlier, does not overrule them. One process owns the directory, by `ProcessLock`, which is looked
+at again before each batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,15 +30,25 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from gateway.stores.absent import Absent
-from gateway.stores.cache import Cache, CachedDocument
-from gateway.stores.disk import load, make_directory, peek, revision_of, unavailable
-from gateway.stores.document_cache import Index
+from gateway.stores.disk import (
+    DIRECTORY_LOCK,
+    SUFFIX,
+    ProcessLock,
+    WriteProbe,
+    load,
+    make_directory,
+    name_of,
+    peek,
+    revision_of,
+    unavailable,
+)
+from gateway.stores.document_cache import CachedDocument, DocumentCache, DocumentIndex
 from gateway.stores.documents import (
     Corrupt,
     DocumentKey,
     Listed,
     Newer,
+    OnQuarantine,
     SealedDocument,
     Shape,
     Sighting,
@@ -35,18 +56,26 @@ from gateway.stores.documents import (
     StoreUnavailable,
     sight,
 )
-from gateway.stores.group_commit import Commits, Done, FileChange, Put, Remove, SetAside
-from gateway.stores.lock import Lock
-from gateway.stores.names import DIRECTORY_LOCK, SUFFIX, name_of
-from gateway.stores.probe import WriteProbe
+from gateway.stores.group_commit import (
+    CLOSING_SECONDS,
+    BatchWorker,
+    Done,
+    FileChange,
+    FileCommitter,
+    Put,
+    Remove,
+    SetAside,
+)
 from gateway.stores.scan import Broken, Finding, Scan
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
-from gateway.stores.worker import CLOSING_SECONDS, Worker
 
 READERS = 4
 LOOKS = 4
+# How often a directory is looked at for what was put there by hand.
+LOOK_SECONDS = 0.1
+MOST_ABSENT = 100_000
+GONE = -1
 
-Reported = Callable[[str, str], None]
 Settle = Callable[[Done | Exception], None]
 
 
@@ -55,13 +84,13 @@ class OwnedDirectory:
     """A directory that is ours, and the token by which we know our own temporary files."""
 
     root: Path
-    lock: Lock
+    lock: ProcessLock
     token: str
 
 
 def occupy(root: Path, kinds: Iterable[str]) -> OwnedDirectory:
     """Make the directories that are missing and lock them, or raise `InUse`."""
-    lock = Lock(root / DIRECTORY_LOCK, f'The session directory "{root}"')
+    lock = ProcessLock(root / DIRECTORY_LOCK, f'The session directory "{root}"')
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         make_directory(root)
@@ -77,16 +106,63 @@ def occupy(root: Path, kinds: Iterable[str]) -> OwnedDirectory:
     return OwnedDirectory(root, lock, secrets.token_hex(4))
 
 
+class AbsentKeys:
+    """Keys that had no file since their directory last changed.
+
+    A file put there by hand changes its directory, which is looked at now and then.
+    """
+
+    __slots__ = ("_keys", "_looked", "_root", "_seen", "_steady")
+
+    def __init__(self, root: Path, steady: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._steady = steady
+        # By kind: a directory that changes all the time must not cost what the others hold.
+        self._keys: dict[str, set[DocumentKey]] = {}
+        self._seen: dict[str, int] = {}
+        self._looked: dict[str, float] = {}
+
+    def __contains__(self, key: DocumentKey) -> bool:
+        now = self._steady()
+        if now - self._looked.get(key.kind, -LOOK_SECONDS) >= LOOK_SECONDS:
+            self._look(key.kind, now)
+        return key in self._keys[key.kind]
+
+    def add(self, key: DocumentKey) -> None:
+        """Take it that a key has no file, if there is a directory that could hold it."""
+        self._look(key.kind, self._steady())
+        if self._seen[key.kind] == GONE:
+            return
+        keys = self._keys[key.kind]
+        if len(keys) >= MOST_ABSENT:
+            keys.clear()
+        keys.add(key)
+
+    def drop(self, key: DocumentKey) -> None:
+        """Take it that a key may have a file."""
+        self._keys.get(key.kind, set()).discard(key)
+
+    def _look(self, kind: str, now: float) -> None:
+        self._looked[kind] = now
+        try:
+            changed = (self._root / kind).stat().st_mtime_ns
+        except OSError:
+            changed = GONE
+        if self._seen.get(kind) != changed:
+            self._seen[kind] = changed
+            self._keys[kind] = set()
+
+
 async def open_files(
     root: Path,
     shapes: Iterable[Shape[Any]],
     now_ms: Callable[[], int],
-    on_quarantine: Reported,
+    on_quarantine: OnQuarantine,
 ) -> Files:
     """Open the files below a directory; a look at all of them goes on in the background."""
     known = {shape.kind: shape for shape in shapes}
-    place = await run_sync(occupy, root, tuple(known))
-    return Files(place, known, now_ms, on_quarantine)
+    directory = await run_sync(occupy, root, tuple(known))
+    return Files(directory, known, now_ms, on_quarantine)
 
 
 class Files:
@@ -94,32 +170,34 @@ class Files:
 
     def __init__(
         self,
-        place: OwnedDirectory,
+        directory: OwnedDirectory,
         shapes: dict[str, Shape[Any]],
         now_ms: Callable[[], int],
-        on_quarantine: Reported,
+        on_quarantine: OnQuarantine,
     ) -> None:
         self.now_ms = now_ms
         self.turns = Turns()
-        self.lock = place.lock
-        self._place = place
-        self._root = str(place.root)
+        self.lock = directory.lock
+        self._directory = directory
+        self._root = str(directory.root)
         self._shapes = shapes
         self._on_quarantine = on_quarantine
-        self._cache = Cache()
-        self._absent = Absent(place.root)
-        self._index = Index()
+        self._cache = DocumentCache()
+        self._absent = AbsentKeys(directory.root)
+        self._index = DocumentIndex()
         self._watchers = Watchers()
         self._busy: dict[str, anyio.Event] = {}
         self._readers = anyio.CapacityLimiter(READERS)
-        self._commits = Commits(place.lock, place.token)
-        self._probe = WriteProbe(place.root)
-        self._worker: Worker[FileChange, Done] = Worker("holdgate-commit", self._commits.perform)
+        self._commits = FileCommitter(directory.lock, directory.token)
+        self._probe = WriteProbe(directory.root)
+        self._worker: BatchWorker[FileChange, Done] = BatchWorker(
+            "holdgate-commit", self._commits.perform
+        )
         self._scanned = anyio.Event()
         # What was used since the scan began is known better than the scan can know it.
         self._touched: set[DocumentKey] = set()
-        self._scan = Scan(place.root, shapes, place.token)
-        self._scan.start(self._found, self._seen_all)
+        self._scan = Scan(directory.root, shapes, directory.token)
+        self._scan.start(self._take_findings, self._end_scan)
 
     def __repr__(self) -> str:
         return f"<Files {self._root} {len(self._cache)} cached, {len(self._busy)} being written>"
@@ -130,10 +208,10 @@ class Files:
         stored = None
         for _ in range(LOOKS):
             if path in self._busy:
-                await self._settled(path)
+                await self._wait_until_written(path)
             seen = peek(path)
             if seen is None:
-                self._gone(key)
+                self._forget(key)
                 if self._scanned.is_set():
                     self._absent.add(key)
                 return None
@@ -153,24 +231,24 @@ class Files:
         """Replace the file of this revision; return the new one."""
         path = self._path(key)
         self._absent.drop(key)
-        await self._settled(path)
+        await self._wait_until_written(path)
         stored = Stored(draft.document, revision_of(draft.document))
-        job = Put(path, revision, self._cache.get(key), draft.document)
+        change = Put(path, revision, self._cache.get(key), draft.document)
         sighting = Sighting(key, draft.updated_ms, draft.due_ms)
-        await self._submit(job, partial(self._written, sighting, stored))
+        await self._submit(change, partial(self._note_write, sighting, stored))
         return stored.revision
 
     async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         """Remove the file."""
         path = self._path(key)
-        await self._settled(path)
-        job = Remove(path, revision, self._cache.get(key))
-        await self._submit(job, partial(self._removed, key))
+        await self._wait_until_written(path)
+        change = Remove(path, revision, self._cache.get(key))
+        await self._submit(change, partial(self._note_removal, key))
 
     async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Rename a file that cannot be read, if it still has this revision."""
         path = self._path(key)
-        await self._settled(path)
+        await self._wait_until_written(path)
         await self._quarantine(Broken(path, revision, reason), key)
 
     async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
@@ -201,51 +279,51 @@ class Files:
             await run_sync(self._scan.stop, abandon_on_cancel=True)
         await self._worker.aclose()
         self._commits.close()
-        self._place.lock.release()
+        self._directory.lock.release()
 
     def _path(self, key: DocumentKey) -> str:
         return f"{self._root}/{key.kind}/{name_of(key.owner, key.session)}{SUFFIX}"
 
-    async def _settled(self, path: str) -> None:
+    async def _wait_until_written(self, path: str) -> None:
         while (busy := self._busy.get(path)) is not None:
             await busy.wait()
 
-    def _submit(self, job: FileChange, settle: Settle) -> asyncio.Future[Done]:
+    def _submit(self, change: FileChange, settle: Settle) -> asyncio.Future[Done]:
         busy = anyio.Event()
 
-        def settled(outcome: Done | Exception) -> None:
-            del self._busy[job.path]
+        def end_write(outcome: Done | Exception) -> None:
+            del self._busy[change.path]
             busy.set()
             settle(outcome)
 
-        future = self._worker.submit(job, settled)
-        self._busy[job.path] = busy
+        future = self._worker.submit(change, end_write)
+        self._busy[change.path] = busy
         return future
 
-    def _written(self, sighting: Sighting, stored: Stored, outcome: Done | Exception) -> None:
+    def _note_write(self, sighting: Sighting, stored: Stored, outcome: Done | Exception) -> None:
         key = sighting.key
         if isinstance(outcome, Done) and outcome.signature is not None:
             self._cache.put(key, CachedDocument(outcome.signature, stored))
             self._note(sighting)
             self._watchers.changed(key)
 
-    def _removed(self, key: DocumentKey, outcome: Done | Exception) -> None:
+    def _note_removal(self, key: DocumentKey, outcome: Done | Exception) -> None:
         if isinstance(outcome, Done):
-            self._gone(key)
+            self._forget(key)
             if outcome.changed:
                 self._watchers.changed(key)
 
     def _quarantine(self, broken: Broken, key: DocumentKey | None) -> asyncio.Future[Done]:
-        job = SetAside(broken.path, broken.revision, self.now_ms())
-        return self._submit(job, partial(self._quarantined, broken, key))
+        change = SetAside(broken.path, broken.revision, self.now_ms())
+        return self._submit(change, partial(self._note_quarantine, broken, key))
 
-    def _quarantined(
+    def _note_quarantine(
         self, broken: Broken, key: DocumentKey | None, outcome: Done | Exception
     ) -> None:
         if not isinstance(outcome, Done) or not outcome.changed:
             return
         if key is not None:
-            self._gone(key)
+            self._forget(key)
             self._watchers.changed(key)
         self._on_quarantine(f"{Path(broken.path).parent.name}/{outcome.name}", broken.reason)
 
@@ -279,7 +357,7 @@ class Files:
         self._touch(sighting.key)
         self._index.put(sighting)
 
-    def _gone(self, key: DocumentKey) -> None:
+    def _forget(self, key: DocumentKey) -> None:
         self._touch(key)
         self._cache.drop(key)
         if key in self._index:
@@ -289,25 +367,22 @@ class Files:
         if not self._scanned.is_set():
             self._touched.add(key)
 
-    def _found(self, findings: list[Finding]) -> None:
+    def _take_findings(self, findings: list[Finding]) -> None:
         for finding in findings:
-            if isinstance(finding, Broken):
-                self._found_broken(finding)
-            elif finding.key not in self._touched:
-                self._index.put(finding)
+            if not isinstance(finding, Broken):
+                if finding.key not in self._touched:
+                    self._index.put(finding)
+            # A file that is being written is in better hands.
+            elif finding.path not in self._busy:
+                with suppress(StoreUnavailable):
+                    self._quarantine(finding, None).add_done_callback(_ignore_outcome)
 
-    def _found_broken(self, broken: Broken) -> None:
-        # A file that is being written is in better hands.
-        if broken.path not in self._busy:
-            with suppress(StoreUnavailable):
-                self._quarantine(broken, None).add_done_callback(_unheard)
-
-    def _seen_all(self) -> None:
+    def _end_scan(self) -> None:
         self._scanned.set()
         self._touched.clear()
 
 
-def _unheard(future: asyncio.Future[Done]) -> None:
+def _ignore_outcome(future: asyncio.Future[Done]) -> None:
     # Nobody waits for it; whoever asks for that session is told.
     if not future.cancelled():
         future.exception()

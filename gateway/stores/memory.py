@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from gateway.stores.document_cache import Index
-from gateway.stores.documents import Conflict, DocumentKey, Listed, SealedDocument, Sighting, Stored
+from gateway.stores.document_cache import DocumentIndex
+from gateway.stores.documents import (
+    Conflict,
+    DocumentKey,
+    Listed,
+    OnQuarantine,
+    SealedDocument,
+    Sighting,
+    Stored,
+)
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
-
-Reported = Callable[[str, str], None]
 
 
 class Memory:
     """A store that is gone with its process."""
 
-    def __init__(self, now_ms: Callable[[], int], on_quarantine: Reported) -> None:
+    def __init__(self, now_ms: Callable[[], int], on_quarantine: OnQuarantine) -> None:
         self.now_ms = now_ms
         self.turns = Turns()
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}
-        self._index = Index()
+        self._index = DocumentIndex()
         self._watchers = Watchers()
         self._revisions = count(1)
 
@@ -78,7 +84,7 @@ class Memory:
     async def aclose(self) -> None:
         """Forget everything."""
         self._documents.clear()
-        self._index = Index()
+        self._index = DocumentIndex()
 
     def _expect(self, key: DocumentKey, revision: int) -> None:
         stored = self._documents.get(key)

@@ -168,7 +168,7 @@ class JobRows(Protocol):
     async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
         """Delete the row of a running run, and keep what that makes of its job, if it is there."""
 
-    async def lapsed(
+    async def end_lapsed(
         self,
         before_ms: int,
         change: Callable[[Job, Run], tuple[Job, Run] | None],
@@ -183,13 +183,13 @@ class JobRows(Protocol):
     async def runs(self, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first."""
 
-    async def owed(self) -> list[tuple[Job, Run]]:
+    async def list_owed(self) -> list[tuple[Job, Run]]:
         """Return runs that ended well and whose result is not yet in the session it came from.
 
         The oldest first; also of jobs that were deleted by the end of that run.
         """
 
-    async def paid(self, run_id: str, item: OutboxItem | None = None) -> bool:
+    async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Take it that a run's result is in the session it came from; False: it was not owed.
 
         With an item, that is put into the session's queue instead, in the same transaction.
@@ -244,9 +244,6 @@ class LockRows(Protocol):
     async def release(self, owner: str, session: str, token: str) -> bool:
         """Free the lock if it is this token's."""
 
-    async def void(self) -> None:
-        """Free all locks: their holders are known to be gone."""
-
 
 class DeliveryRows(Protocol):
     """What waits for sessions that are not asking, and what happened in them."""
@@ -284,7 +281,7 @@ class DeliveryRows(Protocol):
     async def prune(self, before_ms: int) -> int:
         """Delete events, delivered items and interests that are older; say how many."""
 
-    async def interested(self, owner: str, session: str, at_ms: int) -> None:
+    async def note_interest(self, owner: str, session: str, at_ms: int) -> None:
         """Remember that somebody wants to hear of this session."""
 
     async def interests(self) -> list[SessionKey]:

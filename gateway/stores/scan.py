@@ -11,9 +11,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from gateway.stores.disk import Loaded, load
+from gateway.stores.disk import SUFFIX, TEMPORARY, Loaded, is_document, load, name_of
 from gateway.stores.documents import Corrupt, Newer, Shape, Sighting, sight
-from gateway.stores.names import SUFFIX, TEMPORARY, is_document, name_of
 
 SLICE = 64
 REST_SECONDS = 0.001

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from gateway.stores.documents import Documents, Shape, StoreUnavailable
+from gateway.stores.documents import Documents, OnQuarantine, Shape, StoreUnavailable
 from gateway.stores.files import Files, open_files
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
@@ -23,7 +23,7 @@ def system_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def unreported(name: str, reason: str) -> None:
+def tell_nobody(name: str, reason: str) -> None:
     """Tell nobody of a document that was set aside."""
 
 
@@ -33,7 +33,7 @@ async def open_documents(
     shapes: Iterable[Shape[Any]],
     *,
     now_ms: Callable[[], int] = system_ms,
-    on_quarantine: Callable[[str, str], None] = unreported,
+    on_quarantine: OnQuarantine = tell_nobody,
 ) -> Documents:
     """Open the store of a URL: empty for files below `session_dir`, `sqlite:///path`, `memory:`."""
     if not url:
@@ -52,7 +52,7 @@ async def open_rows(
     *,
     now_ms: Callable[[], int] = system_ms,
     lease_ms: Callable[[], int] = system_ms,
-    on_quarantine: Callable[[str, str], None] = unreported,
+    on_quarantine: OnQuarantine = tell_nobody,
 ) -> Rows:
     """Open the rows of a URL, beside its documents; they are closed before the documents are.
 

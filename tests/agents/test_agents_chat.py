@@ -14,7 +14,7 @@ from gateway.agents.service import Agents
 from gateway.clock import ManualClock
 from gateway.errors import NotFound
 from gateway.exchange.additions import ToolDeclaration
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.agents.talking import (
     begin,
     heard,

@@ -100,7 +100,7 @@ async def test_a_result_that_is_being_told_is_told_no_more() -> None:
         await asked(gate, 2)
         assert (await forget(gate, "helper")).status == 200
         await nothing_is_left(gate, "helper")
-        assert await gate.gateway.parts.rows.jobs.owed() == []
+        assert await gate.gateway.parts.rows.jobs.list_owed() == []
 
 
 async def test_an_answer_to_a_client_is_ended() -> None:

@@ -21,9 +21,9 @@ from gateway.clock.protocol import NtpState
 from gateway.reminders.clock_calls import got
 from gateway.reminders.model import Rules
 from gateway.reminders.service import ReminderService
-from gateway.reminders.text import iso
 from gateway.stores import Memory, Stored, StoreUnavailable
 from gateway.stores.documents import DocumentKey
+from gateway.timestamps import iso
 from gateway.wire.http_server.request_body import BodyLimits
 
 NOW = 1_770_067_358_229

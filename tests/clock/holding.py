@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from gateway.clock import Clock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.gateway.client import Answer, Client
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import DONE, event, get, request, text, usage, whole

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.clock.choice import STEP_MS, OffsetSample, choose
+from gateway.clock.sntp import STEP_MS, OffsetSample, choose
 
 Said = tuple[str, int, float]
 

@@ -11,9 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.clock.choice import OffsetSample
-from gateway.clock.protocol import Host
-from gateway.clock.sntp import Address, Kissed, NoTime, judge, query, read_server, resolve
+from gateway.clock.sntp import (
+    Address,
+    Kissed,
+    NoTime,
+    OffsetSample,
+    judge,
+    query,
+    read_server,
+    resolve,
+)
+from gateway.clock.system import Host
 
 from .sntp import Behaviour, FakeServer, Told, never, serving, timestamp, well
 

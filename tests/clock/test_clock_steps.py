@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.clock import ManualClock
-from gateway.clock.steps import TOLERANCE_MS, ClockSteps
+from gateway.clock.system import TOLERANCE_MS, ClockSteps
 
 NOW = 1_770_067_358_229
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000

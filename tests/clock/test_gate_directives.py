@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.clock.holding import (
     NOW,
     SECOND,

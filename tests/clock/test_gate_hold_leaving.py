@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.clock.holding import (
     HOUR,
     NOW,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.stores.names import ROWS_FILE
-from gateway.stores.probe import NAME
+from gateway.stores.disk import PROBE_FILE, ROWS_FILE
 from tests.clock.reminding import listed, remind
 from tests.gateway.harness import Running
 from tests.gateway.wire import get
@@ -154,4 +153,4 @@ async def test_a_full_disk_is_noticed_before_anybody_writes(tmp_path: Path) -> N
             assert (await gate.ask(None, "x-session-id: s")).status == 200
             disk.free()
             await seen(lambda: status_of(gate), lambda found: found[1] == "ready")
-            assert not list(disk.place.rglob(NAME))
+            assert not list(disk.place.rglob(PROBE_FILE))

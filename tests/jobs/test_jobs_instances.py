@@ -105,7 +105,7 @@ async def test_a_run_that_others_took_for_dead_is_given_up() -> None:
             over = finished(run, NOW, "interrupted", error="It was taken for dead.")
             return after_interrupted(job, over, NOW, JobRules()), over
 
-        assert len(await gate.gateway.parts.rows.jobs.lapsed(2**62, end)) == 1
+        assert len(await gate.gateway.parts.rows.jobs.end_lapsed(2**62, end)) == 1
         # Its lease cannot be renewed any more, so nobody waits for the answer.
         await gate.quiet()
         (run,) = await ran(gate, job_id, "interrupted")

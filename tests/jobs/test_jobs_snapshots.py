@@ -16,7 +16,7 @@ from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
 from gateway.jobs.snapshots import LARGEST, Snapshots
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import Snapshot
-from gateway.stores.urls import system_ms, unreported
+from gateway.stores.urls import system_ms, tell_nobody
 from tests.gateway.harness import until
 from tests.jobs.faults import Flaky
 from tests.jobs.words import NOW, seen
@@ -35,7 +35,7 @@ class Notes(list[str]):
 async def remembering(*sessions: str, room: int = 1000) -> AsyncIterator[Snapshots]:
     """Remember requests; these sessions have jobs."""
     clock = ManualClock(NOW)
-    store = Memory(system_ms, unreported)
+    store = Memory(system_ms, tell_nobody)
     rows = await open_rows("memory:", Path(), store, now_ms=clock.now_ms)
     try:
         yield Snapshots(

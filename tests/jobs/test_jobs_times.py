@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock, SystemClock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, hanging
 from tests.jobs.models import cued

@@ -86,7 +86,7 @@ async def test_an_end_that_was_recorded_unawares_is_told_all_the_same() -> None:
 async def test_what_is_owed_is_told_when_the_store_is_back() -> None:
     async with house(model("result", "I see")) as gate:
         job_id = await add(gate, session="isolated")
-        flaky = spoil(gate, "owed")
+        flaky = spoil(gate, "list_owed")
         await run_now(gate, job_id)
         await until(lambda: flaky.failures > 2)
         await asked(gate, 1)
@@ -97,7 +97,7 @@ async def test_what_is_owed_is_told_when_the_store_is_back() -> None:
 async def test_what_cannot_be_settled_is_told_again() -> None:
     async with house(model("result", "I see")) as gate:
         job_id = await add(gate, session="isolated")
-        flaky = spoil(gate, "paid")
+        flaky = spoil(gate, "settle_owed")
         await run_now(gate, job_id)
         await until(lambda: flaky.failures > 0)
         flaky.mend()

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import anyio
 
 from gateway.clock import Clock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.gateway.client import Answer
 from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import get, request

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.gateway.harness import running
 from tests.gateway.wire import PATH, get, request
 from tests.jobs.words import DAY, NOW, add, ask, cron, house, refused

@@ -89,7 +89,7 @@ class Ledger:
         self.log = [event for event in self.log if event.at_ms >= before_ms]
         return 0
 
-    async def interested(self, owner: str, session: str, at_ms: int) -> None:
+    async def note_interest(self, owner: str, session: str, at_ms: int) -> None:
         await self._reach()
         self.wanted[owner, session] = at_ms
 

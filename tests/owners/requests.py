@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.gateway.wire import get, request
 from tests.jobs.words import DAY, NOW
 from tests.openapi.routes import Way

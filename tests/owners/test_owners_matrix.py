@@ -16,7 +16,7 @@ import pytest
 
 from gateway.api.openapi import document
 from gateway.clock import ManualClock
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 from tests.agents.talking import says
 from tests.gateway.harness import Running
 from tests.gateway.wire import ask_of, get, request

@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 
 from gateway.reminders.model import Reminder
 from gateway.reminders.text import (
-    FIRST_SECOND,
     HEADING,
-    LAST_SECOND,
     MAY_CALL,
     TOOLS_ADDED,
-    iso,
     local,
     reminder_text,
     time_tag,
 )
 from gateway.sessions.directives.reader import read
+from gateway.timestamps import FIRST_SECOND, LAST_SECOND, iso
 
 NOW = 1_770_067_358_229
 LOS_ANGELES = ZoneInfo("America/Los_Angeles")

@@ -21,7 +21,7 @@ from gateway.jobs.schedule.model import (
 )
 from gateway.jobs.schedule.reader import read_schedule
 from gateway.reminders.model import YEAR_MS
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 
 NOW = 1_770_067_358_229
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

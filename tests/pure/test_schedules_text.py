@@ -10,7 +10,7 @@ from gateway.errors import InvalidInput
 from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, in_words
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 
 # A Tuesday in Shanghai, a quarter to six in the morning.
 NOW = int(datetime(2026, 2, 2, 21, 45, 30, tzinfo=UTC).timestamp()) * 1000

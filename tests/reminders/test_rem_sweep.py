@@ -20,8 +20,7 @@ from gateway.reminders.records import (
 )
 from gateway.reminders.service import SHAPE
 from gateway.stores import SealedDocument
-from gateway.stores.documents import seal
-from gateway.stores.overdue import AT_ONCE, MOST_LEFT, overdue
+from gateway.stores.documents import AT_ONCE, MOST_LEFT, iterate_due, seal
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
 
@@ -98,7 +97,7 @@ async def test_no_handful_is_larger_than_the_one_before(desk: Desk) -> None:
     for number in range(5 * AT_ONCE + 1):
         await desk.add(TEA, session=f"s{number}")
     sizes: list[int] = []
-    async with aclosing(overdue(desk.store, "clock", 2**60)) as handfuls:
+    async with aclosing(iterate_due(desk.store, "clock", 2**60)) as handfuls:
         async for keys in handfuls:
             sizes.append(len(keys))
             for key in keys[1:]:

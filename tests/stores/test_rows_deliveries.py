@@ -89,8 +89,8 @@ async def test_sessions_are_apart(deliveries: DeliveryRows) -> None:
     assert await deliveries.deliver("ann", "s", ("a",)) == ("a",)
     assert set(await deliveries.waiting()) == {("ann", "t"), ("bob", "s")}
     await deliveries.note(event("k", "t"))
-    await deliveries.interested("ann", "t", 1)
-    await deliveries.interested("bob", "s", 1)
+    await deliveries.note_interest("ann", "t", 1)
+    await deliveries.note_interest("bob", "s", 1)
     await deliveries.forget("ann", "t")
     assert await deliveries.waiting() == [("bob", "s")]
     assert await deliveries.events("ann", "t", 0, 10) == []
@@ -163,9 +163,9 @@ async def test_a_position_only_moves_on(deliveries: DeliveryRows) -> None:
 
 
 async def test_interests_are_renewed(deliveries: DeliveryRows) -> None:
-    await deliveries.interested("ann", "s", 20)
-    await deliveries.interested("ann", "t", 10)
-    await deliveries.interested("ann", "s", 5)
+    await deliveries.note_interest("ann", "s", 20)
+    await deliveries.note_interest("ann", "t", 10)
+    await deliveries.note_interest("ann", "s", 5)
     assert await deliveries.interests() == [("ann", "s"), ("ann", "t")]
     assert await deliveries.prune(20) == 1
     assert await deliveries.interests() == [("ann", "s")]
@@ -208,7 +208,7 @@ async def test_what_waits_is_found_again(tmp_path: Path, name: str) -> None:
         first, second = [await rows.deliveries.add(item(name)) for name in "ab"]
         await rows.deliveries.deliver("ann", "s", (first.id,))
         noted = await rows.deliveries.note(event("k"))
-        await rows.deliveries.interested("ann", "s", 1)
+        await rows.deliveries.note_interest("ann", "s", 1)
         await rows.deliveries.move("hook", 3)
     async with backend.opened() as rows:
         assert await rows.deliveries.pending("ann", "s") == [second]

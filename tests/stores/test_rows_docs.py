@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import StoreUnavailable
-from gateway.stores.names import ROWS_FILE
+from gateway.stores.disk import ROWS_FILE
 from gateway.stores.sqlite.database import MemoryDatabase, migrate
 from gateway.stores.sqlite.schema import MIGRATIONS
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.jobs.model import Job
 from gateway.stores import Rows, StoreUnavailable
-from gateway.stores.lock import Lock
+from gateway.stores.disk import ProcessLock
 from gateway.stores.rows import AgentConversation, OutboxItem
 
 from .mounts import read_only, small_disk
@@ -110,7 +110,7 @@ async def test_a_directory_that_another_holdgate_took(embedded: RowBackend) -> N
     async with embedded.opened() as rows:
         await rows.jobs.add(job(), same, 99)
         embedded.root.joinpath(".lock").unlink()
-        another = Lock(embedded.root / ".lock", "The directory")
+        another = ProcessLock(embedded.root / ".lock", "The directory")
         another.hold()
         with pytest.raises(StoreUnavailable, match="its place is used by another Holdgate"):
             await rows.jobs.add(job("b"), same, 99)

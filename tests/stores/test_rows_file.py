@@ -25,10 +25,8 @@ from gateway.stores.rows import Snapshot
 from gateway.stores.sqlite import (
     conversations,
     deliveries,
-    item_table,
     job_table,
     jobs,
-    run_table,
 )
 from gateway.stores.sqlite.database import Database, migrate
 from gateway.stores.sqlite.documents import Sqlite
@@ -55,7 +53,7 @@ def durable(request: pytest.FixtureRequest, tmp_path: Path) -> RowBackend:
 
 async def test_nothing_is_made_before_something_is_kept(embedded: RowBackend) -> None:
     async with embedded.opened() as rows:
-        assert await rows.jobs.lapsed(2**63 - 1, cut) == []
+        assert await rows.jobs.end_lapsed(2**63 - 1, cut) == []
         assert await rows.jobs.claim(10, "me", 1, due) is None
         assert await rows.deliveries.waiting() == []
         assert await rows.deliveries.prune(10) == 0
@@ -258,7 +256,7 @@ async def test_many_who_find_the_same_bad_job(durable: RowBackend) -> None:
 async def test_a_database_of_nothing_but_bad_jobs(
     embedded: RowBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "MOST_SPOILED", 2)
+    monkeypatch.setattr(jobs, "MOST_CORRUPT", 2)
     async with embedded.opened() as rows:
         for name in "abc":
             await rows.jobs.add(job(name), same, 9)
@@ -286,7 +284,7 @@ async def test_a_run_that_cannot_be_read_does_not_stop_its_job(durable: RowBacke
         await rows.jobs.claim(1_000, "me", 1, due)
         tamper(durable.path, "UPDATE runs SET run = '[]'")
         assert await rows.jobs.claim(2_000, "me", 1, due) is None
-        assert await rows.jobs.lapsed(2**63 - 1, cut) == []
+        assert await rows.jobs.end_lapsed(2**63 - 1, cut) == []
         assert await rows.jobs.claim(2_000, "me", 1, due) is not None
     assert [name for name, _ in durable.quarantined] == ["runs/j-1000"]
 
@@ -299,7 +297,7 @@ async def test_a_debt_that_cannot_be_read(durable: RowBackend) -> None:
             assert claimed is not None
             await rows.jobs.finish(ended(claimed.runs[0], owed=True), idle, None, 9)
         tamper(durable.path, "UPDATE owed SET job = '[' WHERE job_id = 'a'")
-        assert [one.job_id for one, _ in await rows.jobs.owed()] == ["b"]
+        assert [one.job_id for one, _ in await rows.jobs.list_owed()] == ["b"]
     assert [name for name, _ in durable.quarantined] == ["owed/a-1000"]
 
 
@@ -312,18 +310,18 @@ async def test_a_snapshot_that_cannot_be_read_is_none(durable: RowBackend) -> No
 
 
 SCANNED_ON_PURPOSE = {
-    run_table.OWED,
+    jobs.OWED,
     job_table.LIST,
     deliveries.INTERESTS,
     deliveries.LAST,
     deliveries.PRUNE[2],
     # Everything undelivered, and that is what the index holds.
-    item_table.WAITING,
+    deliveries.WAITING,
 }
 
 
 def statements() -> list[str]:
-    modules = (conversations, deliveries, item_table, job_table, run_table)
+    modules = (conversations, deliveries, job_table, jobs)
     values = [value for module in modules for value in vars(module).values()]
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     return sorted(

@@ -46,10 +46,10 @@ async def test_where_nothing_is_kept(jobs: JobRows) -> None:
     assert await jobs.claim(9_999, "me", 1, due) is None
     assert await jobs.claim_now("j", "ann", "me", 1, due) is None
     assert not await jobs.extend("r", "me", 1)
-    assert await jobs.lapsed(2**63 - 1, lambda one, run: (one, run)) == []
+    assert await jobs.end_lapsed(2**63 - 1, lambda one, run: (one, run)) == []
     assert await jobs.runs("j", 10) == []
-    assert await jobs.owed() == []
-    await jobs.paid("r")
+    assert await jobs.list_owed() == []
+    await jobs.settle_owed("r")
     assert await jobs.forget("ann", "s") == 0
 
 

@@ -210,7 +210,7 @@ class AgainstLists(RuleBasedStateMachine):
 
     @rule(before_ms=st.integers(1, 10))
     def lapse(self, before_ms: int) -> None:
-        ended_runs = self.run(self.rows.jobs.lapsed(before_ms, cut))
+        ended_runs = self.run(self.rows.jobs.end_lapsed(before_ms, cut))
         over = [
             run
             for run in self.runs
@@ -226,7 +226,7 @@ class AgainstLists(RuleBasedStateMachine):
     @rule(data=st.data())
     def pay(self, data: st.DataObject) -> None:
         run_id = data.draw(st.sampled_from(self.owed))
-        self.run(self.rows.jobs.paid(run_id))
+        self.run(self.rows.jobs.settle_owed(run_id))
         self.owed.remove(run_id)
         self.runs = [replace(r, owed=False) if r.run_id == run_id else r for r in self.runs]
 
@@ -263,7 +263,7 @@ class AgainstLists(RuleBasedStateMachine):
 
     @invariant()
     def what_is_owed_and_waits_is_found(self) -> None:
-        assert [run.run_id for _, run in self.run(self.rows.jobs.owed())] == self.owed
+        assert [run.run_id for _, run in self.run(self.rows.jobs.list_owed())] == self.owed
         for owner in ("ann", "bob"):
             found = self.run(self.rows.deliveries.pending(owner, "s"))
             waiting = [one for one in self.items if one.owner == owner]

@@ -90,7 +90,7 @@ async def test_what_was_acknowledged_survives_a_kill_at_any_moment(
         said += await anyio.to_thread.run_sync(killed, backend, random.randint(1, 40))
         async with backend.opened() as rows:
             await found_whole(rows, said)
-            cut_off = await rows.jobs.lapsed(LATEST, cut)
+            cut_off = await rows.jobs.end_lapsed(LATEST, cut)
             assert len(cut_off) <= 1
     assert len(said) > 2
     assert backend.quarantined == []
@@ -157,5 +157,5 @@ async def test_what_one_keeps_the_other_finds(tmp_path: Path) -> None:
         assert claimed is not None
         assert await here.jobs.claim(9 * STEP, "here", 50, due) is None
         assert not await here.jobs.extend(claimed.runs[0].run_id, "here", 100)
-        assert [run.status for run in await here.jobs.lapsed(51, cut)] == ["interrupted"]
+        assert [run.status for run in await here.jobs.end_lapsed(51, cut)] == ["interrupted"]
         assert not await there.jobs.extend(claimed.runs[0].run_id, "there", 100)

@@ -180,19 +180,19 @@ async def test_a_lease_is_its_holders(jobs: JobRows) -> None:
     under_way = await claim(jobs, STEP, until_ms=50)
     assert not await jobs.extend(under_way.run_id, "you", 500)
     assert await jobs.extend(under_way.run_id, "me", 100)
-    assert await jobs.lapsed(100, cut) == []
-    assert await jobs.lapsed(101, cut) == [replace(under_way, status="interrupted")]
+    assert await jobs.end_lapsed(100, cut) == []
+    assert await jobs.end_lapsed(101, cut) == [replace(under_way, status="interrupted")]
     assert not await jobs.extend(under_way.run_id, "me", 500)
 
 
 async def test_what_lapsed_is_recorded_and_the_job_goes_on(jobs: JobRows) -> None:
     await add(jobs, job("a"), job("b"), job("c"))
     first, second = [await claim(jobs, STEP, until_ms=until) for until in (10, 90)]
-    assert [one.run_id for one in await jobs.lapsed(50, cut)] == [first.run_id]
-    assert await jobs.lapsed(50, cut) == []
+    assert [one.run_id for one in await jobs.end_lapsed(50, cut)] == [first.run_id]
+    assert await jobs.end_lapsed(50, cut) == []
     assert await jobs.get("a") == replace(due(job("a")).job, run_id="")
     assert await jobs.next_run_ms() == STEP
-    assert [one.run_id for one in await jobs.lapsed(LATEST + 5, cut)] == [second.run_id]
+    assert [one.run_id for one in await jobs.end_lapsed(LATEST + 5, cut)] == [second.run_id]
     # Whoever comes late with the end of such a run is not heard.
     assert await jobs.finish(ended(first), idle, item(first.run_id), KEEP) is None
     assert [one.status for one in await jobs.runs("a", 1)] == ["interrupted"]
@@ -221,7 +221,7 @@ async def test_a_job_that_was_removed_stays_removed_and_delivers_nothing(rows: R
     assert await rows.jobs.finish(done, idle, item("r"), KEEP) is None
     assert await rows.jobs.get("j") is None
     assert await rows.jobs.runs("j", 5) == []
-    assert await rows.jobs.owed() == []
+    assert await rows.jobs.list_owed() == []
     assert await rows.deliveries.pending("ann", "s") == []
 
 
@@ -255,7 +255,7 @@ async def test_what_a_session_is_told_is_kept_with_the_end_that_it_tells_of(rows
     await add(rows.jobs, job())
     await rows.jobs.finish(ended(await claim(rows.jobs, STEP)), idle, None, KEEP, tell)
     cut_off = await claim(rows.jobs, 9 * STEP)
-    await rows.jobs.lapsed(LATEST, cut, lambda *end: replace(item("cut"), status="failed"))
+    await rows.jobs.end_lapsed(LATEST, cut, lambda *end: replace(item("cut"), status="failed"))
     found = await rows.deliveries.pending("ann", "s")
     assert [one.status for one in found] == ["failed", "failed"]
     assert cut_off.run_id != found[0].run_id
@@ -293,10 +293,10 @@ async def test_what_is_owed_is_put_into_the_queue_instead(rows: Rows) -> None:
     await add(rows.jobs, job())
     done = ended(await claim(rows.jobs, STEP), owed=True)
     await rows.jobs.finish(done, idle, None, KEEP)
-    assert await rows.jobs.paid(done.run_id, item("r"))
-    assert not await rows.jobs.paid(done.run_id, item("again"))
+    assert await rows.jobs.settle_owed(done.run_id, item("r"))
+    assert not await rows.jobs.settle_owed(done.run_id, item("again"))
     assert [one.run_id for one in await rows.deliveries.pending("ann", "s")] == ["r"]
-    assert await rows.jobs.owed() == []
+    assert await rows.jobs.list_owed() == []
 
 
 async def test_a_retry_of_an_instant_that_has_a_row_comes_right_after(jobs: JobRows) -> None:
@@ -327,7 +327,7 @@ async def test_the_last_runs_are_kept(jobs: JobRows) -> None:
     assert [one.due_ms // STEP for one in await jobs.runs("j", 2)] == [8, 7]
     assert other is not None
     assert await jobs.runs("other", 9) == [other.runs[0]]
-    await jobs.paid(f"j-{2 * STEP}")
+    await jobs.settle_owed(f"j-{2 * STEP}")
     under_way = await jobs.claim_now("j", None, "me", 1, due)
     assert under_way is not None
     await jobs.finish(ended(under_way.runs[0]), idle, None, 3)
@@ -338,13 +338,13 @@ async def test_what_is_owed_until_it_is_paid(jobs: JobRows) -> None:
     await add(jobs, job("a"), job("b"))
     for _ in range(2):
         await jobs.finish(ended(await claim(jobs, STEP), owed=True), idle, None, KEEP)
-    assert [one.job_id for _, one in await jobs.owed()] == ["a", "b"]
-    [(origin, result), _] = await jobs.owed()
+    assert [one.job_id for _, one in await jobs.list_owed()] == ["a", "b"]
+    [(origin, result), _] = await jobs.list_owed()
     assert origin == await jobs.get("a")
     assert [result] == await jobs.runs("a", 9)
-    await jobs.paid(result.run_id)
-    await jobs.paid(result.run_id)
-    assert [one.job_id for _, one in await jobs.owed()] == ["b"]
+    await jobs.settle_owed(result.run_id)
+    await jobs.settle_owed(result.run_id)
+    assert [one.job_id for _, one in await jobs.list_owed()] == ["b"]
     assert await jobs.runs("a", 9) == [replace(result, owed=False)]
 
 
@@ -353,20 +353,20 @@ async def test_a_job_that_ended_with_its_run_still_owes(jobs: JobRows, way: str)
     await add(jobs, job())
     done = ended(await claim(jobs, STEP), owed=True)
     await jobs.finish(done, lambda one: None, None, KEEP)
-    [(origin, result)] = await jobs.owed()
+    [(origin, result)] = await jobs.list_owed()
     assert (origin.job_id, result) == ("j", done)
     if way == "paid":
-        await jobs.paid(result.run_id)
+        await jobs.settle_owed(result.run_id)
     else:
         assert await jobs.forget("ann", "s") == 0
-    assert await jobs.owed() == []
+    assert await jobs.list_owed() == []
 
 
 async def test_a_job_that_somebody_removes_owes_nothing(jobs: JobRows) -> None:
     await add(jobs, job())
     await jobs.finish(ended(await claim(jobs, STEP), owed=True), idle, None, KEEP)
     await jobs.change("j", None, lambda one: (None, None))
-    assert await jobs.owed() == []
+    assert await jobs.list_owed() == []
 
 
 async def test_many_who_claim_at_once_get_each_job_once(jobs: JobRows) -> None:
@@ -395,6 +395,6 @@ async def test_all_of_it_is_found_again(tmp_path: Path, name: str) -> None:
     async with backend.opened() as rows:
         assert await rows.jobs.listing(None) == before
         assert await rows.jobs.runs("a", 5) == [first]
-        assert [one for _, one in await rows.jobs.owed()] == [first]
+        assert [one for _, one in await rows.jobs.list_owed()] == [first]
         assert len(await rows.deliveries.pending("ann", "s")) == 1
-        assert await rows.jobs.lapsed(LATEST, cut) == [replace(second, status="interrupted")]
+        assert await rows.jobs.end_lapsed(LATEST, cut) == [replace(second, status="interrupted")]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.stores import Conflict, Rows
 from gateway.stores.rows import AgentConversation, LockRows, Snapshot
-from gateway.stores.sqlite.locks import MemoryLocks, SqliteLocks
+from gateway.stores.sqlite.conversations import MemoryLocks, SqliteLocks
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend
 
@@ -175,14 +175,6 @@ async def test_a_lease_that_ends(backend: RowBackend, locks: LockRows) -> None:
     # A lease that ended is renewed as long as nobody else wanted the lock.
     backend.lease_ms = 1_000
     assert await locks.extend("ann", "s", "two", 100)
-
-
-async def test_locks_whose_holders_are_gone(locks: LockRows) -> None:
-    await locks.void()
-    await locks.take("ann", "s", "one", "chat", 100)
-    await locks.take("bob", "s", "one", "chat", 100)
-    await locks.void()
-    assert await locks.take("ann", "s", "two", "job", 100) is None
 
 
 async def test_of_many_who_take_a_lock_at_once_one_has_it(locks: LockRows) -> None:

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from gateway.stores.absent import MOST, Absent
 from gateway.stores.documents import DocumentKey
+from gateway.stores.files import MOST_ABSENT, AbsentKeys
 
 
 class Watch:
@@ -23,7 +23,7 @@ def key(session: str, kind: str = "session") -> DocumentKey:
 
 def test_it_is_believed_until_the_directory_changes(tmp_path: Path) -> None:
     watch = Watch()
-    absent = Absent(tmp_path, watch)
+    absent = AbsentKeys(tmp_path, watch)
     for kind in ("session", "clock"):
         (tmp_path / kind).mkdir()
         absent.add(key("a", kind))
@@ -38,7 +38,7 @@ def test_it_is_believed_until_the_directory_changes(tmp_path: Path) -> None:
 
 def test_one_that_is_written_is_not_believed_absent(tmp_path: Path) -> None:
     (tmp_path / "session").mkdir()
-    absent = Absent(tmp_path, Watch())
+    absent = AbsentKeys(tmp_path, Watch())
     absent.add(key("a"))
     absent.drop(key("a"))
     absent.drop(key("b"))
@@ -46,16 +46,16 @@ def test_one_that_is_written_is_not_believed_absent(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_directory_nothing_is_known(tmp_path: Path) -> None:
-    absent = Absent(tmp_path, Watch())
+    absent = AbsentKeys(tmp_path, Watch())
     absent.add(key("a"))
     assert key("a") not in absent
 
 
 def test_it_does_not_grow_for_ever(tmp_path: Path) -> None:
     (tmp_path / "session").mkdir()
-    absent = Absent(tmp_path, Watch())
+    absent = AbsentKeys(tmp_path, Watch())
     absent.add(key("0"))
-    absent._keys["session"].update(key(str(number)) for number in range(MOST))
+    absent._keys["session"].update(key(str(number)) for number in range(MOST_ABSENT))
     assert key("1") in absent
     absent.add(key("a"))
     assert key("a") in absent

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import InUse, Stored
+from gateway.stores.disk import ProcessLock, name_of
 from gateway.stores.documents import LARGEST_DOCUMENT, DocumentKey, Shape, unseal
-from gateway.stores.lock import Lock
-from gateway.stores.names import name_of
-from gateway.stores.worker import LARGEST_BATCH, LONGEST_QUEUE
+from gateway.stores.group_commit import LARGEST_BATCH, LONGEST_QUEUE
 
 PAGE = Path(__file__).parents[2].joinpath("docs/stores.md").read_text()
 
@@ -37,7 +36,7 @@ def test_the_limits() -> None:
 
 
 def test_the_refusal(tmp_path: Path) -> None:
-    first, second = (Lock(tmp_path / ".lock", "The session directory") for _ in range(2))
+    first, second = (ProcessLock(tmp_path / ".lock", "The session directory") for _ in range(2))
     first.hold()
     with pytest.raises(InUse) as refusal:
         second.hold()

@@ -26,9 +26,9 @@ from gateway.stores import (
     open_documents,
     update,
 )
-from gateway.stores.cache import ENTRY_BYTES, Cache, CachedDocument
+from gateway.stores.disk import name_of
+from gateway.stores.document_cache import ENTRY_BYTES, CachedDocument, DocumentCache
 from gateway.stores.documents import Stored
-from gateway.stores.names import name_of
 
 from .conftest import Backend
 from .shapes import CLOCK, SESSION, SHAPES, Notes, cleared, clock, plus_one
@@ -316,7 +316,7 @@ async def test_kinds_have_their_own_directories(files: Backend) -> None:
 
 
 def test_the_cache_forgets_what_was_not_used_for_longest() -> None:
-    cache = Cache(budget=3 * (ENTRY_BYTES + 10))
+    cache = DocumentCache(budget=3 * (ENTRY_BYTES + 10))
     for session in "abc":
         cache.put(clock(session), CachedDocument((1, 1, 1), Stored(b"x" * 10, 1)))
     assert cache.get(clock("a"))

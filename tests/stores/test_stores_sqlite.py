@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from gateway.stores import InUse, SealedDocument, StoreUnavailable, fetch, open_documents, update
-from gateway.stores.lock import Lock
+from gateway.stores.disk import ProcessLock
 from gateway.stores.sqlite.database import MIGRATIONS, Database, migrate
 from gateway.stores.urls import sqlite_path
 
@@ -171,10 +171,10 @@ async def test_what_is_due_and_new_is_found_by_index(path: Path) -> None:
 
 def test_a_shared_lock_is_shared_with_its_like_only(tmp_path: Path) -> None:
     place = tmp_path / "lock"
-    first, second = (Lock(place, "The place", shared=True) for _ in range(2))
+    first, second = (ProcessLock(place, "The place", shared=True) for _ in range(2))
     first.hold()
     second.hold()
-    alone = Lock(place, "The place")
+    alone = ProcessLock(place, "The place")
     with pytest.raises(InUse):
         alone.hold()
     first.release()
@@ -189,11 +189,11 @@ def test_a_shared_lock_is_shared_with_its_like_only(tmp_path: Path) -> None:
 
 def test_a_lock_whose_holder_is_not_named(tmp_path: Path) -> None:
     place = tmp_path / "lock"
-    holder = Lock(place, "The place")
+    holder = ProcessLock(place, "The place")
     holder.hold()
     place.write_text("")
     with pytest.raises(InUse, match="another process"):
-        Lock(place, "The place").hold()
+        ProcessLock(place, "The place").hold()
     holder.release()
 
 

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from gateway.stores import StoreUnavailable
-from gateway.stores import worker as worker_module
-from gateway.stores.worker import LARGEST_BATCH, Worker
+from gateway.stores import StoreUnavailable, group_commit
+from gateway.stores.group_commit import LARGEST_BATCH, BatchWorker
 
 
 class Bench:
@@ -23,7 +22,7 @@ class Bench:
         self._loop = asyncio.get_running_loop()
         self.batches: list[list[int]] = []
         self.settled: list[object] = []
-        self.worker: Worker[int, int] = Worker("test-worker", self.perform)
+        self.worker: BatchWorker[int, int] = BatchWorker("test-worker", self.perform)
 
     def perform(self, batch: list[int]) -> list[int | Exception]:
         self.batches.append(batch)
@@ -93,7 +92,7 @@ async def test_one_that_cannot_settle_hurts_only_itself(bench: Bench) -> None:
 
 
 async def test_too_many_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "LONGEST_QUEUE", 3)
+    monkeypatch.setattr(group_commit, "LONGEST_QUEUE", 3)
     futures = [bench.submit(number) for number in range(3)]
     with pytest.raises(StoreUnavailable, match="wait to be written"):
         bench.submit(3)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from gateway.errors import InvalidInput
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 
 Members = dict[str, object]
 UNITS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}

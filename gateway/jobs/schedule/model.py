@@ -19,7 +19,7 @@ from gateway.errors import InvalidInput
 from gateway.jobs.schedule.cron import DAY, Dial, read_dial
 from gateway.jobs.schedule.phrases import dial_in_words, interval_in_words, moment_in_words
 from gateway.jobs.schedule.zones import Span, spans, zone_named
-from gateway.reminders.text import Timestamp, iso
+from gateway.timestamps import Timestamp, iso
 
 Kind = Literal["at", "every", "cron"]
 LOOKAHEAD_DAYS = 3660

@@ -18,7 +18,7 @@ from gateway.jobs.schedule.members import Members, Now, tidied
 from gateway.jobs.schedule.model import At, Cron, Every, Kind, Schedule, next_due
 from gateway.jobs.schedule.zones import LEAD, instant_of, offset_at, zone_named
 from gateway.reminders.model import YEAR_MS
-from gateway.reminders.text import iso
+from gateway.timestamps import iso
 
 LONGEST_TEXT = 200
 EXAMPLES = '"every 5 minutes", "hourly", "daily at 9am" or "weekdays at 18:30"'

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gateway.errors import InvalidInput
-from gateway.reminders.text import FIRST_SECOND, LAST_SECOND
+from gateway.timestamps import FIRST_SECOND, LAST_SECOND
 
 DAY = 86_400
 # No zone was ever further behind or ahead of itself than a day.

@@ -1,15 +1,16 @@
-"""Conversations and snapshots in a database."""
+"""Conversations and snapshots in a database, and the locks that keep a session to one exchange."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from gateway.stores.documents import Conflict
+from gateway.stores.documents import Conflict, SessionKey
 from gateway.stores.rows import AgentConversation, Snapshot
 from gateway.stores.sqlite.engine import Engine
 
@@ -34,6 +35,11 @@ SNAPSHOT = """SELECT dialect, model, body, answer, updated_ms, headers FROM snap
 KEEP_SNAPSHOT = """INSERT OR REPLACE INTO snapshots
     (owner, session, dialect, model, body, answer, updated_ms, headers)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+FIND_LOCK = "SELECT token, reason, until_ms FROM locks WHERE owner = ? AND session = ?"
+TAKE_LOCK = """INSERT OR REPLACE INTO locks (owner, session, token, reason, until_ms)
+    VALUES (?, ?, ?, ?, ?)"""
+EXTEND_LOCK = "UPDATE locks SET until_ms = ? WHERE owner = ? AND session = ? AND token = ?"
+RELEASE_LOCK = "DELETE FROM locks WHERE owner = ? AND session = ? AND token = ?"
 
 _headers = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
@@ -128,3 +134,90 @@ def _snapshot(owner: str, session: str, connection: sqlite3.Connection) -> Snaps
 
 def _keep_snapshot(values: tuple[str | bytes | int, ...], connection: sqlite3.Connection) -> None:
     connection.execute(KEEP_SNAPSHOT, values)
+
+
+class LockHolder(NamedTuple):
+    """Who has a lock, why, and until when that is believed without being told again."""
+
+    token: str
+    reason: str
+    until_ms: int
+
+
+def _refusal(held: LockHolder | None, token: str, now_ms: int) -> str | None:
+    return held.reason if held and held.token != token and held.until_ms > now_ms else None
+
+
+class SqliteLocks:
+    """The `LockRows` of a database that others may use too."""
+
+    def __init__(self, engine: Engine, lease_ms: Callable[[], int]) -> None:
+        self._engine = engine
+        self._lease_ms = lease_ms
+
+    async def take(
+        self, owner: str, session: str, token: str, reason: str, ttl_ms: int
+    ) -> str | None:
+        """Take the lock; None when taken, else the reason of the one who has it."""
+        now_ms = self._lease_ms()
+        held = LockHolder(token, reason, now_ms + ttl_ms)
+        return await self._engine.change(partial(_take_lock, (owner, session), held, now_ms))
+
+    async def extend(self, owner: str, session: str, token: str, ttl_ms: int) -> bool:
+        """Renew the lease; False when the lock is no longer this token's."""
+        values = (self._lease_ms() + ttl_ms, owner, session, token)
+        return await self._engine.mend(partial(_has_done, EXTEND_LOCK, values))
+
+    async def release(self, owner: str, session: str, token: str) -> bool:
+        """Free the lock if it is this token's."""
+        return await self._engine.mend(partial(_has_done, RELEASE_LOCK, (owner, session, token)))
+
+
+def _take_lock(
+    key: SessionKey, wanted: LockHolder, now_ms: int, connection: sqlite3.Connection
+) -> str | None:
+    row = connection.execute(FIND_LOCK, key).fetchone()
+    refusal = _refusal(LockHolder(*row) if row else None, wanted.token, now_ms)
+    if refusal is None:
+        connection.execute(TAKE_LOCK, (*key, *wanted))
+    return refusal
+
+
+def _has_done(
+    statement: str, values: tuple[str | int, ...], connection: sqlite3.Connection
+) -> bool:
+    return connection.execute(statement, values).rowcount > 0
+
+
+class MemoryLocks:
+    """The `LockRows` of a store of one process, whose locks end with it and cost no write."""
+
+    def __init__(self, lease_ms: Callable[[], int]) -> None:
+        self._lease_ms = lease_ms
+        self._held: dict[SessionKey, LockHolder] = {}
+
+    async def take(
+        self, owner: str, session: str, token: str, reason: str, ttl_ms: int
+    ) -> str | None:
+        """Take the lock; None when taken, else the reason of the one who has it."""
+        now_ms = self._lease_ms()
+        refusal = _refusal(self._held.get((owner, session)), token, now_ms)
+        if refusal is None:
+            self._held[owner, session] = LockHolder(token, reason, now_ms + ttl_ms)
+        return refusal
+
+    async def extend(self, owner: str, session: str, token: str, ttl_ms: int) -> bool:
+        """Renew the lease; False when the lock is no longer this token's."""
+        held = self._held.get((owner, session))
+        if held is None or held.token != token:
+            return False
+        self._held[owner, session] = held._replace(until_ms=self._lease_ms() + ttl_ms)
+        return True
+
+    async def release(self, owner: str, session: str, token: str) -> bool:
+        """Free the lock if it is this token's."""
+        held = self._held.get((owner, session))
+        if held is None or held.token != token:
+            return False
+        del self._held[owner, session]
+        return True

@@ -1,4 +1,12 @@
-"""An SQLite file: how it is opened, brought to the newest schema, and what its errors mean."""
+"""An SQLite file: how it is opened, brought to the newest schema, and what its errors mean.
+
+`Database` opens the file that is now in its place, and opens it anew when it was replaced or
+removed, since SQLite would go on writing into a file that nobody can find any more. Nothing is made
+before something is to be kept: until then an empty database in memory answers. `DamageCheck`
+remembers that a file is damaged until somebody puts another in its place: nothing is written to
+such a file, lest more of it be lost. With `synchronous = FULL` in WAL mode a transaction is durable
+when COMMIT returns, and a crash in between leaves all of it or nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +14,12 @@ import json
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from gateway.stores import disk
+from gateway.stores.disk import Signature, peek
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.sqlite.schema import MIGRATIONS as MIGRATIONS
 
@@ -25,6 +35,12 @@ REASONS = {
     "SQLITE_CORRUPT": "the database is damaged",
     "SQLITE_NOTADB": "the file is not a database",
 }
+
+
+DAMAGE_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# A larger database is not read as a whole: that would take seconds.
+LARGEST_EXAMINED = 64 * 1024 * 1024
+WHOLE = "ok"
 
 
 class NotWhole(sqlite3.DatabaseError):
@@ -101,7 +117,7 @@ class Database:
         SQLite would go on writing into a file that nobody can find any more. Without `make`, an
         empty database stands in for a file that is not there.
         """
-        if self._connection is not None and self._found() == self._file:
+        if self._connection is not None and self._identify() == self._file:
             return self._connection
         self.close()
         self._refuse_emptied()
@@ -117,7 +133,7 @@ class Database:
             self._connection.close()
             self._connection = None
 
-    def _found(self) -> tuple[int, int] | None:
+    def _identify(self) -> tuple[int, int] | None:
         try:
             status = self._path.stat()
         except FileNotFoundError:
@@ -152,23 +168,23 @@ class Database:
             return True
 
     def _open(self) -> sqlite3.Connection:
-        if self._marker is not None and self._found() is None:
+        if self._marker is not None and self._identify() is None:
             # What was said of a file that is gone does not hold for the new one.
             self._marker.unlink(missing_ok=True)
         # Made by us first, for its mode; SQLite gives the same to the files beside it.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._file = self._found()
+        self._file = self._identify()
         connection = sqlite3.connect(
             self._path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            _known(connection, self._migrations)
+            _known_version(connection, self._migrations)
             _to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection, self._migrations)
             connection.execute(f"PRAGMA query_only = {int(self._read_only)}")
             self._mark()
-            self._file = self._found()
+            self._file = self._identify()
         except BaseException:
             connection.close()
             raise
@@ -202,12 +218,12 @@ def prove(path: Path) -> None:
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> None:
     """Bring the schema to the newest version, one process at a time; refuse a newer one."""
-    if _known(connection, migrations) == len(migrations):
+    if _known_version(connection, migrations) == len(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have been quicker.
-        version = _known(connection, migrations)
+        version = _known_version(connection, migrations)
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
@@ -224,7 +240,7 @@ def rollback(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _known(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> int:
+def _known_version(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(migrations):
         raise StoreUnavailable(
@@ -232,3 +248,59 @@ def _known(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ..
             f"known up to {len(migrations)}); it is left as it is."
         )
     return version
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether an error says that a file is no whole database."""
+    if isinstance(error, StoreUnavailable):
+        error = error.__cause__
+    code = getattr(error, "sqlite_errorname", "")
+    return isinstance(error, NotWhole) or code.startswith(DAMAGE_CODES)
+
+
+class DamageCheck:
+    """Remembers that a file is damaged until somebody puts it right.
+
+    Nothing is written to such a file, lest more of it be lost.
+    """
+
+    def __init__(self, path: Path, open_database: Callable[[], Database]) -> None:
+        self._path = path
+        self._open = open_database
+        self._trouble: StoreUnavailable | None = None
+        self._seen: Signature | None = None
+
+    def __repr__(self) -> str:
+        return f"<DamageCheck {self._trouble.message if self._trouble else 'none'}>"
+
+    def refuse(self) -> None:
+        """Raise `StoreUnavailable` while the file is damaged; one that was changed is examined."""
+        if self._trouble is not None and peek(str(self._path)) != self._seen:
+            self.examine()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def note(self, error: object) -> None:
+        """Take note of what went wrong, if it says that the file is damaged."""
+        if isinstance(error, StoreUnavailable) and is_damage(error):
+            self._trouble, self._seen = error, peek(str(self._path))
+
+    def examine(self) -> None:
+        """Look whether the file is whole; what cannot be opened for now is no damage."""
+        self._trouble = None
+        database = self._open()
+        try:
+            if self._path.exists():
+                _read_whole(database.connection(), self._path.stat().st_size)
+        except (sqlite3.Error, OSError) as error:
+            self.note(unavailable(error))
+        finally:
+            database.close()
+
+
+def _read_whole(connection: sqlite3.Connection, size: int) -> None:
+    if size > LARGEST_EXAMINED:
+        return
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != WHOLE:
+        raise NotWhole("the database is damaged")

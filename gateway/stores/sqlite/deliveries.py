@@ -1,4 +1,9 @@
-"""What waits for sessions, and what happened in them, in a database."""
+"""What waits for sessions, and what happened in them, in a database.
+
+Items and events are numbered by their table, so the order of numbers is the order of commits: one
+thread writes. An item that was delivered keeps its row until it is pruned, so that the same id is
+never delivered twice.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,24 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from gateway.jobs.notices import missed_notice
 from gateway.stores.documents import SessionKey
 from gateway.stores.rows import OutboxItem, SessionEvent
-from gateway.stores.sqlite import item_table
 from gateway.stores.sqlite.engine import Engine
 
+ITEM_COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"
+ADD_ITEM = f"""INSERT INTO items ({ITEM_COLUMNS})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, session, id) DO NOTHING"""
+FIND_ITEM = f"SELECT {ITEM_COLUMNS}, seq FROM items WHERE owner = ? AND session = ? AND id = ?"
+PENDING = f"""SELECT {ITEM_COLUMNS}, seq FROM items
+    WHERE owner = ? AND session = ? AND delivered_ms IS NULL ORDER BY seq"""
+MISSED = """SELECT coalesce(sum(missed), 0) FROM items
+    WHERE owner = ? AND session = ? AND job_id = ? AND status = 'missed' AND delivered_ms IS NULL"""
+DROP_MISSED = """DELETE FROM items
+    WHERE owner = ? AND session = ? AND job_id = ? AND status = 'missed' AND delivered_ms IS NULL"""
+WAITING = "SELECT DISTINCT owner, session FROM items WHERE delivered_ms IS NULL"
+DELIVER = """UPDATE items SET delivered_ms = ?
+    WHERE owner = ? AND session = ? AND id = ? AND delivered_ms IS NULL"""
 NOTE = """INSERT INTO events (owner, session, kind, key, at_ms, data) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (owner, session, kind, key) DO NOTHING"""
 OF_SESSION = """SELECT owner, session, kind, key, at_ms, data, seq FROM events
@@ -35,7 +53,7 @@ PRUNE = tuple(
     f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {time} < ? LIMIT ?)"
     for table, time in (("events", "at_ms"), ("items", "delivered_ms"), ("interests", "at_ms"))
 )
-INTERESTED = """INSERT INTO interests (owner, session, at_ms) VALUES (?, ?, ?)
+NOTE_INTEREST = """INSERT INTO interests (owner, session, at_ms) VALUES (?, ?, ?)
     ON CONFLICT (owner, session) DO UPDATE SET at_ms = max(at_ms, excluded.at_ms)"""
 INTERESTS = "SELECT owner, session FROM interests ORDER BY owner, session"
 POSITION = "SELECT seq FROM positions WHERE name = ?"
@@ -52,19 +70,19 @@ class SqliteDeliveries:
 
     async def add(self, item: OutboxItem) -> OutboxItem:
         """Put an item at the end of its session's queue, unless it is or was there."""
-        return await self._engine.change(partial(item_table.add, item))
+        return await self._engine.change(partial(add_item, item))
 
     async def pending(self, owner: str, session: str) -> list[OutboxItem]:
         """Return what is not delivered, in order."""
-        return await self._engine.ask(partial(item_table.pending, owner, session))
+        return await self._engine.ask(partial(_pending, owner, session))
 
     async def waiting(self) -> list[SessionKey]:
         """Return the sessions that have something undelivered."""
-        return await self._engine.ask(item_table.waiting)
+        return await self._engine.ask(_waiting)
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Mark items delivered; return the ids of those that were not yet."""
-        query = partial(item_table.deliver, (owner, session), ids, self._now_ms())
+        query = partial(_deliver, (owner, session), ids, self._now_ms())
         return await self._engine.mend(query)
 
     async def forget(self, owner: str, session: str) -> None:
@@ -100,9 +118,9 @@ class SqliteDeliveries:
                 pruned += done
         return pruned
 
-    async def interested(self, owner: str, session: str, at_ms: int) -> None:
+    async def note_interest(self, owner: str, session: str, at_ms: int) -> None:
         """Remember that somebody wants to hear of this session."""
-        await self._engine.change(partial(_do, INTERESTED, (owner, session, at_ms)))
+        await self._engine.change(partial(_do, NOTE_INTEREST, (owner, session, at_ms)))
 
     async def interests(self) -> list[SessionKey]:
         """Return the sessions somebody wants, or wanted lately, to hear of."""
@@ -115,6 +133,53 @@ class SqliteDeliveries:
     async def move(self, name: str, seq: int) -> None:
         """Remember how far a reader of events has come; it never goes back."""
         await self._engine.change(partial(_do, MOVE, (name, seq)))
+
+
+def add_item(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
+    """Put an item at the end of its session's queue, unless it is or was there."""
+    if item.status == "missed":
+        item = _with_earlier(item, connection)
+    whose = (item.id, item.owner, item.session)
+    origin = (item.job_id, item.run_id, item.name)
+    kind = (item.status, item.missed)
+    done = connection.execute(ADD_ITEM, (*whose, item.at_ms, item.text, *origin, *kind))
+    if done.rowcount > 0 and done.lastrowid:
+        return replace(item, seq=done.lastrowid)
+    return OutboxItem(
+        *connection.execute(FIND_ITEM, (item.owner, item.session, item.id)).fetchone()
+    )
+
+
+def _with_earlier(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
+    """Count in what the queue says already of times that the same job missed: one item says all."""
+    place = (item.owner, item.session, item.job_id)
+    (earlier,) = connection.execute(MISSED, place).fetchone()
+    if not earlier:
+        return item
+    connection.execute(DROP_MISSED, place)
+    count = item.missed + earlier
+    return replace(item, missed=count, text=missed_notice(count, item.at_ms))
+
+
+def _pending(owner: str, session: str, connection: sqlite3.Connection) -> list[OutboxItem]:
+    """Return what is not delivered, in order."""
+    return [OutboxItem(*row) for row in connection.execute(PENDING, (owner, session))]
+
+
+def _waiting(connection: sqlite3.Connection) -> list[SessionKey]:
+    """Return the sessions that have something undelivered."""
+    return connection.execute(WAITING).fetchall()
+
+
+def _deliver(
+    session_key: SessionKey, ids: tuple[str, ...], at_ms: int, connection: sqlite3.Connection
+) -> tuple[str, ...]:
+    """Mark items delivered; return the ids of those that were not yet."""
+    return tuple(
+        item_id
+        for item_id in ids
+        if connection.execute(DELIVER, (at_ms, *session_key, item_id)).rowcount > 0
+    )
 
 
 def _note(event: SessionEvent, connection: sqlite3.Connection) -> SessionEvent | None:

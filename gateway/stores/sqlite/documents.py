@@ -9,24 +9,20 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.disk import make_directory
+from gateway.stores.disk import DIRECTORY_LOCK, ROWS_FILE, ProcessLock, WriteProbe, make_directory
 from gateway.stores.documents import (
     LOCAL_OWNER,
     Conflict,
     DocumentKey,
     Listed,
+    OnQuarantine,
     SealedDocument,
     Stored,
     StoreUnavailable,
 )
-from gateway.stores.lock import Lock
-from gateway.stores.names import DIRECTORY_LOCK, ROWS_FILE
-from gateway.stores.probe import WriteProbe
 from gateway.stores.sqlite.database import prove
 from gateway.stores.sqlite.engine import file_engine
 from gateway.stores.waiting import Turns, Unsubscribe, Watchers
-
-Reported = Callable[[str, str], None]
 
 READ = "SELECT document, revision FROM documents WHERE kind = ? AND owner = ? AND session = ?"
 REVISION = "SELECT revision FROM documents WHERE kind = ? AND owner = ? AND session = ?"
@@ -47,7 +43,7 @@ NEXT = """SELECT updated_ms, session FROM documents
 async def open_sqlite(
     path: Path,
     now_ms: Callable[[], int],
-    on_quarantine: Reported,
+    on_quarantine: OnQuarantine,
     *,
     shared: bool = False,
 ) -> Sqlite:
@@ -57,7 +53,7 @@ async def open_sqlite(
     """
     # Whoever names the file by a link has the same lock.
     path = await run_sync(path.resolve)
-    lock = Lock(_lock_path(path), f'The database "{path}"', shared=shared)
+    lock = ProcessLock(_lock_path(path), f'The database "{path}"', shared=shared)
     await run_sync(_prepare, path, lock)
     return Sqlite(path, lock, now_ms, on_quarantine)
 
@@ -69,7 +65,7 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def _prepare(path: Path, lock: Lock) -> None:
+def _prepare(path: Path, lock: ProcessLock) -> None:
     try:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         make_directory(path.parent)
@@ -87,7 +83,7 @@ class Sqlite:
     """A store of one process, in one file."""
 
     def __init__(
-        self, path: Path, lock: Lock, now_ms: Callable[[], int], on_quarantine: Reported
+        self, path: Path, lock: ProcessLock, now_ms: Callable[[], int], on_quarantine: OnQuarantine
     ) -> None:
         self.now_ms = now_ms
         self.turns = Turns()

@@ -13,11 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
 
+from gateway.stores.disk import lost
 from gateway.stores.documents import InUse, StoreUnavailable
-from gateway.stores.lock import lost
-from gateway.stores.sqlite.damage import Damage, is_damage
-from gateway.stores.sqlite.database import Database, MemoryDatabase, rollback, unavailable
-from gateway.stores.worker import Worker
+from gateway.stores.group_commit import BatchWorker
+from gateway.stores.sqlite.database import (
+    DamageCheck,
+    Database,
+    MemoryDatabase,
+    is_damage,
+    rollback,
+    unavailable,
+)
 
 R = TypeVar("R")
 
@@ -59,14 +65,16 @@ class Engine:
         writing: ConnectionSource,
         reading: ConnectionSource | None = None,
         hold: Callable[[], None] = _held,
-        damage: Damage | None = None,
+        damage: DamageCheck | None = None,
     ) -> None:
         self._damage = damage
         self._writing = writing
         self._reading = reading
         self._hold = hold
-        self._writer: Worker[_Change, object] = Worker("holdgate-sqlite-write", self._commit)
-        self._reader: Worker[Query, object] = Worker("holdgate-sqlite-read", self._look)
+        self._writer: BatchWorker[_Change, object] = BatchWorker(
+            "holdgate-sqlite-write", self._commit
+        )
+        self._reader: BatchWorker[Query, object] = BatchWorker("holdgate-sqlite-read", self._look)
 
     async def ask(self, query: Callable[[sqlite3.Connection], R]) -> R:
         """Return what a query finds among what is durable."""
@@ -147,7 +155,7 @@ def file_engine(path: Path, hold: Callable[[], None], marker: Path | None = None
     With a marker beside it, a file without content is known to have had some.
     """
     opened = partial(Database, path, marker=marker)
-    return Engine(opened(), opened(read_only=True), hold, Damage(path, opened))
+    return Engine(opened(), opened(read_only=True), hold, DamageCheck(path, opened))
 
 
 def memory_engine() -> Engine:

@@ -1,17 +1,44 @@
-"""Jobs in a database: each function is a part of one transaction."""
+"""Jobs in a database, and the content of their rows: each function is a part of one transaction.
+
+A job or a run is kept as JSON, which people can read in the database too; the columns beside it are
+what is looked for. A row that is not what its columns say raises `CorruptRow`, which undoes the
+transaction; whoever asked sets that row aside and asks again.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from gateway.errors import TooMany
-from gateway.jobs.model import Job
+from gateway.jobs.model import Job, Run
 from gateway.stores.documents import Conflict
-from gateway.stores.sqlite.row_forms import read_job, written
 
 R = TypeVar("R")
+S = TypeVar("S", bound=msgspec.Struct)
+
+READERS: dict[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Job, Run)
+}
+UNREADABLE = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
+
+QUARANTINE = "INSERT INTO corrupt_rows (kind, id, at_ms, reason, content) SELECT ?, ?, ?, ?, "
+QUARANTINES = {
+    "jobs": f"{QUARANTINE} job FROM jobs WHERE job_id = ?",
+    "runs": f"{QUARANTINE} run FROM runs WHERE run_id = ?",
+    "owed": f"{QUARANTINE} job || run FROM owed WHERE run_id = ?",
+}
+DROPS = {
+    "jobs": "DELETE FROM jobs WHERE job_id = ?",
+    "runs": "DELETE FROM runs WHERE run_id = ?",
+    "owed": "DELETE FROM owed WHERE run_id = ?",
+}
+RUNS_OF = "SELECT run_id FROM runs WHERE job_id = ?"
+IDLE = """UPDATE jobs SET running = 0 WHERE running AND NOT EXISTS
+    (SELECT 1 FROM runs WHERE runs.job_id = jobs.job_id AND status = 'running')"""
 
 FIND = "SELECT job_id, owner, job FROM jobs WHERE job_id = ?"
 FIND_SAME = "SELECT job_id, owner, job FROM jobs WHERE owner = ? AND dedupe_key = ?"
@@ -30,6 +57,68 @@ OF_SESSION = "SELECT job_id FROM jobs WHERE owner = ? AND session = ?"
 REMOVE_SESSION_DEBTS = "DELETE FROM owed WHERE owner = ? AND session = ?"
 NEXT = """SELECT next_run_ms FROM jobs WHERE running = 0 AND next_run_ms IS NOT NULL
     ORDER BY next_run_ms LIMIT 1"""
+
+
+class CorruptRow(Exception):
+    """A row of a table that cannot be read; whoever finds one sets it aside and looks again."""
+
+    def __init__(self, table: str, row_id: str) -> None:
+        super().__init__(table, row_id)
+        self.table = table
+        self.row_id = row_id
+        self.reason = f"It is not what is kept in {table}."
+
+
+def encode_row(value: Job | Run) -> bytes:
+    """Write a job or a run as JSON, which people can read in the database too."""
+    return msgspec.json.encode(value)
+
+
+def read_job(job_id: str, owner: str, content: bytes) -> Job:
+    """Read a job from its row, or raise `CorruptRow`."""
+    job = _read(Job, content)
+    if job is None or (job.job_id, job.user_id) != (job_id, owner):
+        raise CorruptRow("jobs", job_id)
+    return job
+
+
+def read_run(run_id: str, job_id: str, content: bytes) -> Run:
+    """Read a run from its row, or raise `CorruptRow`."""
+    run = _read(Run, content)
+    if run is None or (run.run_id, run.job_id) != (run_id, job_id):
+        raise CorruptRow("runs", run_id)
+    return run
+
+
+def read_debt(run_id: str, job_content: bytes, run_content: bytes) -> tuple[Job, Run]:
+    """Read a run that is owed, and its job, from its row, or raise `CorruptRow`."""
+    job, run = _read(Job, job_content), _read(Run, run_content)
+    if job is None or run is None or run.run_id != run_id:
+        raise CorruptRow("owed", run_id)
+    return job, run
+
+
+def _read(kind: type[S], content: bytes) -> S | None:
+    try:
+        value: S = READERS[kind].decode(content)
+    except UNREADABLE:
+        return None
+    return value
+
+
+def set_aside(row: CorruptRow, at_ms: int, connection: sqlite3.Connection) -> bool:
+    """Move a row to where only people find it; tell whether it was still there."""
+    moved = _move(row.table, row.row_id, at_ms, row.reason, connection)
+    if row.table == "jobs":
+        for (run_id,) in connection.execute(RUNS_OF, (row.row_id,)).fetchall():
+            _move("runs", run_id, at_ms, "Its job cannot be read.", connection)
+    connection.execute(IDLE)
+    return moved
+
+
+def _move(table: str, row_id: str, at_ms: int, reason: str, connection: sqlite3.Connection) -> bool:
+    connection.execute(QUARANTINES[table], (table, row_id, at_ms, reason, row_id))
+    return connection.execute(DROPS[table], (row_id,)).rowcount > 0
 
 
 def find(job_id: str, owner: str | None, connection: sqlite3.Connection) -> Job | None:
@@ -129,4 +218,4 @@ def _same(job: Job, connection: sqlite3.Connection) -> Job | None:
 
 def _row(job: Job) -> tuple[str | bytes | int | None, ...]:
     whose = (job.user_id, job.session_id, job.agent_id)
-    return (*whose, job.dedupe_key, job.next_run_ms, written(job), job.job_id)
+    return (*whose, job.dedupe_key, job.next_run_ms, encode_row(job), job.job_id)

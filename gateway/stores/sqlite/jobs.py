@@ -1,51 +1,105 @@
-"""Jobs and runs of a database; a row that cannot be read hurts nobody but itself."""
+"""Jobs and their runs in a database; a row that cannot be read hurts nobody but itself.
+
+Each method of `SqliteJobs` is one transaction, made of the functions below it, in the engine's
+thread. A claim writes the run's row, with the lease of its holder, and the job, in one transaction:
+a crash right after it leaves a run that says `running`, which `end_lapsed` ends at the next start
+or when the lease is over. How a run ended, what becomes of its job, the result that is owed to a
+session and what is delivered are one transaction too, so nothing is told twice or lost. A result
+stays in `owed` until the session has it, even when the job is deleted meanwhile. A (job, due time)
+has one row: the unique index says so, and a claim steps behind a time that is taken.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
-from gateway.stores.documents import StoreUnavailable
+from gateway.jobs.schedule.model import next_due
+from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
 from gateway.stores.rows import Claimed, Notice, OutboxItem, no_notice
-from gateway.stores.sqlite import job_table, run_table
+from gateway.stores.sqlite import job_table
+from gateway.stores.sqlite.deliveries import add_item
 from gateway.stores.sqlite.engine import Engine
-from gateway.stores.sqlite.row_forms import Spoiled, set_aside
-from gateway.stores.sqlite.run_table import RunLease
+from gateway.stores.sqlite.job_table import (
+    CorruptRow,
+    encode_row,
+    read_debt,
+    read_job,
+    read_run,
+    set_aside,
+)
 
 R = TypeVar("R")
 
 # So many at once are not some bad rows, but a database that is beyond help.
-MOST_SPOILED = 1000
+MOST_CORRUPT = 1000
 
 Query = Callable[[sqlite3.Connection], R]
-Reported = Callable[[str, str], None]
+
+DUE = """SELECT next_run_ms, number, job_id, owner, job FROM jobs
+    WHERE running = 0 AND next_run_ms <= ? AND (next_run_ms, number) > (?, ?)
+    ORDER BY next_run_ms, number LIMIT 1"""
+IS_TAKEN = "SELECT 1 FROM runs WHERE job_id = ? AND due_ms = ? AND manual = 0"
+IS_RUNNING = "SELECT 1 FROM runs WHERE job_id = ? AND status = 'running'"
+ADD = """INSERT INTO runs (job_id, due_ms, manual, status, holder, lease_ms, run, run_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+EXTEND = """UPDATE runs SET lease_ms = ?
+    WHERE run_id = ? AND holder = ? AND status = 'running'"""
+JOB_OF = """SELECT jobs.job_id, owner, job FROM runs JOIN jobs ON jobs.job_id = runs.job_id
+    WHERE run_id = ? AND status = 'running'"""
+END = "UPDATE runs SET status = ?, run = ? WHERE run_id = ?"
+LAPSED = """SELECT jobs.job_id, owner, job, run_id, runs.job_id, run
+    FROM runs JOIN jobs ON jobs.job_id = runs.job_id
+    WHERE status = 'running' AND lease_ms < ? ORDER BY lease_ms, runs.number"""
+FIND = "SELECT run_id, job_id, run FROM runs WHERE run_id = ?"
+LIST = "SELECT run_id, job_id, run FROM runs WHERE job_id = ? ORDER BY number DESC LIMIT ?"
+PRUNE = """DELETE FROM runs WHERE job_id = :job_id AND status <> 'running'
+    AND number <= (SELECT number FROM runs WHERE job_id = :job_id
+        ORDER BY number DESC LIMIT 1 OFFSET :keep)
+    AND NOT EXISTS (SELECT 1 FROM owed WHERE owed.run_id = runs.run_id)"""
+OWE = """INSERT OR REPLACE INTO owed (run_id, job_id, owner, session, job, run)
+    VALUES (?, ?, ?, ?, ?, ?)"""
+OWED = "SELECT run_id, job, run FROM owed ORDER BY number"
+REMOVE = "DELETE FROM runs WHERE run_id = ?"
+PAID = "DELETE FROM owed WHERE run_id = ?"
+
+
+class RunLease(NamedTuple):
+    """Who executes a run, and until when that is believed without being told again."""
+
+    holder: str
+    until_ms: int
 
 
 class SqliteJobs:
     """The `JobRows` of a database."""
 
-    def __init__(self, engine: Engine, now_ms: Callable[[], int], on_quarantine: Reported) -> None:
+    def __init__(
+        self, engine: Engine, now_ms: Callable[[], int], on_quarantine: OnQuarantine
+    ) -> None:
         self._engine = engine
         self._now_ms = now_ms
         self._on_quarantine = on_quarantine
 
     async def add(self, job: Job, again: Callable[[Job], Job], most: int) -> tuple[Job, bool]:
         """Keep a new job, or what becomes of its owner's job of the same `dedupe_key`."""
-        return await self._whole(self._engine.change, partial(job_table.add, job, again, most))
+        return await self._run(self._engine.change, partial(job_table.add, job, again, most))
 
     async def get(self, job_id: str, owner: str | None = None) -> Job | None:
         """Return a job; with an owner, only if it is theirs."""
-        return await self._whole(self._engine.ask, partial(job_table.find, job_id, owner))
+        return await self._run(self._engine.ask, partial(job_table.find, job_id, owner))
 
     async def listing(
         self, owner: str | None, session: str | None = None, agent: str | None = None
     ) -> list[Job]:
         """Return jobs, the oldest first."""
         query = partial(job_table.listing, owner, session, agent)
-        return await self._whole(self._engine.ask, query)
+        return await self._run(self._engine.ask, query)
 
     async def change(
         self, job_id: str, owner: str | None, change: Callable[[Job], tuple[Job | None, R]]
@@ -55,7 +109,7 @@ class SqliteJobs:
         def query(connection: sqlite3.Connection) -> R | None:
             return job_table.change(job_id, owner, change, connection)
 
-        return await self._whole(self._engine.mend, query)
+        return await self._run(self._engine.mend, query)
 
     async def next_run_ms(self) -> int | None:
         """Return when the earliest job is to be looked at."""
@@ -65,8 +119,8 @@ class SqliteJobs:
         self, now_ms: int, holder: str, until_ms: int, claim: Callable[[Job], Claimed | None]
     ) -> Claimed | None:
         """Claim the earliest job that is due and not running."""
-        query = partial(run_table.claim, now_ms, RunLease(holder, until_ms), claim)
-        return await self._whole(self._engine.mend, query)
+        query = partial(_claim_due, now_ms, RunLease(holder, until_ms), claim)
+        return await self._run(self._engine.mend, query)
 
     async def claim_now(
         self,
@@ -77,14 +131,12 @@ class SqliteJobs:
         claim: Callable[[Job], Claimed],
     ) -> Claimed | None:
         """Claim one job, due or not, unless it is running."""
-        query = partial(run_table.claim_now, (job_id, owner), RunLease(holder, until_ms), claim)
-        return await self._whole(self._engine.mend, query)
+        query = partial(_claim_now, (job_id, owner), RunLease(holder, until_ms), claim)
+        return await self._run(self._engine.mend, query)
 
     async def extend(self, run_id: str, holder: str, until_ms: int) -> bool:
         """Lengthen the lease of a run that is the holder's."""
-        return await self._engine.mend(
-            partial(run_table.extend, run_id, RunLease(holder, until_ms))
-        )
+        return await self._engine.mend(partial(_extend_lease, run_id, RunLease(holder, until_ms)))
 
     async def finish(
         self,
@@ -95,48 +147,226 @@ class SqliteJobs:
         notice: Notice = no_notice,
     ) -> Job | None:
         """Record how a run ended, what that makes of its job, and what is delivered."""
-        query = partial(run_table.finish, run, change, item, keep_runs, notice)
-        return await self._whole(self._engine.mend, query)
+        query = partial(_finish_run, run, change, item, keep_runs, notice)
+        return await self._run(self._engine.mend, query)
 
     async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
         """Delete the row of a running run, and keep what that makes of its job."""
-        return await self._whole(self._engine.mend, partial(run_table.give_back, run_id, change))
+        return await self._run(self._engine.mend, partial(_give_back_run, run_id, change))
 
-    async def lapsed(
+    async def end_lapsed(
         self,
         before_ms: int,
         change: Callable[[Job, Run], tuple[Job, Run] | None],
         notice: Notice = no_notice,
     ) -> list[Run]:
         """Record what became of each running run whose lease ended before a time."""
-        query = partial(run_table.lapsed, before_ms, change, notice)
-        return await self._whole(self._engine.mend, query)
+        query = partial(_end_lapsed, before_ms, change, notice)
+        return await self._run(self._engine.mend, query)
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first."""
-        return await self._whole(self._engine.ask, partial(run_table.listing, job_id, limit))
+        return await self._run(self._engine.ask, partial(_list_runs, job_id, limit))
 
-    async def owed(self) -> list[tuple[Job, Run]]:
+    async def list_owed(self) -> list[tuple[Job, Run]]:
         """Return runs whose result is not yet in the session it came from, the oldest first."""
-        return await self._whole(self._engine.ask, run_table.owed)
+        return await self._run(self._engine.ask, _list_owed)
 
-    async def paid(self, run_id: str, item: OutboxItem | None = None) -> bool:
+    async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Take it that a run's result is in the session it came from, or put it into its queue."""
-        return await self._whole(self._engine.mend, partial(run_table.paid, run_id, item))
+        return await self._run(self._engine.mend, partial(_settle_owed, run_id, item))
 
     async def forget(self, owner: str, session: str) -> int:
         """Delete the jobs of a session, with their runs; say how many."""
         return await self._engine.mend(partial(job_table.forget, owner, session))
 
-    async def _whole(self, do: Callable[[Query[R]], Awaitable[R]], query: Query[R]) -> R:
+    async def _run(self, do: Callable[[Query[R]], Awaitable[R]], query: Query[R]) -> R:
         # Each round takes one bad row out of the way.
-        for _ in range(MOST_SPOILED):
+        for _ in range(MOST_CORRUPT):
             try:
                 return await do(query)
-            except Spoiled as spoiled:
-                await self._set_aside(spoiled)
+            except CorruptRow as row:
+                await self._set_aside(row)
         raise StoreUnavailable("Too many of the rows that are kept cannot be read.")
 
-    async def _set_aside(self, spoiled: Spoiled) -> None:
-        if await self._engine.mend(partial(set_aside, spoiled, self._now_ms())):
-            self._on_quarantine(f"{spoiled.table}/{spoiled.row_id}", spoiled.reason)
+    async def _set_aside(self, row: CorruptRow) -> None:
+        if await self._engine.mend(partial(set_aside, row, self._now_ms())):
+            self._on_quarantine(f"{row.table}/{row.row_id}", row.reason)
+
+
+def _claim_due(
+    now_ms: int,
+    lease: RunLease,
+    claim: Callable[[Job], Claimed | None],
+    connection: sqlite3.Connection,
+) -> Claimed | None:
+    """Claim the earliest job that is due and not running."""
+    place = (-LATEST, 0)
+    while (row := connection.execute(DUE, (now_ms, *place)).fetchone()) is not None:
+        place = row[:2]
+        claimed = _claim_untaken(read_job(*row[2:]), now_ms, claim, connection)
+        if claimed is not None:
+            return _record_claim(claimed, lease, connection)
+    return None
+
+
+def _claim_now(
+    whose: tuple[str, str | None],
+    lease: RunLease,
+    claim: Callable[[Job], Claimed],
+    connection: sqlite3.Connection,
+) -> Claimed | None:
+    """Claim one job, due or not, unless it is running."""
+    job = job_table.find(*whose, connection)
+    if job is None or connection.execute(IS_RUNNING, (job.job_id,)).fetchone() is not None:
+        return None
+    return _record_claim(claim(job), lease, connection)
+
+
+def _claim_untaken(
+    job: Job,
+    now_ms: int,
+    claim: Callable[[Job], Claimed | None],
+    connection: sqlite3.Connection,
+) -> Claimed | None:
+    claimed = claim(job)
+    while (
+        claimed is not None and (taken_ms := _last_taken_ms(claimed.runs, connection)) is not None
+    ):
+        job = _behind(job, taken_ms)
+        if job.next_run_ms is None or job.next_run_ms > now_ms:
+            job_table.keep(job, connection)
+            return None
+        claimed = claim(job)
+    return claimed
+
+
+def _last_taken_ms(runs: tuple[Run, ...], connection: sqlite3.Connection) -> int | None:
+    """Return the last due time of those given that has a row already."""
+    times = [(run.job_id, run.due_ms) for run in runs if run.trigger == "timer"]
+    taken = (due for job_id, due in times if connection.execute(IS_TAKEN, (job_id, due)).fetchone())
+    return max(taken, default=None)
+
+
+def _behind(job: Job, taken_ms: int) -> Job:
+    if job.retry_ms is not None:
+        # A clock that was set back may plan two retries for one instant.
+        return replace(job, retry_ms=taken_ms + 1, next_run_ms=taken_ms + 1)
+    after_ms = taken_ms if job.due_ms is None else max(taken_ms, job.due_ms)
+    due_ms = next_due(job.schedule, after_ms)
+    job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
+    if due_ms is not None:
+        return job
+    return replace(job, enabled=False, disabled_reason="All its times have been run already.")
+
+
+def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connection) -> Claimed:
+    for run in sorted(claimed.runs, key=lambda run: (run.status == "running", run.due_ms)):
+        kept = (run.job_id, run.due_ms, run.trigger == "manual", run.status)
+        connection.execute(ADD, (*kept, *lease, encode_row(run), run.run_id))
+    for item in claimed.items:
+        add_item(item, connection)
+    job_table.keep(claimed.job, connection)
+    return claimed
+
+
+def _extend_lease(run_id: str, lease: RunLease, connection: sqlite3.Connection) -> bool:
+    """Lengthen the lease of a run that is the holder's."""
+    values = (lease.until_ms, run_id, lease.holder)
+    return connection.execute(EXTEND, values).rowcount > 0
+
+
+def _finish_run(
+    run: Run,
+    change: Callable[[Job], Job | None],
+    item: OutboxItem | None,
+    keep_runs: int,
+    notice: Notice,
+    connection: sqlite3.Connection,
+) -> Job | None:
+    """Record how a run ended, what that makes of its job, what it owes and what it delivers."""
+    row = connection.execute(JOB_OF, (run.run_id,)).fetchone()
+    if row is None:
+        return None
+    job = read_job(*row)
+    _end(run, connection)
+    changed = change(job)
+    if run.owed:
+        _owe(changed or job, run, connection)
+    for told in (item, notice(job, changed, run)):
+        if told is not None:
+            add_item(told, connection)
+    if changed is None:
+        job_table.drop(job.job_id, connection)
+    else:
+        job_table.keep(changed, connection)
+        connection.execute(PRUNE, {"job_id": job.job_id, "keep": keep_runs})
+    return changed
+
+
+def _give_back_run(
+    run_id: str, change: Callable[[Job, Run], Job], connection: sqlite3.Connection
+) -> Job | None:
+    """Delete the row of a running run, and keep what that makes of its job."""
+    row = connection.execute(JOB_OF, (run_id,)).fetchone()
+    if row is None:
+        return None
+    run = read_run(*connection.execute(FIND, (run_id,)).fetchone())
+    job = change(read_job(*row), run)
+    connection.execute(REMOVE, (run_id,))
+    job_table.keep(job, connection)
+    return job
+
+
+def _end_lapsed(
+    before_ms: int,
+    change: Callable[[Job, Run], tuple[Job, Run] | None],
+    notice: Notice,
+    connection: sqlite3.Connection,
+) -> list[Run]:
+    """Record what became of each running run whose lease ended before a time."""
+    ended: list[Run] = []
+    for row in connection.execute(LAPSED, (min(before_ms, LATEST),)).fetchall():
+        before = read_job(*row[:3])
+        changed = change(before, read_run(*row[3:]))
+        if changed is None:
+            continue
+        job, run = changed
+        _end(run, connection)
+        told = notice(before, job, run)
+        if told is not None:
+            add_item(told, connection)
+        job_table.keep(job, connection)
+        ended.append(run)
+    return ended
+
+
+def _list_runs(job_id: str, limit: int, connection: sqlite3.Connection) -> list[Run]:
+    """Return the runs of a job, the newest first."""
+    return [read_run(*row) for row in connection.execute(LIST, (job_id, limit)).fetchall()]
+
+
+def _list_owed(connection: sqlite3.Connection) -> list[tuple[Job, Run]]:
+    """Return runs whose result is not yet in the session it came from, the oldest first."""
+    return [read_debt(*row) for row in connection.execute(OWED).fetchall()]
+
+
+def _settle_owed(run_id: str, item: OutboxItem | None, connection: sqlite3.Connection) -> bool:
+    """Take it that a run's result is in the session it came from, or put it into its queue."""
+    if connection.execute(PAID, (run_id,)).rowcount == 0:
+        return False
+    if item is not None:
+        add_item(item, connection)
+    row = connection.execute(FIND, (run_id,)).fetchone()
+    if row is not None:
+        _end(replace(read_run(*row), owed=False), connection)
+    return True
+
+
+def _end(run: Run, connection: sqlite3.Connection) -> None:
+    connection.execute(END, (run.status, encode_row(run), run.run_id))
+
+
+def _owe(job: Job, run: Run, connection: sqlite3.Connection) -> None:
+    whose = (job.job_id, job.user_id, job.session_id)
+    connection.execute(OWE, (run.run_id, *whose, encode_row(job), encode_row(run)))

@@ -9,17 +9,14 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.lock import Lock
-from gateway.stores.names import ROWS_FILE, ROWS_MARKER
+from gateway.stores.disk import ROWS_FILE, ROWS_MARKER, ProcessLock
+from gateway.stores.documents import OnQuarantine
 from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows
-from gateway.stores.sqlite.conversations import SqliteConversations
+from gateway.stores.sqlite.conversations import MemoryLocks, SqliteConversations, SqliteLocks
 from gateway.stores.sqlite.deliveries import SqliteDeliveries
 from gateway.stores.sqlite.documents import Sqlite
 from gateway.stores.sqlite.engine import Engine, file_engine, memory_engine
 from gateway.stores.sqlite.jobs import SqliteJobs
-from gateway.stores.sqlite.locks import MemoryLocks, SqliteLocks
-
-Reported = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class Around:
 
     now_ms: Callable[[], int]
     lease_ms: Callable[[], int]
-    on_quarantine: Reported
+    on_quarantine: OnQuarantine
 
 
 class SqliteRows:
@@ -61,7 +58,7 @@ def _look(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
 
 
-async def embedded_rows(root: Path, lock: Lock, around: Around) -> SqliteRows:
+async def embedded_rows(root: Path, lock: ProcessLock, around: Around) -> SqliteRows:
     """Keep rows in a file below a directory that is locked; it is made when it is needed."""
     engine = file_engine(root / ROWS_FILE, lock.hold, root / ROWS_MARKER)
     # One that is damaged is told of by whoever asks for what is in it; all else goes on.
