@@ -315,6 +315,8 @@ SCANNED_ON_PURPOSE = {
     deliveries.INTERESTS,
     deliveries.LAST,
     deliveries.PRUNE[2],
+    # Only after a row was set aside.
+    job_table.IDLE,
     # Everything undelivered, and that is what the index holds.
     deliveries.WAITING,
 }
