@@ -359,8 +359,7 @@ class ReminderService:
             for key in keys:
                 group.start_soon(tidy, key)
         if troubles:
-            why = troubles[0].message
-            self.note("reminders_not_swept", sessions=len(troubles), why=why)
+            self.note("reminders_not_swept", sessions=len(troubles), why=troubles[0].message)
         return sum(expired)
 
     # The document.
