@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
+import msgspec
+
 NewId = Callable[[int], str]
 """Makes the id of a turn's n-th call."""
 
@@ -15,14 +17,12 @@ MOST_CALLS = 1000
 ID_DIGITS = 24
 
 
-class CallIds:
+class CallIds(msgspec.Struct, gc=False):
     """Makes up ids for calls that came without one: each time the same for the same call."""
 
-    __slots__ = ("_body", "_digest")
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._digest = ""
+    _body: bytes
+    """What was asked, until its digest is taken: most answers need none."""
+    _digest: str = ""
 
     def make(self, answer: object, turn: int, ordinal: int) -> str:
         """Make the id of a call; no other call of the conversation has it."""

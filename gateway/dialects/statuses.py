@@ -1,7 +1,12 @@
-"""The status of errors that upstreams tell without one, by what they call them."""
+"""What errors are called, and by which status they are known, in any dialect."""
 
 from __future__ import annotations
 
+import msgspec
+
+from gateway.errors import HoldgateError
+
+# The status of errors that upstreams tell without one, by what they call them.
 STATUSES = {
     "invalid_request_error": 400,
     "invalid_prompt": 400,
@@ -24,6 +29,19 @@ STATUSES = {
     "overloaded_error": 529,
 }
 UNSAID = 502
+# What Messages calls an error of a status.
+MESSAGES_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
 
 
 def status_of(kind: object, code: object) -> int:
@@ -32,3 +50,20 @@ def status_of(kind: object, code: object) -> int:
         return code
     named = STATUSES.get(code) if isinstance(code, str) else None
     return named or (STATUSES.get(kind, UNSAID) if isinstance(kind, str) else UNSAID)
+
+
+def messages_type_of(status: int) -> str:
+    """Return what Messages calls an error of this status."""
+    usual = "api_error" if status >= 500 else "invalid_request_error"
+    return MESSAGES_TYPES.get(status, usual)
+
+
+def describe_error(error: HoldgateError) -> bytes:
+    """Write an error of the gateway's own as clients of OpenAI's two dialects know it."""
+    described = {
+        "message": error.message,
+        "type": error.kind,
+        "param": error.param,
+        "code": error.code,
+    }
+    return msgspec.json.encode({"error": described})

@@ -18,6 +18,16 @@ Edit = Callable[[str], str]
 DOT = "."
 
 
+class SpokenMessage(msgspec.Struct):
+    """Who speaks, and what."""
+
+    role: str = ""
+    content: msgspec.Raw = NULL
+
+
+NOBODY = SpokenMessage()
+
+
 def texts_in(content: msgspec.Raw) -> tuple[str, ...]:
     """Return what content says: a text, or the texts of its parts."""
     text = text_of(content)

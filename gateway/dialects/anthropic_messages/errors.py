@@ -5,23 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gateway.dialects.events import Json, read_event, read_object
-from gateway.dialects.statuses import status_of
+from gateway.dialects.statuses import messages_type_of, status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
-from gateway.wire.sse import encode
-
-TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
 
 
 def is_error(event: Json) -> bool:
@@ -47,19 +32,10 @@ def error_body(error: HoldgateError) -> bytes:
         if own.get("type") == "error" and isinstance(own.get("error"), dict):
             return error.body
         message = _sentence(own.get("error")) or message
-    described = {"type": _type_of(error.status), "message": message}
+    described = {"type": messages_type_of(error.status), "message": message}
     return msgspec.json.encode({"type": "error", "error": described})
-
-
-def error_frame(error: HoldgateError) -> bytes:
-    """Render an error inside a stream; clients do not see it without its name."""
-    return encode(error_body(error).replace(b"\n", b" ").replace(b"\r", b" "), "error")
 
 
 def _sentence(error: object) -> str:
     told = error.get("message") if isinstance(error, dict) else error
     return told if isinstance(told, str) else ""
-
-
-def _type_of(status: int) -> str:
-    return TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")

@@ -14,12 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.text import (
-    SpokenMessage,
-    block_of,
-    message_of,
-    messages_of,
-)
+from gateway.dialects.anthropic_messages.text import block_of, message_of, messages_of
 from gateway.dialects.raw_json import (
     Raws,
     fields_of,
@@ -30,6 +25,7 @@ from gateway.dialects.raw_json import (
     text_of,
     write_object,
 )
+from gateway.dialects.text_editor import SpokenMessage
 from gateway.sessions.model import Kept
 
 CALL = "tool_use"

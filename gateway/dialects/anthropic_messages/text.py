@@ -1,4 +1,4 @@
-"""Who said what in a Messages request, and changing what users said.
+"""Who said what in a Messages request.
 
 What a tool returned comes in the user's name, but is not the user's word.
 """
@@ -15,24 +15,13 @@ from gateway.dialects.raw_json import (
     NULL,
     Fields,
     Raws,
-    fields_of,
-    raw,
     raws_in,
     readable,
-    same,
-    write_object,
 )
-from gateway.dialects.text_editor import Edit, TextEditor, texts_in
+from gateway.dialects.text_editor import NOBODY, SpokenMessage
 
 RESULT = b'"tool_result"'
 CACHE = "cache_control"
-
-
-class SpokenMessage(msgspec.Struct):
-    """Who speaks, and what."""
-
-    role: str = ""
-    content: msgspec.Raw = NULL
 
 
 class RequestBlock(msgspec.Struct):
@@ -53,11 +42,8 @@ class RequestBlock(msgspec.Struct):
         return as_text(self.tool_use_id) or ""
 
 
-NOBODY = SpokenMessage()
 _message = msgspec.json.Decoder(SpokenMessage)
 _block = msgspec.json.Decoder(RequestBlock)
-# Whoever marked a block wants the conversation cached up to there.
-_editor = TextEditor("text", kept=CACHE)
 
 
 def messages_of(fields: Fields) -> Raws:
@@ -93,40 +79,6 @@ def last_role(messages: msgspec.Raw) -> str:
     return "tool" if last.role == "user" and any(_results(last.content)) else last.role
 
 
-def newest_user(body: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the ordinal and the texts of the newest user message; 0 and none if there is none."""
-    contents = [message.content for message in _messages(body) if _is_users(message)]
-    return len(contents), texts_in(contents[-1]) if contents else ()
-
-
-def has_one_message(body: bytes) -> bool:
-    """Whether the user says one thing, and nothing of a model or a tool is in the request."""
-    speakers = [message.role for message in _messages(body) if message.role != "system"]
-    return speakers == ["user"]
-
-
-def system_texts(body: bytes) -> tuple[str, ...]:
-    """Return the texts of the system prompt, and of system messages in the conversation."""
-    told = [message.content for message in _messages(body) if message.role == "system"]
-    system = fields_of(body).get("system", NULL)
-    return tuple(text for content in (system, *told) for text in texts_in(content))
-
-
-def edit_user_texts(body: bytes, edit: Edit) -> bytes:
-    """Change the texts of all user messages that may hold a directive; keep the rest as it is."""
-    fields = fields_of(body)
-    items = messages_of(fields)
-    edited = [_edit_message(item, edit) for item in items]
-    if same(edited, items):
-        return body
-    fields["messages"] = raw(edited)
-    return write_object(fields)
-
-
-def _messages(body: bytes) -> Iterator[SpokenMessage]:
-    return map(message_of, messages_of(fields_of(body)))
-
-
 def _results(content: msgspec.Raw) -> Iterator[bool]:
     """Tell of each block whether it is a tool's result."""
     if RESULT in bytes(content):
@@ -134,12 +86,7 @@ def _results(content: msgspec.Raw) -> Iterator[bool]:
             yield block_of(block).type == "tool_result"
 
 
-def _is_users(message: SpokenMessage) -> bool:
+def is_users(message: SpokenMessage) -> bool:
     """Whether the user says something, and not only tools."""
     results = tuple(_results(message.content))
     return message.role == "user" and not (results and all(results))
-
-
-def _edit_message(item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
-    message = message_of(item)
-    return _editor.message(item, message.content, edit) if message.role == "user" else item

@@ -6,13 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.text import (
-    NOBODY,
-    block_of,
-    last_role,
-    message_of,
-    messages_of,
-)
+from gateway.dialects.anthropic_messages.text import block_of, last_role, message_of, messages_of
 from gateway.dialects.anthropic_messages.turn import THINKING
 from gateway.dialects.raw_json import (
     NULL,
@@ -27,6 +21,7 @@ from gateway.dialects.raw_json import (
     write_object,
 )
 from gateway.dialects.seals import is_sealed, may_be_sealed
+from gateway.dialects.text_editor import NOBODY
 
 CLEARING = b'"clear_thinking'
 

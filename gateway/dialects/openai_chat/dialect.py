@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from gateway.dialects.base_dialect import BaseDialect
 from gateway.dialects.openai_chat.content import shows_content
-from gateway.dialects.openai_chat.rebuild import find_call_ids, restore_turns
+from gateway.dialects.openai_chat.rebuild import CALLS, find_call_ids, restore_turns
 from gateway.dialects.openai_chat.stream import ChatStream
-from gateway.dialects.openai_chat.text import (
-    edit_user_texts,
-    has_one_message,
-    last_role,
-    newest_user,
-    system_texts,
-)
+from gateway.dialects.openai_chat.text import last_role, read_message
 from gateway.dialects.openai_chat.turn import read_disguised_error
 from gateway.dialects.openai_chat.whole import ChatWhole
 from gateway.dialects.protocol import Splice
@@ -33,16 +28,13 @@ from gateway.dialects.raw_json import (
     is_structured,
     name_model,
     read_as,
-    rename_model,
     write_object,
 )
-from gateway.dialects.strip_tools import strip_tools
-from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered, UpstreamError
+from gateway.dialects.statuses import describe_error
+from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
 from gateway.sessions.directives.reader import may_contain
-from gateway.sessions.model import Kept
-from gateway.wire.sse import encode
 
 
 class _StreamOptions(msgspec.Struct, gc=False):
@@ -67,19 +59,24 @@ class _ChatRequest(msgspec.Struct, gc=False):
 
 
 _request = msgspec.json.Decoder(_ChatRequest)
-_tools = msgspec.json.Decoder(list[Any])
 _error = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
 READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
-TOOLING = ("tool_choice", "parallel_tool_calls", "functions", "function_call", "n")
 
 
-class OpenAIChat:
+class OpenAIChat(BaseDialect):
     """Reads, changes and answers Chat Completions requests."""
 
     name = "openai-chat"
     path = "/chat/completions"
+    # In the older form too, and of several answers one.
+    tool_members = ("tool_choice", "parallel_tool_calls", "functions", "function_call", "n")
+
+    read_message = staticmethod(read_message)
+    restore = staticmethod(restore_turns)
+    shows_content = staticmethod(shows_content)
+    read_disguised_error = staticmethod(read_disguised_error)
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
@@ -109,10 +106,6 @@ class OpenAIChat:
             identity=_identity(request),
         )
 
-    def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
-        """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        return rename_model(body, model, stream)
-
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: messages at the end, tools after the client's own."""
         fields = fields_of(body)
@@ -136,43 +129,20 @@ class OpenAIChat:
         """Return the body: here reasoning needs no proof, and so carries none."""
         return body
 
-    def make_assistant_turn(self, text: str) -> AnsweredTurn:
-        """Make an assistant's turn of what it said."""
-        return AnsweredTurn({"role": "assistant", "content": text})
+    strip_reasoning = strip_foreign_reasoning
 
-    def strip_tools(self, body: bytes) -> bytes:
-        """Take out the client's tools, in the older form too, and all answers but one."""
-        return strip_tools(body, TOOLING)
-
-    def declares(self, tools: bytes, name: str) -> bool:
-        """Whether the client offers a tool of this name."""
-        if not tools or (name.encode() not in tools and b"\\u" not in tools):
-            return False
-        return name in map(_tool_name, _read_tools(tools))
-
-    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
-        """Put kept calls and results back into the turns they were taken from."""
-        return restore_turns(body, tuple(item for item in kept if item.dialect == self.name))
+    def tool_name(self, tool: dict[str, Any]) -> object:
+        """Return what a tool is called, which stands inside of it."""
+        inner = tool.get("function") or tool.get("custom")
+        return inner.get("name") if isinstance(inner, dict) else None
 
     def find_call_ids(self, body: bytes) -> tuple[str, ...]:
         """Return the first call's id of each turn in the history that called tools."""
-        return find_call_ids(body)
+        return find_call_ids(body) if CALLS in body else ()
 
-    def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
-        """Return the ordinal and the texts of the newest user message."""
-        return newest_user(body)
-
-    def has_one_message(self, body: bytes) -> bool:
-        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
-        return has_one_message(body)
-
-    def system_texts(self, body: bytes) -> tuple[str, ...]:
-        """Return the texts that instruct the model."""
-        return system_texts(body)
-
-    def edit_user_texts(self, body: bytes, edit: Callable[[str], str]) -> bytes:
-        """Change what users said."""
-        return edit_user_texts(body, edit)
+    def make_assistant_turn(self, text: str) -> AnsweredTurn:
+        """Make an assistant's turn of what it said."""
+        return AnsweredTurn({"role": "assistant", "content": text})
 
     def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
@@ -180,23 +150,11 @@ class OpenAIChat:
             return ChatStream(asked, server_tools, event_bytes)
         return ChatWhole(asked, server_tools, event_bytes)
 
-    def shows_content(self, frames: bytes) -> bool:
-        """Whether frames that a client is shown say anything."""
-        return shows_content(frames)
-
-    def read_disguised_error(self, body: bytes) -> UpstreamError:
-        """Read a 2xx answer that is no answer."""
-        return read_disguised_error(body)
-
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer; the upstream's own words pass if they are JSON."""
         if isinstance(error, UpstreamAnswered) and _is_error(error.body):
             return error.body
-        return msgspec.json.encode({"error": _describe_error(error)})
-
-    def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
-        """Render an error inside a stream."""
-        return encode(self.error_body(error).replace(b"\n", b" ").replace(b"\r", b" "))
+        return describe_error(error)
 
 
 def _choices(choices: int | None) -> int:
@@ -210,19 +168,6 @@ def _identity(request: _ChatRequest) -> Mapping[str, bytes]:
         return {}
     members = {name: bytes(getattr(request, name)) for name in IDENTITY}
     return {name: value for name, value in members.items() if value}
-
-
-def _read_tools(tools: bytes) -> list[Any]:
-    try:
-        return _tools.decode(tools)
-    except msgspec.DecodeError:
-        # It is the upstream's to say what is wrong with them.
-        return []
-
-
-def _tool_name(tool: object) -> object:
-    inner = (tool.get("function") or tool.get("custom")) if isinstance(tool, dict) else None
-    return inner.get("name") if isinstance(inner, dict) else None
 
 
 def _takes_tools(request: _ChatRequest) -> bool:
@@ -273,15 +218,6 @@ def _is_error(body: bytes) -> bool:
         return "error" in _error.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-
-
-def _describe_error(error: HoldgateError) -> dict[str, str | None]:
-    return {
-        "message": error.message,
-        "type": error.kind,
-        "param": error.param,
-        "code": error.code,
-    }
 
 
 DIALECT = OpenAIChat()

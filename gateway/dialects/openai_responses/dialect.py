@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
 
+from gateway.dialects.base_dialect import BaseDialect
 from gateway.dialects.openai_responses.content import shows_content
 from gateway.dialects.openai_responses.errors import (
     error_body,
@@ -18,13 +18,10 @@ from gateway.dialects.openai_responses.items import AnsweredItems, as_input, is_
 from gateway.dialects.openai_responses.rebuild import find_call_ids, restore_turns, result_item
 from gateway.dialects.openai_responses.stream import ResponsesStream
 from gateway.dialects.openai_responses.text import (
-    edit_user_texts,
-    has_one_message,
     items_of,
     last_role,
-    newest_user,
+    read_message,
     strip_foreign_reasoning,
-    system_texts,
     user_message,
 )
 from gateway.dialects.openai_responses.whole import ResponsesWhole
@@ -42,16 +39,14 @@ from gateway.dialects.raw_json import (
     raw,
     read_as,
     readable,
-    rename_model,
+    text_of,
     write_object,
 )
-from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.strip_tools import strip_tools
-from gateway.errors import BadRequest, HoldgateError, UpstreamError
+from gateway.dialects.text_editor import Edit, TextEditor
+from gateway.errors import BadRequest, HoldgateError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
 from gateway.sessions.directives.reader import may_contain
-from gateway.sessions.model import Kept
 
 
 class _TextOptions(msgspec.Struct, gc=False):
@@ -75,7 +70,6 @@ class _ResponsesRequest(msgspec.Struct, gc=False):
 
 _request = msgspec.json.Decoder(_ResponsesRequest)
 _text = msgspec.json.Decoder(_TextOptions)
-_tools = msgspec.json.Decoder(list[Any])
 
 IDENTITY = ("metadata", "client_metadata", "conversation")
 READ = (
@@ -91,17 +85,28 @@ READ = (
 )
 PREVIOUS = "previous_response_id"
 INPUTS = (b"", b"[", b'"', b"n")
-# Not into the conversation that the upstream keeps either: there the client would find it.
-TOOLING = ("tool_choice", "parallel_tool_calls", "background", "conversation")
-# The tools that the upstream runs by itself.
-HOSTED = ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
 
 
-class OpenAIResponses:
+class OpenAIResponses(BaseDialect):
     """Reads, changes and answers Responses requests."""
 
     name = "openai-responses"
     path = "/responses"
+    history = "input"
+    instructions = "instructions"
+    # Not into the conversation that the upstream keeps either: there the client would find it.
+    tool_members = ("tool_choice", "parallel_tool_calls", "background", "conversation")
+    hosted_tools = ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
+    editor = TextEditor("input_text")
+
+    read_message = staticmethod(read_message)
+    items_of = staticmethod(items_of)
+    restore = staticmethod(restore_turns)
+    find_call_ids = staticmethod(find_call_ids)
+    strip_reasoning = staticmethod(strip_foreign_reasoning)
+    shows_content = staticmethod(shows_content)
+    read_disguised_error = staticmethod(read_disguised_error)
+    error_body = staticmethod(error_body)
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
@@ -130,10 +135,6 @@ class OpenAIResponses:
             identity=_identity(request),
         )
 
-    def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
-        """Name the model as the upstream knows it; a body that is right already stays as it is."""
-        return rename_model(body, model, stream)
-
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: items at the end, tools after the client's own."""
         fields = fields_of(body)
@@ -158,49 +159,17 @@ class OpenAIResponses:
             _append(fields, "tools", tools)
         return write_object(fields)
 
-    def strip_foreign_reasoning(self, body: bytes) -> bytes:
-        """Take out reasoning that only an upstream of another dialect would take back."""
-        return strip_foreign_reasoning(body) if may_be_sealed(body) else body
-
     def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""
         content = [{"type": "output_text", "text": text}]
         message = {"type": "message", "role": "assistant", "content": content}
         return AnsweredTurn(AnsweredItems([message] if text else []))
 
-    def strip_tools(self, body: bytes) -> bytes:
-        """Take out the client's tools, and what would answer into its own place."""
-        return strip_tools(body, TOOLING, HOSTED)
-
-    def declares(self, tools: bytes, name: str) -> bool:
-        """Whether the client offers a tool of this name, or a namespace."""
-        if not tools or name.encode() not in tools:
-            return False
-        return name in _tool_names(tools)
-
-    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
-        """Put kept calls and results back into the turns they were taken from."""
-        return restore_turns(body, tuple(item for item in kept if item.dialect == self.name))
-
-    def find_call_ids(self, body: bytes) -> tuple[str, ...]:
-        """Return the first call's id of each turn in the history that called tools."""
-        return find_call_ids(body)
-
-    def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
-        """Return the ordinal and the texts of the newest user message."""
-        return newest_user(body)
-
-    def has_one_message(self, body: bytes) -> bool:
-        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
-        return has_one_message(body)
-
-    def system_texts(self, body: bytes) -> tuple[str, ...]:
-        """Return the texts that instruct the model."""
-        return system_texts(body)
-
-    def edit_user_texts(self, body: bytes, edit: Callable[[str], str]) -> bytes:
-        """Change what users said."""
-        return edit_user_texts(body, edit)
+    def edit_history(self, history: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+        """Change what users said; the input may be one text of theirs."""
+        if text_of(history) is not None:
+            return self.editor.content(history, edit)
+        return super().edit_history(history, edit)
 
     def previous_id(self, body: bytes) -> str:
         """Return the id of the answer that the request goes on from; empty if it names none."""
@@ -215,18 +184,6 @@ class OpenAIResponses:
         if asked.stream:
             return ResponsesStream(asked, server_tools, event_bytes)
         return ResponsesWhole(asked, server_tools, event_bytes)
-
-    def shows_content(self, frames: bytes) -> bool:
-        """Whether frames that a client is shown say anything."""
-        return shows_content(frames)
-
-    def read_disguised_error(self, body: bytes) -> UpstreamError:
-        """Read a 2xx answer that is no answer."""
-        return read_disguised_error(body)
-
-    def error_body(self, error: HoldgateError) -> bytes:
-        """Render an error as the whole answer."""
-        return error_body(error)
 
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream, as the end of this answer if something was shown."""
@@ -245,14 +202,6 @@ def _identity(request: _ResponsesRequest) -> Mapping[str, bytes]:
         return {}
     members = {name: bytes(getattr(request, name)) for name in IDENTITY}
     return {name: value for name, value in members.items() if value}
-
-
-def _tool_names(tools: bytes) -> list[object]:
-    try:
-        return [tool.get("name") for tool in _tools.decode(tools) if isinstance(tool, dict)]
-    except msgspec.DecodeError:
-        # It is the upstream's to say what is wrong with them.
-        return []
 
 
 def _restricts(tool_choice: msgspec.Raw) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from gateway.dialects.events import Json, read_event, read_object
 from gateway.dialects.openai_responses.heads import FAILED
 from gateway.dialects.raw_json import Fields, raw
-from gateway.dialects.statuses import status_of
+from gateway.dialects.statuses import describe_error, status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.wire.sse import encode
 
@@ -60,13 +60,7 @@ def error_body(error: HoldgateError) -> bytes:
             return error.body
         if answer is not None and (own := find_error(answer)) is not None:
             return msgspec.json.encode({"error": own})
-    described = {
-        "message": error.message,
-        "type": error.kind,
-        "param": error.param,
-        "code": error.code,
-    }
-    return msgspec.json.encode({"error": described})
+    return describe_error(error)
 
 
 def render_failure(

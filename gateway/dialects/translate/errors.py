@@ -8,22 +8,9 @@ import msgspec
 
 from gateway.dialects.canonical import Failed
 from gateway.dialects.events import read_object
-from gateway.dialects.statuses import UNSAID, status_of
+from gateway.dialects.statuses import MESSAGES_TYPES, UNSAID, messages_type_of, status_of
 from gateway.errors import UpstreamError
 
-# Types of Messages, by status.
-TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
 # Types that OpenAI's dialects have no such word for.
 OPENAI_TYPES = {"api_error": "server_error", "overloaded_error": "server_error"}
 # Codes by which clients of OpenAI's dialects tell what to do, by status.
@@ -54,7 +41,7 @@ def describe_error(error: UpstreamError) -> Failed:
 
 def openai_error(failure: Failed) -> bytes:
     """Write an error in the words of Chat Completions and Responses."""
-    kind = failure.kind or _type_of(failure)
+    kind = failure.kind or messages_type_of(failure.status)
     described = {
         "message": failure.message,
         "type": OPENAI_TYPES.get(kind, kind),
@@ -66,7 +53,11 @@ def openai_error(failure: Failed) -> bytes:
 
 def messages_error(failure: Failed) -> bytes:
     """Write an error in the words of Messages."""
-    kind = failure.kind if failure.kind in TYPES.values() else _type_of(failure)
+    kind = (
+        failure.kind
+        if failure.kind in MESSAGES_TYPES.values()
+        else messages_type_of(failure.status)
+    )
     return msgspec.json.encode(
         {"type": "error", "error": {"type": kind, "message": failure.message}}
     )
@@ -92,12 +83,6 @@ def _error_in(answer: Any) -> dict[str, Any]:
     if not error:
         return {} if response else answer
     return error if isinstance(error, dict) else {"message": error}
-
-
-def _type_of(failure: Failed) -> str:
-    """Return what Messages calls an error of this status."""
-    usual = "api_error" if failure.status >= 500 else "invalid_request_error"
-    return TYPES.get(failure.status, usual)
 
 
 def _default_message(status: int) -> str:

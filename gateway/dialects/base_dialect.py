@@ -1,0 +1,156 @@
+"""What the dialects do alike; the class of each states only what differs.
+
+A dialect's class says how one message is read and where messages, instructions and tools stand.
+What only that dialect can decide (reading a request, adding to it, splices, errors) it brings as
+methods or as functions of its own package. A new dialect is a package with such a class, and a
+line in `__init__.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import msgspec
+
+from gateway.dialects.protocol import Splice
+from gateway.dialects.raw_json import (
+    NULL,
+    Fields,
+    Raws,
+    fields_of,
+    raw,
+    raws_in,
+    readable,
+    rename_model,
+    same,
+    write_object,
+)
+from gateway.dialects.seals import may_be_sealed
+from gateway.dialects.strip_tools import strip_tools
+from gateway.dialects.text_editor import Edit, SpokenMessage, TextEditor, texts_in
+from gateway.errors import HoldgateError
+from gateway.sessions.model import Kept
+from gateway.wire.sse import encode
+
+_tools = msgspec.json.Decoder(list[Any])
+
+
+class BaseDialect(ABC):
+    """Reads, changes and answers requests of one wire language."""
+
+    name: str
+    history: ClassVar[str] = "messages"
+    """The member that holds the conversation."""
+    instructions: ClassVar[str | None] = None
+    """The member beside it that instructs the model, if there is one."""
+    system_roles: ClassVar[tuple[str, ...]] = ("system", "developer")
+    tool_members: ClassVar[tuple[str, ...]]
+    """The members that make sense only with the client's tools."""
+    hosted_tools: ClassVar[tuple[str, ...]] = ()
+    """How the types of tools begin that the upstream runs by itself."""
+    error_event: ClassVar[str] = ""
+    """The name of an error's event; without a name for it, clients do not see some."""
+    editor: ClassVar[TextEditor] = TextEditor("text")
+
+    # Called for every request: the function itself, not a method that would only call it.
+    rewrite = staticmethod(rename_model)
+
+    @abstractmethod
+    def read_message(self, item: msgspec.Raw) -> SpokenMessage | None:
+        """Read who speaks and what; None for what does not count as a message."""
+
+    @abstractmethod
+    def restore(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+        """Put calls and results that were kept in this dialect back into their turns."""
+
+    @abstractmethod
+    def strip_reasoning(self, body: bytes) -> bytes:
+        """Take reasoning out that is marked for another dialect's upstream."""
+
+    @abstractmethod
+    def error_body(self, error: HoldgateError) -> bytes:
+        """Render an error as the whole answer."""
+
+    def items_of(self, fields: Fields) -> Raws:
+        """Return the messages of a request as raw slices."""
+        return raws_in(fields.get(self.history, NULL)) or []
+
+    def is_users(self, message: SpokenMessage) -> bool:
+        """Whether the user says something."""
+        return message.role == "user"
+
+    def tool_name(self, tool: dict[str, Any]) -> object:
+        """Return what a declared tool is called."""
+        return tool.get("name")
+
+    def strip_foreign_reasoning(self, body: bytes) -> bytes:
+        """Take out reasoning that only an upstream of another dialect would take back."""
+        return self.strip_reasoning(body) if may_be_sealed(body) else body
+
+    def strip_tools(self, body: bytes) -> bytes:
+        """Take out the client's tools."""
+        return strip_tools(body, self.tool_members, self.hosted_tools)
+
+    def declares(self, tools: bytes, name: str) -> bool:
+        """Whether the client offers a tool of this name."""
+        # A name may be written with escapes, so only where there are none its bytes tell.
+        if not tools or (name.encode() not in tools and b"\\u" not in tools):
+            return False
+        declared = (tool for tool in readable(_tools, tools) or () if isinstance(tool, dict))
+        return name in map(self.tool_name, declared)
+
+    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+        """Put kept calls and results back into the turns they were taken from."""
+        return self.restore(body, tuple(item for item in kept if item.dialect == self.name))
+
+    def newest_user(self, body: bytes) -> tuple[int, tuple[str, ...]]:
+        """Return the ordinal and the texts of the newest user message; 0 and none without one."""
+        messages = self._messages(fields_of(body))
+        contents = [message.content for message in messages if self.is_users(message)]
+        return len(contents), texts_in(contents[-1]) if contents else ()
+
+    def has_one_message(self, body: bytes) -> bool:
+        """Whether the user says one thing, and nothing of a model or a tool is in the request."""
+        roles = [message.role for message in self._messages(fields_of(body))]
+        return [role for role in roles if role not in self.system_roles] == ["user"]
+
+    def system_texts(self, body: bytes) -> tuple[str, ...]:
+        """Return the texts that instruct the model."""
+        fields = fields_of(body)
+        messages = self._messages(fields)
+        contents = [message.content for message in messages if message.role in self.system_roles]
+        if self.instructions is not None:
+            contents.insert(0, fields.get(self.instructions, NULL))
+        return tuple(text for content in contents for text in texts_in(content))
+
+    def edit_user_texts(self, body: bytes, edit: Edit) -> bytes:
+        """Change the texts of user messages that may hold a directive; keep the rest as it is."""
+        fields = fields_of(body)
+        before = fields.get(self.history, NULL)
+        after = self.edit_history(before, edit)
+        if after is before:
+            return body
+        fields[self.history] = after
+        return write_object(fields)
+
+    def edit_history(self, history: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+        """Change what users said; return the same if there was nothing to change."""
+        items = raws_in(history) or []
+        edited = [self._edit_item(item, edit) for item in items]
+        return history if same(edited, items) else raw(edited)
+
+    def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
+        """Render an error inside a stream."""
+        body = self.error_body(error).replace(b"\n", b" ").replace(b"\r", b" ")
+        return encode(body, self.error_event)
+
+    def _messages(self, fields: Fields) -> list[SpokenMessage]:
+        read = map(self.read_message, self.items_of(fields))
+        return [message for message in read if message is not None]
+
+    def _edit_item(self, item: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+        message = self.read_message(item)
+        if message is None or message.role != "user":
+            return item
+        return self.editor.message(item, message.content, edit)
