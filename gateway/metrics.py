@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from gateway.exchange.ports import Report
+from gateway.exchange.observer import ExchangeEnded, Happening, Wants
 from gateway.outbox.queue import DeliveryCounts
 from gateway.reminders.holds import Holds
 from gateway.reminders.records import ReminderCounts
@@ -84,22 +84,25 @@ class Metrics(Collector):
         self.holds: Holds | None = None
         self.runs: Mapping[str, int] = {}
         self.deliveries = DeliveryCounts()
-        self._waiting: list[Report] = []
+        self._waiting: list[ExchangeEnded] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def count(self, report: Report) -> None:
+    wants: Wants = frozenset({ExchangeEnded})
+
+    def observe(self, at: float, happening: Happening) -> None:
         """Count an exchange that ended, with many others a moment later."""
-        self._waiting.append(report)
-        if len(self._waiting) >= AT_ONCE:
-            self._work_off()
+        if isinstance(happening, ExchangeEnded):
+            self._waiting.append(happening)
+            if len(self._waiting) >= AT_ONCE:
+                self._work_off()
 
     def _work_off(self) -> None:
         waiting, self._waiting = self._waiting, []
         for report in waiting:
             self._count(report)
 
-    def _count(self, report: Report) -> None:
+    def _count(self, report: ExchangeEnded) -> None:
         upstream = report.upstream
         self._ended[(report.state, upstream, report.status)] += 1
         self._turns[upstream] += report.turns

@@ -2,18 +2,20 @@
 
 from gateway.exchange.machine import State
 from gateway.exchange.model import Usage
-from gateway.exchange.ports import Report
+from gateway.exchange.observer import ExchangeEnded
 from gateway.metrics import Metrics
 
 
-def report(seconds: float, first: float | None, usage: Usage | None = None) -> Report:
-    return Report("id", "local", "m", True, State.DONE, "up", 2, 200, "", seconds, first, usage)
+def report(seconds: float, first: float | None, usage: Usage | None = None) -> ExchangeEnded:
+    return ExchangeEnded(
+        "id", "local", "m", True, State.DONE, "up", 2, 200, "", seconds, first, usage
+    )
 
 
 def test_numbers_are_shown_when_asked_for() -> None:
     metrics = Metrics(lambda: 3, lambda: ["up"], lambda name: 7)
-    metrics.count(report(0.2, 0.01, Usage(4, 5)))
-    metrics.count(report(1000, None))
+    metrics.observe(0.0, report(0.2, 0.01, Usage(4, 5)))
+    metrics.observe(0.0, report(1000, None))
     text = metrics.render().decode()
     for line in (
         "holdgate_exchanges_live 3.0",

@@ -6,22 +6,24 @@ import json
 import msgspec
 
 from gateway.exchange import exchange_log as reports
-from gateway.exchange.exchange_log import log_report
+from gateway.exchange.exchange_log import ExchangeLog
 from gateway.exchange.machine import State
 from gateway.exchange.model import Usage
-from gateway.exchange.ports import Report
+from gateway.exchange.observer import ExchangeEnded
 from gateway.logs import EventLog
 
-DONE = Report("req_1", "ann b", "m", True, State.DONE, "up", 2, 200, "", 0.25, 0.0123, Usage(4, 5))
-FAILED = Report(
+DONE = ExchangeEnded(
+    "req_1", "ann b", "m", True, State.DONE, "up", 2, 200, "", 0.25, 0.0123, Usage(4, 5)
+)
+FAILED = ExchangeEnded(
     "req_2", "ann", "m\n" * 99, False, State.FAILED, "up", 1, 502, "broke", 1, None, None
 )
 
 
-async def line(form: str, report: Report) -> str:
+async def line(form: str, report: ExchangeEnded) -> str:
     stream = io.StringIO()
     event_log = EventLog(form, stream, lambda: 0)
-    log_report(event_log, report)
+    ExchangeLog(event_log).observe(0.0, report)
     event_log.flush()
     return stream.getvalue()
 

@@ -1,8 +1,8 @@
-"""One exchange with an agent: what the driver shows becomes events, what it tells, history."""
+"""One exchange with an agent: what is shown and told of it becomes events and history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import anyio
@@ -11,11 +11,11 @@ from gateway.agents.conversations import Bookmark, Record, Unkept
 from gateway.agents.frames import (
     UPSTREAM_ERROR,
     Called,
-    Failed,
-    Noted,
+    Failure,
     Said,
     Shown,
     Thought,
+    read_failure,
     read_frames,
 )
 from gateway.agents.locks import Lease
@@ -33,8 +33,20 @@ from gateway.agents.model import (
 from gateway.agents.transcript import Transcript
 from gateway.dialects.events import read_object
 from gateway.errors import Headers
+from gateway.exchange.events import CloseReason
 from gateway.exchange.machine import State
-from gateway.exchange.model import Stop, ToolCall
+from gateway.exchange.model import Stop
+from gateway.exchange.observer import (
+    ExchangeFailed,
+    Happening,
+    HeldUntil,
+    RequestExtended,
+    StateChanged,
+    ToolReturned,
+    ToolStarted,
+    TurnEnded,
+    Wants,
+)
 from gateway.reminders.holds import DRAINING as HOLD_DRAINED
 from gateway.reminders.holds import REPLACED
 from gateway.reminders.holds import TAKEN_OVER as HOLD_TAKEN_OVER
@@ -43,47 +55,35 @@ from gateway.wire.sse import encode
 
 PATIENCE = 10.0
 NO_SUCH_TOOL = "This agent has no such tool."
-CRASHED = Failed("Something went wrong inside the gateway.", "unavailable")
-LEAVING = Failed("The gateway is shutting down; ask again.", "draining")
-LOST = Failed("The model did not answer any more after what came before.", UPSTREAM_ERROR)
-STRANGE = Failed("The model called a tool that this agent does not have.", "unknown_tool")
-# How the exchange machine says that a follow-up got no answer.
-FOLLOW_UP_LOST = "the follow-up failed"
+CRASHED = Failure("Something went wrong inside the gateway.", "unavailable")
+LEAVING = Failure("The gateway is shutting down; ask again.", "draining")
+LOST = Failure("The model did not answer any more after what came before.", UPSTREAM_ERROR)
+STRANGE = Failure("The model called a tool that this agent does not have.", "unknown_tool")
 STOPS = {Stop.LENGTH: LENGTH, Stop.FILTER: FILTERED}
 HOLD_ENDS = {HOLD_TAKEN_OVER: TAKEN_OVER, REPLACED: TAKEN_OVER, HOLD_DRAINED: DRAINING}
 
 
-class Narration:
-    """Tells whoever listens which tools run, and the history what they returned."""
-
-    def __init__(self, ear: Ear, gains: Transcript) -> None:
-        self._ear = ear
-        self._gains = gains
-        self.count = 0
-
-    async def started(self, call: ToolCall) -> None:
-        """Tell that a tool begins."""
-        self.count += 1
-        await self._ear.tool_start(call.name, call.arguments)
-
-    async def returned(self, call: ToolCall, text: str, ms: int) -> None:
-        """Tell what a tool returned."""
-        self._gains.returned(call, text)
-        error = _error_of(text)
-        if error is None:
-            await self._ear.tool_end(call.name, ms)
-        else:
-            await self._ear.tool_error(call.name, error)
-
-
 class AgentClient:
-    """One exchange with an agent, as the driver's client.
+    """One exchange with an agent: its client, and its observer.
 
-    Whatever way it ends, what was said is kept, then the lock is released, and only then is the
-    end told: who hears it may go on at once.
+    As the client it is shown the frames, which say what the model says; as the observer it hears
+    what happens. Both become events for whoever listens, and the conversation. Whatever way it
+    ends, what was said is kept, then the lock is released, and only then is the end told: who
+    hears it may go on at once.
     """
 
-    # To the driver the answer has always begun: what fails is said in the stream.
+    wants: Wants = frozenset(
+        {
+            StateChanged,
+            RequestExtended,
+            TurnEnded,
+            ToolStarted,
+            ToolReturned,
+            HeldUntil,
+            ExchangeFailed,
+        }
+    )
+    # To the runner the answer has always begun: what fails is said in the stream.
     started = True
     scope: anyio.CancelScope | None = None
     # What it is shown is taken before more is read.
@@ -96,8 +96,7 @@ class AgentClient:
         lease: Lease | None,
         record: Record | Unkept,
     ) -> None:
-        self.gains = Transcript(message)
-        self.narration = Narration(ear, self.gains)
+        self.transcript = Transcript(message)
         self.outcome: Outcome | None = None
         self.give_up: Callable[[], None] = _nothing
         self._ear = ear
@@ -107,12 +106,12 @@ class AgentClient:
         self._ending = False
         self._text: list[str] = []
         self._strangers: set[str] = set()
-        self._state: str = State.OPENING
-        self._why = ""
-        self._failed: Failed | None = None
+        self._tool_count = 0
+        self._changed = StateChanged(State.OPENING, 1)
+        self._failure: Failure | None = None
 
     def __repr__(self) -> str:
-        return f"<AgentClient {self._state}>"
+        return f"<AgentClient {self._changed.state}>"
 
     # The connection, as heartbeats and the driver see it.
 
@@ -186,28 +185,45 @@ class AgentClient:
             case Said(text):
                 self._text.append(text)
                 if not self._ending:
-                    self.gains.shown(text)
+                    self.transcript.add_text(text)
                 await self._ear.text(text)
             case Called(name) if name not in self._strangers:
                 self._strangers.add(name)
                 await self._ear.tool_error(name, NO_SUCH_TOOL)
-            case Failed():
-                self._failed = shown
-            case Noted():
-                await self._note(shown)
 
-    async def _note(self, noted: Noted) -> None:
-        self._state, self._why = noted.state, noted.why
-        if noted.state == State.HOLDING:
-            self._record.let_go()
-            await self._ear.hold(noted.until_ms)
+    # What it observes.
+
+    def observe(self, at: float, happening: Happening) -> Awaitable[None] | None:
+        """Keep what belongs to the conversation, and tell whoever listens of the rest."""
+        match happening:
+            case StateChanged():
+                self._changed = happening
+            case RequestExtended(additions):
+                self.transcript.extend(additions)
+            case TurnEnded(turn, read_text):
+                self.transcript.end_turn(read_text(), turn)
+            case ToolStarted(call):
+                self._tool_count += 1
+                return self._ear.tool_start(call.name, call.arguments)
+            case ToolReturned(call, text, ms):
+                self.transcript.add_result(call, text)
+                error = _read_tool_error(text)
+                if error is not None:
+                    return self._ear.tool_error(call.name, error)
+                return self._ear.tool_end(call.name, ms)
+            case HeldUntil(until_ms):
+                self._record.let_go()
+                return self._ear.hold(until_ms)
+            case ExchangeFailed(error):
+                self._failure = read_failure(error)
+        return None
 
     # The end.
 
     async def close(self) -> Outcome:
         """Keep what was said, release the lock, and tell; once, whatever is being cancelled."""
         if self.outcome is None:
-            self.outcome = await self._settled(*self._judged())
+            self.outcome = await self._settle(*self._judge())
             if self.outcome.error is None:
                 await self._ear.complete(self.outcome)
             else:
@@ -217,72 +233,72 @@ class AgentClient:
     async def leave(self, why: str) -> Outcome:
         """Keep what was said and release the lock, if that was not done: nobody is listening."""
         if self.outcome is None:
-            self.outcome = await self._settled(why, None)
+            self.outcome = await self._settle(why, None)
         return self.outcome
 
     async def crash(self) -> None:
         """Close after a fault of ours."""
-        self._failed = CRASHED
+        self._failure = CRASHED
         await self.close()
 
-    async def _settled(self, reason: str, failed: Failed | None) -> Outcome:
+    async def _settle(self, reason: str, failure: Failure | None) -> Outcome:
         self._mark_closing()
         with anyio.CancelScope(shield=True):
-            bookmark, trouble = await self._kept()
-            if trouble is not None and failed is None:
-                reason, failed = ERROR, trouble
+            bookmark, trouble = await self._keep()
+            if trouble is not None and failure is None:
+                reason, failure = ERROR, trouble
             if self._lease is not None:
                 await self._lease.release(reason)
         outcome = Outcome(
             text="".join(self._text),
             reason=reason,
-            tool_count=self.narration.count,
-            turns=self.gains.turns,
+            tool_count=self._tool_count,
+            turns=self.transcript.turns,
             version=bookmark.version,
             at_ms=bookmark.at_ms,
         )
-        if failed is None:
+        if failure is None:
             return outcome
-        return replace(outcome, error=failed.message, code=failed.code)
+        return replace(outcome, error=failure.message, code=failure.code)
 
-    async def _kept(self) -> tuple[Bookmark, Failed | None]:
+    async def _keep(self) -> tuple[Bookmark, Failure | None]:
         """Keep what was said, once: cut off in the middle of it, it may be kept all the same."""
         if self._keeping:
             return Bookmark(), None
         self._keeping = True
         try:
             with anyio.fail_after(PATIENCE):
-                return await self._record.add(self.gains.messages()), None
+                return await self._record.add(self.transcript.messages()), None
         except StoreUnavailable as error:
-            return Bookmark(), Failed(f"The answer could not be kept: {error.message}", error.code)
+            return Bookmark(), Failure(f"The answer could not be kept: {error.message}", error.code)
         except TimeoutError:
             code = StoreUnavailable.code
-            return Bookmark(), Failed(
+            return Bookmark(), Failure(
                 "The answer could not be kept: the store does not answer.", code
             )
 
-    def _judged(self) -> tuple[str, Failed | None]:
+    def _judge(self) -> tuple[str, Failure | None]:
         """Say how the exchange ended."""
-        failed = self._failed or self._cut_short()
-        if failed is not None:
-            return ERROR, failed
-        if self._state == State.HOLDING:
+        failure = self._failure or self._cut_short()
+        if failure is not None:
+            return ERROR, failure
+        if self._changed.state is State.HOLDING:
             return DRAINING, None
-        if self.gains.unanswered:
+        if self.transcript.unanswered:
             return TURNS, None
-        ended = STOPS.get(self.gains.stop, COMPLETED)
-        return HOLD_ENDS.get(self._why, ended), None
+        ended = STOPS.get(self.transcript.stop, COMPLETED)
+        return HOLD_ENDS.get(self._changed.reason, ended), None
 
-    def _cut_short(self) -> Failed | None:
+    def _cut_short(self) -> Failure | None:
         """Say what is missing of an answer that ended without an error."""
-        if self.gains.calls_strangers:
+        if self.transcript.calls_strangers:
             return STRANGE
-        if self._state not in (State.CLOSING, State.HOLDING):
+        if self._changed.state not in (State.CLOSING, State.HOLDING):
             return LEAVING
-        return LOST if self._why == FOLLOW_UP_LOST else None
+        return LOST if self._changed.reason is CloseReason.FOLLOW_UP_FAILED else None
 
 
-def _error_of(text: str) -> str | None:
+def _read_tool_error(text: str) -> str | None:
     """Return what a tool says went wrong, if it does."""
     result = read_object(text.encode())
     if result is None or result.get("ok") is not False:

@@ -1,4 +1,4 @@
-"""The frames that the driver shows, read as what happened in them."""
+"""What a model says in Chat Completions frames, and what its upstream says of a failure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from gateway.dialects.events import Json, part_of, read_object
 from gateway.dialects.openai_chat.calls import calls_of, function_of
 from gateway.dialects.openai_chat.turn import first_choice, is_error
+from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.wire.sse import data_of, split
 
-NOTE = b": holdgate {"
 THOUGHTS = ("reasoning_content", "reasoning")
-WORDS = ("content", "refusal")
 UPSTREAM_ERROR = "upstream_error"
+WORDS = ("content", "refusal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +38,26 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failure:
     """The answer broke off."""
 
     message: str
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """The exchange came into another state."""
-
-    state: str
-    until_ms: int = 0
-    why: str = ""
-
-
-Shown = Thought | Said | Called | Failed | Noted
+Shown = Thought | Said | Called
 
 
 def read_frames(frames: bytes) -> Iterator[Shown]:
     """Yield what whole frames say, in order."""
     for frame in split(frames):
-        if frame.startswith(NOTE):
-            yield from _noted(frame)
-        elif (data := data_of(frame)) is not None and (chunk := read_object(data)) is not None:
+        if (data := data_of(frame)) is not None and (chunk := read_object(data)) is not None:
             yield from _read(chunk)
-
-
-def _noted(frame: bytes) -> Iterator[Noted]:
-    note = read_object(frame[len(NOTE) - 1 :].rstrip())
-    if note is not None:
-        until = note.get("until")
-        until_ms = until if isinstance(until, int) else 0
-        yield Noted(_text(note, "state"), until_ms, _text(note, "why"))
 
 
 def _read(chunk: Json) -> Iterator[Shown]:
     if is_error(chunk):
-        yield _failed(chunk["error"])
+        # How an exchange fails is told to its observer.
         return
     delta = part_of(first_choice(chunk), "delta")
     # Some say the same thought under both names.
@@ -89,12 +70,17 @@ def _read(chunk: Json) -> Iterator[Shown]:
             yield Called(name)
 
 
-def _failed(error: object) -> Failed:
-    if not isinstance(error, dict):
-        return Failed(f"The model failed: {error}", UPSTREAM_ERROR)
-    code = error.get("code") or error.get("type")
-    says = _text(error, "message") or "The model failed and did not say why."
-    return Failed(says, str(code) if isinstance(code, str | int) else UPSTREAM_ERROR)
+def read_failure(error: HoldgateError) -> Failure:
+    """Say what went wrong: in the upstream's own words, if it has any."""
+    answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
+    if answer is None or not is_error(answer):
+        return Failure(error.message, error.code)
+    said = answer["error"]
+    if not isinstance(said, dict):
+        return Failure(f"The model failed: {said}", UPSTREAM_ERROR)
+    code = said.get("code") or said.get("type")
+    message = _text(said, "message") or "The model failed and did not say why."
+    return Failure(message, str(code) if isinstance(code, str | int) else UPSTREAM_ERROR)
 
 
 def _text(value: Json, name: str) -> str:

@@ -56,7 +56,6 @@ async def compose_request(
         belongs_to=message.session,
         attempt=Attempt(message.request_id),
         tools=tools,
-        notes=True,
         acts=message.directives,
         takes_over=False,
         may_hold=message.may_hold,

@@ -14,7 +14,7 @@ from gateway.agents.requests import compose_request, read_message
 from gateway.errors import NotFound
 from gateway.exchange.live import LiveExchanges
 from gateway.exchange.ports import Request
-from gateway.exchange.prepare import ExchangePreparer, Listeners
+from gateway.exchange.prepare import ExchangePreparer
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.service import SessionView
 
@@ -93,14 +93,14 @@ class Agents:
         client = AgentClient(message.text, ear, lease, record)
         told = ""
 
-        def begin(view: SessionView) -> Listeners:
+        def begin(view: SessionView) -> AgentClient:
             nonlocal told
             told = view.told
-            return Listeners(client.gains, client.narration)
+            return client
 
         request = await preparer.prepare(given, begin)
         if given.asked.directives:
-            client.gains.set_message(await read_message(request.asked, message.owner, offload))
+            client.transcript.set_message(await read_message(request.asked, message.owner, offload))
         return client, request, told
 
     async def _record(self, message: AgentMessage) -> Record | Unkept:

@@ -43,8 +43,8 @@ class Transcript:
         """Take the user's message as the model reads it, its directives taken out."""
         self._messages[0] = _user(text)
 
-    def told(self, additions: tuple[Addition, ...]) -> None:
-        """Hear what was put into the request, or answered it at last."""
+    def extend(self, additions: tuple[Addition, ...]) -> None:
+        """Take what was put into the request, or answered it at last."""
         for addition in additions:
             match addition:
                 case AnsweredTurn():
@@ -55,8 +55,8 @@ class Transcript:
                     self._messages.append(_result(addition.call_id, addition.text))
                     self.unanswered = False
 
-    def answered(self, text: str, end: TurnEnd) -> None:
-        """Hear what a turn said, and how it ended."""
+    def end_turn(self, text: str, end: TurnEnd) -> None:
+        """Take what a turn said, and how it ended."""
         self._untold = (text, end.server_calls)
         self._partial.clear()
         self.turns += 1
@@ -64,12 +64,12 @@ class Transcript:
         self.calls_strangers = end.client_calls
         self.unanswered = bool(end.server_calls)
 
-    def shown(self, text: str) -> None:
-        """Hear what was shown of a turn that has not ended yet."""
+    def add_text(self, text: str) -> None:
+        """Take what was shown of a turn that has not ended yet."""
         self._partial.append(text)
 
-    def returned(self, call: ToolCall, text: str) -> None:
-        """Hear what a tool returned, whether or not the model is ever told."""
+    def add_result(self, call: ToolCall, text: str) -> None:
+        """Take what a tool returned, whether or not the model is ever told."""
         self._results[call.id] = text
 
     def messages(self) -> list[Message]:

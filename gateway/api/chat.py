@@ -202,6 +202,7 @@ class Chat:
             given = await self._read(body, owner.name, note)
             await self._talk(self._errand(given, owner, note), note, answer)
         except HoldgateError as error:
+            self.agents.services.exchanges.refuse(note.request_id, error)
             await self._say(error, answer)
         except ClientLeft:
             return

@@ -19,8 +19,9 @@ from gateway.errors import Draining, Headers, HoldgateError, MethodNotAllowed, U
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Asked
+from gateway.exchange.observer import NOBODY, NullObserver
 from gateway.exchange.ports import Request, error_headers
-from gateway.exchange.prepare import NO_LISTENERS, ExchangeInput, ExchangePreparer, Listeners
+from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.request_reader import ModelRequestReader, ReadingRules
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
@@ -84,7 +85,7 @@ class Relay:
         self._reader = ModelRequestReader(dialect, self._offload, rules)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """ClientResponse one request; whatever goes wrong is said in the client's dialect."""
+        """Answer one request; whatever goes wrong is said in the client's dialect."""
         note: IncomingRequest = scope[KEY]
         request_id = note.request_id
         direct = scope.get("extensions", {}).get(CYCLE)
@@ -108,6 +109,7 @@ class Relay:
             del scope, note, headers, body, request
             await driving
         except HoldgateError as error:
+            self._exchanges.refuse(request_id, error)
             await self._say(error, answer)
         except ClientLeft:
             return
@@ -193,14 +195,14 @@ def _attempt(note: IncomingRequest) -> Attempt:
     )
 
 
-def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> Listeners:
+def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> NullObserver:
     """Have the answer tell its session, and what became of directives."""
     if session is not None or view.told:
         headers = () if session is None else _session_header(session)
         if view.told:
             headers += ((b"x-holdgate-directive", view.told.encode("ascii", "replace")),)
         answer.also(headers)
-    return NO_LISTENERS
+    return NOBODY
 
 
 @lru_cache(maxsize=4096)

@@ -27,8 +27,8 @@ from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
-from gateway.exchange.exchange_log import log_report
-from gateway.exchange.ports import Report
+from gateway.exchange.exchange_log import ExchangeLog
+from gateway.exchange.observer import combine
 from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
@@ -69,7 +69,6 @@ class Gateway:
             if section.dialect == wiring.MESSAGES
         }
         self.driver = wiring.driver_of(config, self.upstreams, rules)
-        self.driver.reported = self._report
         self.models = wiring.models_of(config)
         self.keys = wiring.keys_of(config)
         self.clock = clock or wiring.clock_of(config)
@@ -83,6 +82,7 @@ class Gateway:
             lambda: self.upstreams,
             lambda name: self.upstreams[name].busy,
         )
+        self.driver.observer = combine(self.metrics, ExchangeLog(self.event_log))
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -224,7 +224,3 @@ class Gateway:
     async def _close_upstreams(self) -> None:
         for upstream in (*self.upstreams.values(), *self.counters.values()):
             await upstream.aclose()
-
-    def _report(self, report: Report) -> None:
-        self.metrics.count(report)
-        log_report(self.event_log, report)

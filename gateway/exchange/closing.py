@@ -7,6 +7,7 @@ import anyio
 from gateway.dialects.protocol import Renamed
 from gateway.exchange.effects import Close, LetGo, ShowError
 from gateway.exchange.events import Outcome, Saved
+from gateway.exchange.observer import Committed, ExchangeFailed, Released, RequestExtended
 from gateway.exchange.ports import error_headers
 from gateway.exchange.state import CLEAN_UP, ExchangeState
 
@@ -16,9 +17,8 @@ SAVED = Saved()
 async def close(state: ExchangeState, effect: Close) -> Outcome:
     """Save, then show the withheld tail."""
     time = state.time
-    if time is not None and time.cargo is not None:
-        # Only a follow-up that came to nothing still carries something here.
-        time.lost()
+    # Only a follow-up that came to nothing still carries something here.
+    await state.release_claim()
     session = state.request.session
     if effect.disarm and session is not None:
         with anyio.move_on_after(CLEAN_UP, shield=True):
@@ -27,8 +27,8 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await session.end()
     tail = state.splice.tail(effect.neutral_finish)
-    if state.request.witness is not None and state.tap is not None:
-        state.told((state.tap.rebuild_turn(),))
+    if RequestExtended in state.wants and state.tap is not None:
+        await state.extend((state.tap.rebuild_turn(),))
     if state.request.answers is not None and state.exchange.number > 1:
         await _remember(state)
     if state.request.asked.stream or state.client.started:
@@ -38,6 +38,8 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
     if time is not None and time.owed and not state.gone:
         with anyio.move_on_after(CLEAN_UP, shield=True):
             await time.handed_over()
+            if Committed in state.wants:
+                await state.tell(Committed())
     return SAVED
 
 
@@ -55,8 +57,9 @@ async def show_error(state: ExchangeState, effect: ShowError) -> None:
     """Say what went wrong: a status before the first byte, an error frame after it."""
     error, dialect = effect.error, state.request.dialect
     state.error = error
-    if state.time is not None:
-        state.time.let_go()
+    if ExchangeFailed in state.wants:
+        await state.tell(ExchangeFailed(error))
+    await _release_all(state)
     if state.client.started:
         streams = state.request.asked.stream
         if streams:
@@ -72,6 +75,13 @@ async def show_error(state: ExchangeState, effect: ShowError) -> None:
 
 async def let_go(state: ExchangeState, effect: LetGo) -> None:
     """Nobody is listening: release what was claimed."""
-    if state.time is not None:
-        state.time.let_go()
+    await _release_all(state)
     await state.let_go()
+
+
+async def _release_all(state: ExchangeState) -> None:
+    time = state.time
+    if time is not None and (time.cargo is not None or time.owed):
+        time.let_go()
+        if Released in state.wants:
+            await state.tell(Released())

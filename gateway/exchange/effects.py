@@ -42,8 +42,9 @@ class Close(msgspec.Struct, frozen=True, gc=False):
 
     neutral_finish: bool
     disarm: str = ""
-    why: str = ""
-    """What cut the answer short, for people."""
+    """Why the session's stop message is spent now, if it is."""
+    reason: str = ""
+    """What cut the answer short, if something did."""
 
 
 class ShowError(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,8 @@ The driver posts outcomes. Two of them leave something to judge: a failed openin
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from gateway.errors import HoldgateError
@@ -24,7 +26,7 @@ class OpeningFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteFailed(msgspec.Struct, frozen=True, gc=False):
-    """It did not, and another route is left."""
+    """It did not; to the machine, another route is left."""
 
     error: HoldgateError
 
@@ -49,7 +51,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     most_ms: int
 
 
-class TurnEnded(msgspec.Struct, frozen=True, gc=False):
+class TurnFinished(msgspec.Struct, frozen=True, gc=False):
     """The terminal frame of a turn is in; `repeat` is the text the session would go on with."""
 
     turn: TurnEnd
@@ -101,6 +103,20 @@ class ClientGone(msgspec.Struct, frozen=True, gc=False):
     """The client left before the end."""
 
 
+class Crashed(msgspec.Struct, frozen=True, gc=False):
+    """A fault of ours ended the exchange."""
+
+    error: HoldgateError
+
+
+class CloseReason(StrEnum):
+    """What cuts an answer short that was to go on; the text is for people."""
+
+    FOLLOW_UP_FAILED = "the follow-up failed"
+    FOLLOW_UP_EMPTY = "the follow-up was empty"
+    SAME_ANSWERS = "the answer was the same 5 times in a row"
+
+
 class CallTools(msgspec.Struct, frozen=True, gc=False):
     """Verdict: run these server tools; `keep` their results when client tools were called too."""
 
@@ -134,7 +150,7 @@ Judged = RouteFailed | RoutesExhausted | FollowUpLost | Verdict
 Outcome = (
     TurnOpened
     | OpeningFailed
-    | TurnEnded
+    | TurnFinished
     | StreamBroke
     | ToolsReturned
     | ToolsKept
@@ -142,5 +158,6 @@ Outcome = (
     | HoldEnded
     | Saved
     | ClientGone
+    | Crashed
 )
 Event = Outcome | Judged

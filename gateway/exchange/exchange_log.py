@@ -6,18 +6,27 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from gateway.exchange.ports import Report
+from gateway.exchange.observer import ExchangeEnded, Happening, Wants
 from gateway.logs import EventLog, members, quoted
 
 LONGEST_NAME = 100
 
 
-def log_report(event_log: EventLog, report: Report) -> None:
-    """Have one line written about an exchange that ended."""
-    event_log.defer("exchange", FORMS[event_log.form], report)
+class ExchangeLog:
+    """Writes one line about each exchange that ended."""
+
+    wants: Wants = frozenset({ExchangeEnded})
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._event_log = event_log
+
+    def observe(self, at: float, happening: Happening) -> None:
+        """Have a line written, with many others a moment later."""
+        if isinstance(happening, ExchangeEnded):
+            self._event_log.defer("exchange", FORMS[self._event_log.form], happening)
 
 
-def text_of(report: Report) -> str:
+def text_of(report: ExchangeEnded) -> str:
     """Write it for people."""
     first = "" if report.first_seconds is None else f" first_ms={report.first_seconds * 1000:.1f}"
     code = f" code={report.code}" if report.code else ""
@@ -37,7 +46,7 @@ def _quoted(name: str) -> str:
     return quoted(name)
 
 
-def fields_of(report: Report) -> dict[str, Any]:
+def fields_of(report: ExchangeEnded) -> dict[str, Any]:
     """Write it for machines."""
     first, usage = report.first_seconds, report.usage
     return {
@@ -58,7 +67,7 @@ def fields_of(report: Report) -> dict[str, Any]:
     }
 
 
-FORMS: Mapping[str, Callable[[Report], str]] = {
+FORMS: Mapping[str, Callable[[ExchangeEnded], str]] = {
     "text": text_of,
     "json": lambda report: members(fields_of(report)),
 }

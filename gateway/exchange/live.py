@@ -6,15 +6,13 @@ first instant; it, and the drain, cancel the worker's scope, and nothing else ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import anyio
 
 from gateway.errors import HoldgateError
-from gateway.exchange.ports import Client, Limits, Report, Request, Services, error_headers
+from gateway.exchange.notes import ClientNotes
+from gateway.exchange.observer import NOBODY, Observer, RequestRefused, combine
+from gateway.exchange.ports import Client, Request, Services
 from gateway.exchange.runner import ExchangeRunner
-
-__all__ = ["Client", "Limits", "LiveExchanges", "Report", "Request", "Services", "error_headers"]
 
 
 class LiveExchanges:
@@ -24,18 +22,19 @@ class LiveExchanges:
         self.services = services
         self.live: set[ExchangeRunner] = set()
         self._left: anyio.Event | None = None
-        self.reported: Callable[[Report], None] = lambda report: None
+        self.observer: Observer = NOBODY
+        """Hears of all exchanges."""
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        runner = ExchangeRunner(self.services, request, client)
+        runner = ExchangeRunner(self.services, request, client, self._observer_of(request, client))
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
         self.live.add(runner)
         try:
             await runner.run()
         except Exception:
-            runner.crashed()
+            runner.crash()
             raise
         finally:
             self.services.beats.remove(client)
@@ -44,7 +43,19 @@ class LiveExchanges:
             self.live.discard(runner)
             if self._left is not None:
                 self._left.set()
-            self.reported(runner.report())
+            runner.tell_end()
+
+    def _observer_of(self, request: Request, client: Client) -> Observer:
+        """Return who hears all that happens in one exchange; mostly nobody does."""
+        observer = request.observer
+        if request.notes and request.asked.stream:
+            # A body of one piece has no place for notes, even when white space has begun it.
+            observer = combine(observer, ClientNotes(client))
+        return combine(observer, self.observer)
+
+    def refuse(self, request_id: str, error: HoldgateError) -> None:
+        """Tell that a request does not become an exchange."""
+        self.observer.observe(self.services.now(), RequestRefused(request_id, error))
 
     async def idle(self) -> None:
         """Return when no exchange is under way."""

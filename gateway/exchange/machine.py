@@ -25,7 +25,9 @@ from gateway.exchange.events import (
     HOLD_FOLLOW_UP,
     CallTools,
     ClientGone,
+    CloseReason,
     Continue,
+    Crashed,
     Event,
     Finish,
     FollowUpLost,
@@ -39,7 +41,7 @@ from gateway.exchange.events import (
     StreamBroke,
     ToolsKept,
     ToolsReturned,
-    TurnEnded,
+    TurnFinished,
     TurnOpened,
     Verdict,
     WaitUntil,
@@ -68,6 +70,7 @@ MOVES: Mapping[State, Mapping[type[Event], State]] = {
         RoutesExhausted: State.FAILED,
         FollowUpLost: State.CLOSING,
         ClientGone: State.GONE,
+        Crashed: State.FAILED,
     },
     State.RELAYING: {
         CallTools: State.TOOLING,
@@ -76,21 +79,25 @@ MOVES: Mapping[State, Mapping[type[Event], State]] = {
         Finish: State.CLOSING,
         StreamBroke: State.FAILED,
         ClientGone: State.GONE,
+        Crashed: State.FAILED,
     },
     State.TOOLING: {
         ToolsReturned: State.OPENING,
         ToolsKept: State.CLOSING,
         ClientGone: State.GONE,
+        Crashed: State.FAILED,
     },
     State.HOLDING: {
         ReminderDue: State.OPENING,
         HoldEnded: State.CLOSING,
         ClientGone: State.GONE,
+        Crashed: State.FAILED,
     },
     State.CLOSING: {
         Saved: State.DONE,
         # The answer is complete; whoever leaves now has missed nothing that was owed.
         ClientGone: State.DONE,
+        Crashed: State.FAILED,
     },
     State.DONE: {},
     State.GONE: {},
@@ -98,6 +105,15 @@ MOVES: Mapping[State, Mapping[type[Event], State]] = {
 }
 RELAY = RelayTurn()
 LIVE = tuple(state for state, moves in MOVES.items() if moves)
+
+
+class IllegalEvent(Exception):
+    """An event came in a state that has no row for it: a fault of ours."""
+
+    def __init__(self, state: State, event: object) -> None:
+        super().__init__(f"{type(event).__name__} can not happen while an exchange is {state}.")
+        self.state = state
+        self.event = event
 
 
 class Exchange:
@@ -109,6 +125,7 @@ class Exchange:
         "_rules",
         "_said",
         "_said_times",
+        "_state",
         "_suffix",
         "_suffixes",
         "_tool_turns",
@@ -118,7 +135,6 @@ class Exchange:
         "_waits_its_turn",
         "additions",
         "number",
-        "state",
     )
 
     def __init__(
@@ -135,12 +151,17 @@ class Exchange:
         self._tried_again = False
         self._follows_tools = False
         self._waits_its_turn = False
-        self.state = State.OPENING
+        self._state = State.OPENING
         self.number = 1
         self.additions: tuple[Addition, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Exchange turn {self.number} {self.state}>"
+        return f"<Exchange turn {self.number} {self._state}>"
+
+    @property
+    def state(self) -> State:
+        """Where it is; only the table moves it."""
+        return self._state
 
     @property
     def route(self) -> Route:
@@ -157,21 +178,27 @@ class Exchange:
         return self.open_turn()
 
     def handle(self, outcome: Outcome) -> Effect | None:
-        """Take what happened; return what to do next, or None at the end."""
+        """Take what happened; return what to do next, or None at the end.
+
+        Raises `IllegalEvent` for what can not happen where the exchange is.
+        """
         kind = type(outcome)
-        event = self._judge(outcome) if kind is TurnEnded or kind is OpeningFailed else outcome
-        state = self.state = MOVES[self.state][type(event)]
-        return ON_ENTRY[state](self, event)
+        event = self._judge(outcome) if kind is TurnFinished or kind is OpeningFailed else outcome
+        target = MOVES[self._state].get(type(event))
+        if target is None:
+            raise IllegalEvent(self._state, event)
+        self._state = target
+        return ON_ENTRY[target](self, event)
 
     def _judge(self, outcome: Outcome) -> Event:
-        if isinstance(outcome, TurnEnded):
+        if isinstance(outcome, TurnFinished):
             judged = self.verdict_on(outcome)
             self._said, self._said_times = outcome.said, self._times_said(outcome.said)
             return judged
         assert isinstance(outcome, OpeningFailed)
         return self._judge_failure(outcome.error)
 
-    def verdict_on(self, ended: TurnEnded) -> Verdict:
+    def verdict_on(self, ended: TurnFinished) -> Verdict:
         """Judge the end of a turn, and change nothing by it."""
         if self._rules is RULES and is_plain(ended):
             return FINISH
@@ -186,7 +213,7 @@ class Exchange:
         )
         return verdict(facts, self._rules)
 
-    def would_repeat(self, ended: TurnEnded) -> bool:
+    def would_repeat(self, ended: TurnFinished) -> bool:
         """Whether the stop message would be sent: then it is to be counted first."""
         judged = self.verdict_on(ended)
         return isinstance(judged, Continue) and judged.suffix == STOP_FOLLOW_UP
@@ -282,15 +309,16 @@ def _enter_closing(exchange: Exchange, event: Event) -> Effect:
         failed = exchange.repeats and isinstance(event.error, UpstreamError)
         # Lost after tools, it leaves a turn whose reason names a call nobody saw.
         neutral_finish = exchange.follows_tools
-        why = "the follow-up failed"
-        return Close(neutral_finish, disarm=why) if failed else Close(neutral_finish, why=why)
-    why = event.reason if isinstance(event, HoldEnded) else ""
-    return Close(neutral_finish=isinstance(event, ToolsKept) and event.neutral_finish, why=why)
+        lost = CloseReason.FOLLOW_UP_FAILED
+        return Close(neutral_finish, disarm=lost) if failed else Close(neutral_finish, reason=lost)
+    reason = event.reason if isinstance(event, HoldEnded) else ""
+    return Close(isinstance(event, ToolsKept) and event.neutral_finish, reason=reason)
 
 
-def _enter_failed(exchange: Exchange, event: Event) -> Effect:
-    assert isinstance(event, RoutesExhausted | StreamBroke)
-    return ShowError(event.error)
+def _enter_failed(exchange: Exchange, event: Event) -> Effect | None:
+    assert isinstance(event, RoutesExhausted | StreamBroke | Crashed)
+    # After a fault of ours nothing more is done here: whoever runs the exchange says it.
+    return None if isinstance(event, Crashed) else ShowError(event.error)
 
 
 ON_ENTRY: Mapping[State, Callable[[Exchange, Event], Effect | None]] = {

@@ -15,8 +15,8 @@ from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAns
 from gateway.exchange.additions import Addition, ToolResult
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.events import HoldEnded, ReminderDue, Wait
-from gateway.exchange.machine import State
-from gateway.exchange.model import Asked, Route, ToolCall, TurnEnd, Usage
+from gateway.exchange.model import Asked, Route, ToolCall
+from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
 from gateway.routing import Health
@@ -76,6 +76,10 @@ class Session(Protocol):
 
     async def claim(self, said: str) -> str:
         """Count one use of that text, durably; return why it must not be sent, or nothing."""
+
+    @property
+    def uses(self) -> tuple[int, int]:
+        """How often the text was used by now, this time included, and how often it may be."""
 
     async def disarm(self, reason: str) -> None:
         """Do not go on any more."""
@@ -148,26 +152,6 @@ class Time(Protocol):
         """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
 
 
-class Witness(Protocol):
-    """Hears what a conversation gains, in order."""
-
-    def told(self, additions: tuple[Addition, ...]) -> None:
-        """Hear what was put into the request, or answered it at last."""
-
-    def answered(self, text: str, end: TurnEnd) -> None:
-        """Hear what a turn said, and how it ended."""
-
-
-class Onlooker(Protocol):
-    """Hears only that a turn was answered, and may ask for its words later."""
-
-    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
-        """Hear how a turn ended, and how its words are had: not for nothing, so not unasked."""
-
-    def rest(self) -> None:
-        """Take the words of the turns so far: they are not kept through a long wait."""
-
-
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
 
@@ -183,31 +167,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     session: Session | None = None
     time: Time | None = None
     answers: Answers | None = None
-    witness: Witness | None = None
-    onlooker: Onlooker | None = None
+    observer: Observer = NOBODY
+    """Who hears all that happens in this exchange."""
     session_id: str | None = None
     """Whose exchange it is, for whoever deletes the session."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
-
-
-class Report(msgspec.Struct, frozen=True, gc=False):
-    """How an exchange went, for logs and metrics: no text, no secret."""
-
-    request_id: str
-    owner: str
-    model: str
-    stream: bool
-    state: State
-    upstream: str
-    turns: int
-    status: int
-    code: str
-    seconds: float
-    first_seconds: float | None
-    usage: Usage | None
-    lost: tuple[str, ...] = ()
-    """What of the request the upstream's dialect cannot say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ from gateway.dialects.protocol import Dialect
 from gateway.errors import Headers, NoRoute
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.model import Asked, Route
-from gateway.exchange.ports import Onlooker, Request, Witness
+from gateway.exchange.observer import NOBODY, Observer, combine
+from gateway.exchange.ports import Request
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.timepiece import Timepiece, Timepieces
-from gateway.reminders.tool_scope import Narrator, ServerTool, ToolScope
+from gateway.reminders.tool_scope import ServerTool, ToolScope
 from gateway.routing import Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
@@ -75,22 +76,13 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     """Whether the gateway wrote all of it, as for an agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Who hears what comes of an exchange."""
-
-    witness: Witness | None = None
-    narrator: Narrator | None = None
-
-
-NO_LISTENERS = Listeners()
-Begin = Callable[[SessionView], Listeners]
+Begin = Callable[[SessionView], Observer]
 
 
 class SnapshotTaker(Protocol):
     """Remembers what sessions asked last."""
 
-    def onlooker(
+    def observer(
         self,
         owner: str,
         session: str,
@@ -98,7 +90,7 @@ class SnapshotTaker(Protocol):
         asked: Asked,
         headers: Headers,
         is_side_call: Callable[[], bool] | None,
-    ) -> Onlooker | None:
+    ) -> Observer:
         """Return who is to hear how a request is answered."""
 
 
@@ -122,10 +114,10 @@ class ExchangePreparer:
         """Enter the session, find the routes, and give the exchange all that it may have.
 
         `begin` hears what the session says of the request before anything else can go wrong, and
-        returns who listens. Raises `ModelNotFound` and `NoRoute`.
+        returns who observes. Raises `ModelNotFound` and `NoRoute`.
         """
         view = await self._enter(given)
-        listeners = begin(view)
+        observer = begin(view)
         model = self.models.find(given.asked.model)
         routes = self._find_routes(model, view)
         return Request(
@@ -139,9 +131,8 @@ class ExchangePreparer:
             notes=given.notes,
             session=view.session,
             answers=given.answers,
-            time=self.give_tools(given, view, model, routes[0], listeners.narrator),
-            witness=listeners.witness,
-            onlooker=self._take_snapshot(given, view),
+            time=self.give_tools(given, view, model, routes[0]),
+            observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
         )
@@ -175,12 +166,7 @@ class ExchangePreparer:
         raise NoRoute(no_route(view.asked.model, routing))
 
     def give_tools(
-        self,
-        given: ExchangeInput,
-        view: SessionView,
-        model: PublicModel,
-        to: Route,
-        narrator: Narrator | None = None,
+        self, given: ExchangeInput, view: SessionView, model: PublicModel, to: Route
     ) -> Timepiece | None:
         """Give the exchange its clock and tools, and what waits for its session; None: nothing."""
         kind, owner, session = view.kind, given.owner, given.session
@@ -211,25 +197,24 @@ class ExchangePreparer:
             or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
             extras=tools,
-            narrator=narrator,
             collects=collects,
             main=given.main,
             asker=None if given.is_composed else view.session,
         )
         return self.timepieces.give(scope)
 
-    def _take_snapshot(self, given: ExchangeInput, view: SessionView) -> Onlooker | None:
+    def _take_snapshot(self, given: ExchangeInput, view: SessionView) -> Observer:
         """Return who remembers what the session asked, for jobs that go on from it."""
         session, snapshots = view.session, self.snapshots
         if snapshots is None or session is None or given.session is None or given.is_composed:
-            return None
+            return NOBODY
         # What a sub-agent asked is nothing to go on from when it is no more.
         if given.main or view.kind is Kind.COMPACTION:
-            return None
+            return NOBODY
         asked = view.asked
         is_side_call = None if asked.tools else session.is_auxiliary
         dialect, headers = given.dialect.name, given.headers
-        return snapshots.onlooker(given.owner, given.session, dialect, asked, headers, is_side_call)
+        return snapshots.observer(given.owner, given.session, dialect, asked, headers, is_side_call)
 
 
 def _in_session(given: ExchangeInput) -> SessionRequest:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.exchange.additions import UserText
-from gateway.exchange.events import CallTools, Continue, Finish, TurnEnded, Verdict, Wait, WaitUntil
+from gateway.exchange.events import (
+    CallTools,
+    CloseReason,
+    Continue,
+    Finish,
+    TurnFinished,
+    Verdict,
+    Wait,
+    WaitUntil,
+)
 from gateway.exchange.model import Stop, TurnEnd
 
 STOP_FOLLOW_UP = "stop_followup"
@@ -63,9 +72,9 @@ def stop_message(facts: Facts) -> Verdict | None:
     if facts.repeat is None or facts.turn.stop is not Stop.STOP:
         return None
     if facts.repeated and not facts.turn.spoke:
-        return Finish(disarm="the follow-up was empty")
+        return Finish(disarm=CloseReason.FOLLOW_UP_EMPTY)
     if facts.same_answers >= SAME_ANSWERS:
-        return Finish(disarm=f"the answer was the same {SAME_ANSWERS} times in a row")
+        return Finish(disarm=CloseReason.SAME_ANSWERS)
     return Continue((UserText(facts.repeat),), STOP_FOLLOW_UP)
 
 
@@ -88,7 +97,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def is_plain(ended: TurnEnded) -> bool:
+def is_plain(ended: TurnFinished) -> bool:
     """Whether no rule of ours has anything to say: nearly every turn ends like this."""
     turn = ended.turn
     calls = turn.server_calls or turn.client_calls

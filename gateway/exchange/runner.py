@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
@@ -21,6 +20,7 @@ from gateway.exchange.effects import (
 )
 from gateway.exchange.events import (
     ClientGone,
+    Crashed,
     HoldEnded,
     OpeningFailed,
     Outcome,
@@ -28,12 +28,12 @@ from gateway.exchange.events import (
     StreamBroke,
     ToolsKept,
 )
-from gateway.exchange.machine import Exchange, State
+from gateway.exchange.machine import MOVES, Exchange, State
+from gateway.exchange.observer import ExchangeEnded, Observer, StateChanged
 from gateway.exchange.pauses import hold, run_tools
-from gateway.exchange.ports import Client, Report, Request, Services
+from gateway.exchange.ports import Client, Request, Services
 from gateway.exchange.state import CLEAN_UP, ExchangeState
 from gateway.exchange.turns import open_turn, relay_turn
-from gateway.wire.sse import comment
 
 WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
     OpenTurn: open_turn,
@@ -51,8 +51,10 @@ class ExchangeRunner:
 
     __slots__ = ("_scope", "_state")
 
-    def __init__(self, services: Services, request: Request, client: Client) -> None:
-        self._state = ExchangeState(services, request, client)
+    def __init__(
+        self, services: Services, request: Request, client: Client, observer: Observer
+    ) -> None:
+        self._state = ExchangeState(services, request, client, observer)
         self._scope: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
@@ -98,8 +100,8 @@ class ExchangeRunner:
             while effect is not None and not state.ending:
                 outcome = await WORK[type(effect)](state, effect)
                 effect = exchange.handle(outcome) if outcome is not None else None
-                if state.request.notes:
-                    await self._note(effect)
+                if StateChanged in state.wants:
+                    await self._tell_state(effect)
         finally:
             if effect is not None and state.ending:
                 with anyio.move_on_after(CLEAN_UP, shield=True):
@@ -136,19 +138,20 @@ class ExchangeRunner:
         """Release all that is still held, whatever else is being cancelled."""
         await let_go(self._state, LetGo())
 
-    def crashed(self) -> None:
-        """Note that a fault of ours ended it."""
-        state = self._state
-        state.exchange.state = State.FAILED
-        state.error = Unavailable("Something went wrong inside the gateway.")
-        state.status = state.status if state.client.started else state.error.status
+    def crash(self) -> None:
+        """Take note that a fault of ours ended it."""
+        state, error = self._state, Unavailable("Something went wrong inside the gateway.")
+        if MOVES[self.exchange.state]:
+            self.exchange.handle(Crashed(error))
+        state.error = error
+        state.status = state.status if state.client.started else error.status
 
-    def report(self) -> Report:
+    def sum_up(self) -> ExchangeEnded:
         """Say how it went."""
         state = self._state
         request, error = state.request, state.error
         first = state.first_at - state.begun if state.first_at is not None else None
-        return Report(
+        return ExchangeEnded(
             request_id=request.id,
             owner=request.owner,
             model=request.asked.model,
@@ -163,6 +166,11 @@ class ExchangeRunner:
             usage=state.usage,
             lost=state.lost,
         )
+
+    def tell_end(self) -> None:
+        """Tell how it went; nobody is waited for."""
+        state = self._state
+        state.observer.observe(state.services.now(), self.sum_up())
 
     def _leave(self) -> None:
         if not self._state.gone:
@@ -188,23 +196,13 @@ class ExchangeRunner:
                 return ToolsKept(neutral_finish=not (isinstance(effect, RunTools) and effect.keep))
         return Saved()
 
-    async def _note(self, effect: Effect | None) -> None:
-        state = self._state
-        if not state.request.asked.stream:
-            # A body of one piece has no place for it, even when white space has begun it.
-            return
-        exchange = state.exchange
-        if state.client.started and exchange.state not in (State.DONE, State.FAILED):
-            # Written by hand: thousands may have to be told at once that their hold is over.
-            note = f'"state": "{exchange.state}", "turn": {exchange.number}'
-            if isinstance(effect, Hold) and state.time is not None:
-                note += f', "until": {effect.until_ms}, "now": {state.time.now_ms()}'
-            why, state.remark = state.remark, ""
-            if isinstance(effect, Close):
-                why = effect.disarm or effect.why or why
-            if why:
-                note += f', "why": {json.dumps(why)}'
-            await state.client.frames(comment(f"holdgate {{{note}}}"))
+    async def _tell_state(self, effect: Effect | None) -> None:
+        """Tell in which state the machine is now."""
+        state, exchange = self._state, self._state.exchange
+        reason, state.remark = state.remark, ""
+        if isinstance(effect, Close):
+            reason = effect.disarm or effect.reason or reason
+        await state.tell(StateChanged(exchange.state, exchange.number, reason))
 
 
 def _nothing() -> None:

@@ -17,7 +17,16 @@ from gateway.errors import Headers, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
 from gateway.exchange.machine import Exchange
 from gateway.exchange.model import Usage
-from gateway.exchange.ports import Client, Request, Services
+from gateway.exchange.observer import (
+    NOBODY,
+    Committed,
+    Happening,
+    Observer,
+    Released,
+    RequestExtended,
+    UpstreamClosed,
+)
+from gateway.exchange.ports import Client, Request, Services, Time
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.wire.http_client.redact import redact_secrets
@@ -63,6 +72,7 @@ class ExchangeState:
         "has_place",
         "headers",
         "lost",
+        "observer",
         "packed",
         "remark",
         "request",
@@ -74,9 +84,12 @@ class ExchangeState:
         "translator",
         "turn",
         "usage",
+        "wants",
     )
 
-    def __init__(self, services: Services, request: Request, client: Client) -> None:
+    def __init__(
+        self, services: Services, request: Request, client: Client, observer: Observer = NOBODY
+    ) -> None:
         asked, limits = request.asked, services.limits
         routes = services.health.order(request.routes, services.now())
         size = limits.event_bytes if asked.stream else limits.answer_bytes
@@ -84,6 +97,8 @@ class ExchangeState:
         self.services = services
         self.request = request
         self.client = client
+        self.observer = observer
+        self.wants = observer.wants
         self.time = request.time
         self.exchange = Exchange(routes, services.rules, limits.turns)
         self.splice: Splice = request.dialect.splice(asked, tools, size)
@@ -124,6 +139,8 @@ class ExchangeState:
         if turn is not None:
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await turn.aclose()
+                if UpstreamClosed in self.wants:
+                    await self.tell(UpstreamClosed(self.exchange.number, was_cut=True))
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
@@ -133,17 +150,23 @@ class ExchangeState:
         else:
             self.body = await self.work(len(body), partial(add, body, additions))
         self.packed = False
-        self.told(additions)
+        await self.extend(additions)
 
     async def work(self, size: int, work: Callable[[], T]) -> T:
         """Do work on a request of this size: beside the loop, if it is large."""
         return await self.services.offload.run(self.request.owner, size, work)
 
-    def told(self, additions: tuple[Addition, ...]) -> None:
-        """Note what the conversation gained, and let know whoever keeps it."""
+    async def extend(self, additions: tuple[Addition, ...]) -> None:
+        """Take note of what the conversation gained."""
         self.additions += tuple([a for a in additions if isinstance(a, LASTING)])
-        if self.request.witness is not None:
-            self.request.witness.told(additions)
+        if RequestExtended in self.wants:
+            await self.tell(RequestExtended(additions))
+
+    async def tell(self, happening: Happening) -> None:
+        """Tell the observer what it wants to hear."""
+        pending = self.observer.observe(self.services.now(), happening)
+        if pending is not None:
+            await pending
 
     async def pack(self) -> None:
         """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""
@@ -151,13 +174,11 @@ class ExchangeState:
         assert tap is not None
         answered = (tap.rebuild_turn(),)
         body = await self.work(len(self.body), partial(request.dialect.add, self.body, answered))
-        self.told(answered)
+        await self.extend(answered)
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.
         self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
         self.tap = self.translator = None
-        if request.onlooker is not None:
-            request.onlooker.rest()
         self.splice.rest()
         self.client.rest()
         self.first = b""
@@ -192,6 +213,20 @@ class ExchangeState:
         if self.has_place:
             self.has_place = False
             self.services.places.release()
+
+    async def commit_claim(self, time: Time) -> None:
+        """Count what the turn at hand carries to its session as delivered."""
+        await time.delivered()
+        if Committed in self.wants:
+            await self.tell(Committed())
+
+    async def release_claim(self) -> None:
+        """Give back what a turn carried that came to nothing."""
+        time = self.time
+        if time is not None and time.cargo is not None:
+            time.lost()
+            if Released in self.wants:
+                await self.tell(Released())
 
     def note_failure(self, upstream: str, error: HoldgateError) -> None:
         """Keep an error to be told, without what it may say of the upstream's address or key."""

@@ -13,8 +13,23 @@ from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamErr
 from gateway.exchange.additions import Addition, UserText
 from gateway.exchange.answer_form import read_form
 from gateway.exchange.effects import OpenTurn, RelayTurn
-from gateway.exchange.events import OpeningFailed, Outcome, StreamBroke, TurnEnded, TurnOpened
+from gateway.exchange.events import (
+    OpeningFailed,
+    Outcome,
+    RouteFailed,
+    StreamBroke,
+    TurnFinished,
+    TurnOpened,
+)
 from gateway.exchange.model import Route, Stop, TurnEnd
+from gateway.exchange.observer import (
+    FirstFrame,
+    RouteTried,
+    Spliced,
+    StopMessageFired,
+    TurnEnded,
+    UpstreamClosed,
+)
 from gateway.exchange.ports import Session, Time
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
@@ -31,6 +46,8 @@ STREAM_HEADERS: Headers = (
 async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     """Ask a route, until its first frame is in."""
     upstream, services = effect.route.upstream, state.services
+    if RouteTried in state.wants:
+        await state.tell(RouteTried(effect.number, effect.route))
     try:
         await _ask(state, effect)
     except HoldgateError as raised:
@@ -39,11 +56,17 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
         if error.may_fail_over:
             services.health.failed(upstream, services.now(), _retry_after(error))
         await state.let_go()
+        if RouteFailed in state.wants:
+            await state.tell(RouteFailed(error))
         return OpeningFailed(error)
     services.health.answered(upstream)
     state.error = None
     if state.first_at is None:
         state.first_at = services.now()
+    if FirstFrame in state.wants:
+        await state.tell(FirstFrame(effect.number))
+    if effect.number > 1 and Spliced in state.wants:
+        await state.tell(Spliced(effect.number))
     return OPENED
 
 
@@ -231,22 +254,22 @@ async def _deliver(state: ExchangeState, time: Time, shown: bytes) -> None:
     Frames that only announce an answer do not count: after a reset the client asks again.
     """
     if state.request.dialect.shows_content(shown):
-        await time.delivered()
+        await state.commit_claim(time)
 
 
 async def _ended(state: ExchangeState, tap: Tap) -> Outcome:
     state.splice.take(tap)
     end, time = tap.end(), state.time
-    if state.request.witness is not None:
-        state.request.witness.answered(tap.text(), end)
-    if state.request.onlooker is not None:
-        state.request.onlooker.said(tap.text, end)
+    if UpstreamClosed in state.wants:
+        await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
+    if TurnEnded in state.wants:
+        await state.tell(TurnEnded(end, tap.text))
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
     if time is not None and time.cargo is not None:
         # Nothing was shown of it: it only called our tools, or is shown as a whole at the end.
         if state.request.asked.stream:
-            await time.delivered()
+            await state.commit_claim(time)
         else:
             time.answered()
     session = state.request.session
@@ -255,19 +278,19 @@ async def _ended(state: ExchangeState, tap: Tap) -> Outcome:
         if offered is not None:
             return offered
     if time is not None and end.stop in (Stop.STOP, Stop.LENGTH) and not time.is_quiet():
-        return TurnEnded(end, wait=await time.wait())
-    return TurnEnded(end)
+        return TurnFinished(end, wait=await time.wait())
+    return TurnFinished(end)
 
 
 async def _offer(
     state: ExchangeState, session: Session, end: TurnEnd, tap: Tap
-) -> TurnEnded | None:
+) -> TurnFinished | None:
     """Ask the session whether it goes on; what it goes on with is counted before it is sent."""
     text = await session.repeat()
     if text is None:
         return None
     said = tap.text()
-    offered = TurnEnded(end, text, " ".join(said.casefold().split()))
+    offered = TurnFinished(end, text, " ".join(said.casefold().split()))
     if not state.exchange.would_repeat(offered):
         return offered
     due = await state.time.due() if state.time is not None else ()
@@ -276,11 +299,12 @@ async def _offer(
     body = await state.work(len(state.body), adding)
     if why_not := await session.claim(said):
         state.remark = why_not
-        if state.time is not None:
-            state.time.lost()
+        await state.release_claim()
         return None
     state.body, state.body_turn = body, state.exchange.number + 1
-    state.told(told)
+    await state.extend(told)
+    if StopMessageFired in state.wants:
+        await state.tell(StopMessageFired(*session.uses))
     return offered
 
 

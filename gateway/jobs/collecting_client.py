@@ -6,25 +6,29 @@ from collections.abc import Callable
 
 import anyio
 
-from gateway.dialects.canonical import Failed
-from gateway.dialects.events import Json, read_object
-from gateway.dialects.translate.errors import read_body, read_failure
-from gateway.errors import Headers
-from gateway.exchange.additions import Addition, AnsweredTurn
-from gateway.exchange.model import TurnEnd
+from gateway.dialects.events import read_object
+from gateway.dialects.translate.errors import read_failure
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered
+from gateway.exchange.additions import AnsweredTurn
+from gateway.exchange.observer import (
+    ExchangeFailed,
+    Happening,
+    RequestExtended,
+    TurnEnded,
+    Wants,
+)
 from gateway.jobs.run_services import Ended
-from gateway.wire.sse import data_of, split
 
-# As which events streams of the three dialects end that failed.
-FAILURES = ("error", "response.failed")
 NOBODY = "The model called a tool that only a client could run, and no client is there."
 CUT_SHORT = "The model did not come to an end after what its tools returned."
 
 
 class CollectingClient:
-    """The client and the witness of one exchange: it never leaves, and shows nobody anything."""
+    """The client and the observer of one exchange: it never leaves, and shows nobody anything."""
 
-    # To the driver the answer has always begun: what fails is said in the stream.
+    wants: Wants = frozenset({RequestExtended, TurnEnded, ExchangeFailed})
+
+    # To the runner the answer has always begun: what fails is said in the stream.
     started = True
     scope: anyio.CancelScope | None = None
     # What it is shown is taken before more is read.
@@ -35,14 +39,14 @@ class CollectingClient:
     def __init__(self) -> None:
         self.give_up: Callable[[], None] = _nothing
         self._texts: list[str] = []
-        self._failure: Failed | None = None
+        self._failure = ""
         self._strange = False
         self._open = True
 
     def __repr__(self) -> str:
         return f"<CollectingClient {len(self._texts)} turns, {'open' if self._open else 'whole'}>"
 
-    # What the driver shows.
+    # What it is shown.
 
     def rest(self) -> None:
         """Have nothing to let go of."""
@@ -68,43 +72,41 @@ class CollectingClient:
         """Never have to be waited for."""
 
     async def end(self, frames: bytes) -> None:
-        """Hear the last frames, which tell of a failure if there is one."""
-        for frame in split(frames):
-            data = data_of(frame)
-            event = read_object(data) if data is not None else None
-            if event is not None and _fails(event):
-                self._failure = read_failure(event)
+        """Need no frames: what fails is told to the observer."""
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Hear a refusal."""
-        self._failure = read_body(body, status)
+        """Need no body: a refusal is told to the observer."""
 
-    # What the driver tells.
+    # What it observes.
 
-    def told(self, additions: tuple[Addition, ...]) -> None:
-        """Hear what the model has to answer next."""
-        if any(not isinstance(addition, AnsweredTurn) for addition in additions):
-            self._open = True
+    def observe(self, at: float, happening: Happening) -> None:
+        """Take what turns said, and whether they leave something open."""
+        match happening:
+            case RequestExtended(additions):
+                if any(not isinstance(addition, AnsweredTurn) for addition in additions):
+                    self._open = True
+            case TurnEnded(turn, read_text):
+                if (text := read_text()).strip():
+                    self._texts.append(text)
+                self._strange = turn.client_calls
+                self._open = bool(turn.server_calls)
+            case ExchangeFailed(error):
+                self._failure = _describe(error)
 
-    def answered(self, text: str, end: TurnEnd) -> None:
-        """Hear what a turn said, and whether it leaves something open."""
-        if text.strip():
-            self._texts.append(text)
-        self._strange = end.client_calls
-        self._open = bool(end.server_calls)
-
-    def ended(self) -> Ended:
+    def sum_up(self) -> Ended:
         """Say how it all ended."""
         text = "\n\n".join(self._texts)
-        if self._failure is not None:
-            return Ended("error", text, self._failure.message)
+        if self._failure:
+            return Ended("error", text, self._failure)
         if self._strange:
             return Ended("error", text, NOBODY)
         return Ended("error", text, CUT_SHORT) if self._open else Ended("ok", text)
 
 
-def _fails(event: Json) -> bool:
-    return event.get("type") in FAILURES or (bool(event.get("error")) and "choices" not in event)
+def _describe(error: HoldgateError) -> str:
+    """Say what went wrong: in the upstream's own words, if it has any."""
+    answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
+    return error.message if answer is None else read_failure(answer, error.status).message
 
 
 def _nothing() -> None:

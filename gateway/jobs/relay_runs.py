@@ -15,7 +15,7 @@ from gateway.errors import Headers, NotFound
 from gateway.exchange.additions import Addition, UserText
 from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Asked
-from gateway.exchange.prepare import ExchangeInput, ExchangePreparer, Listeners
+from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.jobs.collecting_client import CollectingClient
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import Ended
@@ -77,9 +77,9 @@ class RelayRuns:
             may_hold=False,
             collects=False,
         )
-        request = await self._preparer.prepare(given, lambda view: Listeners(client))
+        request = await self._preparer.prepare(given, lambda view: client)
         await self._exchanges.run(request, client)
-        return client.ended()
+        return client.sum_up()
 
     def _model(self, job: Job, snapshot: Snapshot | None) -> PublicModel:
         models = self._preparer.models

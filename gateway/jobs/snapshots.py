@@ -15,7 +15,8 @@ from gateway.clock.protocol import Clock
 from gateway.dialects import DIALECTS
 from gateway.dialects.requester import requester_of
 from gateway.errors import Headers
-from gateway.exchange.model import Asked, TurnEnd
+from gateway.exchange.model import Asked
+from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
 
@@ -57,7 +58,7 @@ class Snapshots:
         self._is_idle = is_idle
         self.again_after = AGAIN_AFTER
         self._size = 0
-        self._seen: OrderedDict[SessionKey, Onlooker] = OrderedDict()
+        self._seen: OrderedDict[SessionKey, SnapshotObserver] = OrderedDict()
         self._unkept: dict[SessionKey, Snapshot] = {}
         self._news = anyio.Event()
 
@@ -67,7 +68,7 @@ class Snapshots:
     def __repr__(self) -> str:
         return f"<Snapshots {len(self)} of {self._size} bytes>"
 
-    def onlooker(
+    def observer(
         self,
         owner: str,
         session: str,
@@ -75,16 +76,16 @@ class Snapshots:
         asked: Asked,
         headers: Headers,
         is_side_call: Callable[[], bool] | None = None,
-    ) -> Onlooker | None:
-        """Return who is to hear how a request is answered; None if it is too large to keep.
+    ) -> Observer:
+        """Return who is to hear how a request is answered; nobody if it is too large to keep.
 
         It is the request as the client sent it, before anything was added.
         """
         if len(asked.body) > LARGEST:
-            return None
-        return Onlooker(self, (owner, session), dialect, asked, headers, is_side_call)
+            return NOBODY
+        return SnapshotObserver(self, (owner, session), dialect, asked, headers, is_side_call)
 
-    def hear(self, seen: Onlooker, text: Callable[[], str], size: int) -> None:
+    def hear(self, seen: SnapshotObserver, text: Callable[[], str], size: int) -> None:
         """Remember a request one more turn of which ended, in place of an earlier one."""
         session_key, remembered = seen.session_key, self._seen
         before = remembered.pop(session_key, None)
@@ -176,7 +177,7 @@ class Snapshots:
             before.let_go()
 
 
-class Onlooker:
+class SnapshotObserver:
     """Hears how one request is answered; knows how to have what its turns said.
 
     Nearly nobody asks for that, and reading it costs more than relaying it did: so it is read
@@ -217,16 +218,22 @@ class Onlooker:
         self.at_ms = 0
         self.size = len(asked.body)
 
-    def said(self, text: Callable[[], str], end: TurnEnd) -> None:
-        """Hear that a turn ended, after the ones before it did; a side call's is not kept."""
-        if self._is_side_call is not None and self._is_side_call():
-            return
-        if self._asked is not None:
-            size = (end.usage.output if end.usage is not None else UNTOLD) * AS_EVENTS
-            self._snapshots.hear(self, text, size)
+    wants: Wants = frozenset({TurnEnded, HeldUntil})
 
-    def rest(self) -> None:
-        """Take the words of the turns so far: they are not kept through a long wait."""
+    def observe(self, at: float, happening: Happening) -> None:
+        """Hear that a turn ended, after the ones before it did; a side call's is not kept."""
+        if isinstance(happening, HeldUntil):
+            # The turns are not kept through a long wait, so their words are taken now.
+            self.read_texts()
+        elif isinstance(happening, TurnEnded) and self._asked is not None:
+            if self._is_side_call is not None and self._is_side_call():
+                return
+            usage = happening.turn.usage
+            size = (usage.output if usage is not None else UNTOLD) * AS_EVENTS
+            self._snapshots.hear(self, happening.read_text, size)
+
+    def read_texts(self) -> None:
+        """Read the words of the turns so far."""
         self._said += tuple([said for text in self._texts if (said := text()).strip()])
         self._texts.clear()
 
@@ -249,7 +256,7 @@ class Onlooker:
 
     def snapshot(self) -> Snapshot | None:
         """Return what is kept of it; None if that is too much."""
-        self.rest()
+        self.read_texts()
         answer, asked = "\n\n".join(self._said), self._asked
         if asked is None or len(asked.body) + len(answer.encode()) > LARGEST:
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import anyio
@@ -274,14 +273,9 @@ class Timepiece:
 
     async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
         """Run a tool of ours, and say what came of it; after the last the answer is over."""
-        narrator, begun = self._errand.narrator, time.monotonic()
-        if narrator is not None:
-            await narrator.started(call)
         text = failed("", f"The {call.name} tool did not answer in time; try again.")
         with anyio.move_on_after(TOOL_SECONDS):
             text = await self._run(call, is_last)
-        if narrator is not None:
-            await narrator.returned(call, text, round((time.monotonic() - begun) * 1000))
         return ToolResult(call.id, text)
 
     async def _run(self, call: ToolCall, is_last: bool) -> str:

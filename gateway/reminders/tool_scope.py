@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.dialects.protocol import Dialect
 from gateway.exchange.additions import ToolDeclaration
-from gateway.exchange.model import Asked, Requester, ToolCall
+from gateway.exchange.model import Asked, Requester
 
 Unsubscribe = Callable[[], None]
 
@@ -24,16 +24,6 @@ class ServerTool(Protocol):
 
     async def run(self, arguments: str) -> str:
         """Do what the model asks, and say what came of it, as JSON; never raises."""
-
-
-class Narrator(Protocol):
-    """Tells somebody which tools run."""
-
-    async def started(self, call: ToolCall) -> None:
-        """Tell that a tool begins."""
-
-    async def returned(self, call: ToolCall, text: str, ms: int) -> None:
-        """Tell what a tool returned, and how long it took."""
 
 
 class Asker(Protocol):
@@ -83,7 +73,6 @@ class ToolScope(msgspec.Struct, frozen=True, gc=False):
     clock: bool = True
     """Whether there is a clock at all, or only other tools and what waits for the session."""
     extras: tuple[ServerTool, ...] = ()
-    narrator: Narrator | None = None
     collects: bool = True
     """Whether it may take what waits for the session: a run of a job leaves that to the client."""
     main: str = ""

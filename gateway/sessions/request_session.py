@@ -125,6 +125,13 @@ class Session:
             return "stopMessage was not sent: its use cannot be stored"
         return "" if counted else "stopMessage was not sent: another request used or changed it"
 
+    @property
+    def uses(self) -> tuple[int, int]:
+        """How often the stop message was used by now, and how often it may be."""
+        stop = self._claimed
+        assert stop is not None
+        return stop.used + 1, stop.max_repeats
+
     async def disarm(self, reason: str) -> None:
         """Take the stop message that was claimed last as spent."""
         stop = self._claimed

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.agents.frames import Called, Failed, Noted, Said, Shown, Thought, read_frames
+from gateway.agents.frames import (
+    Called,
+    Failure,
+    Said,
+    Shown,
+    Thought,
+    read_failure,
+    read_frames,
+)
+from gateway.errors import UpstreamAnswered
 from gateway.wire.sse import comment
 from tests.gateway.wire import DONE, data, event, text, usage
 
@@ -23,9 +32,8 @@ FRAMES: dict[str, tuple[bytes, list[Shown]]] = {
     "more of a call": (event({"tool_calls": [{"function": {"arguments": "}"}}]}), []),
     "nothing": (event({}, "stop") + usage(1, 2) + DONE, []),
     "no text": (event({"content": None, "reasoning": 7}), []),
-    "a note": (comment('holdgate {"state":"holding","until":7}'), [Noted("holding", 7)]),
-    "why": (comment('holdgate {"state":"closing","why":"x"}'), [Noted("closing", 0, "x")]),
-    "another comment": (comment("wait") + comment("holdgate {"), []),
+    "a comment": (comment("wait"), []),
+    "an error": (data({"error": {"message": "no"}}), []),
     "garbage": (b"data: {]\n\n", []),
 }
 
@@ -46,4 +54,5 @@ ERRORS: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize("error, message, code", ERRORS, ids=[json.dumps(e[0]) for e in ERRORS])
 def test_what_went_wrong(error: Any, message: str, code: str) -> None:
-    assert list(read_frames(data({"error": error}))) == [Failed(message, code)]
+    answered = UpstreamAnswered(500, (), json.dumps({"error": error}).encode())
+    assert read_failure(answered) == Failure(message, code)

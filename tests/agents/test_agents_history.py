@@ -42,72 +42,72 @@ def result(call_id: str, content: str = "ok") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-# What an exchange gains.
+# What an exchange transcript.
 
 
 def test_a_turn_and_its_answer() -> None:
-    gains = Transcript("hi")
-    gains.told((ToolDeclaration("clock", "", "{}"), UserText("it is late", fleeting=True)))
-    gains.shown("hel")
-    gains.shown("lo")
-    gains.answered("hello", STOP)
-    gains.told((AnsweredTurn(assistant("hello")),))
-    assert gains.messages() == [user("hi"), assistant("hello")]
+    transcript = Transcript("hi")
+    transcript.extend((ToolDeclaration("clock", "", "{}"), UserText("it is late", fleeting=True)))
+    transcript.add_text("hel")
+    transcript.add_text("lo")
+    transcript.end_turn("hello", STOP)
+    transcript.extend((AnsweredTurn(assistant("hello")),))
+    assert transcript.messages() == [user("hi"), assistant("hello")]
 
 
 def test_what_was_told_beside_the_message_is_kept_but_not_the_time() -> None:
-    gains = Transcript("hi")
-    gains.told((UserText("tea is due"), UserText("it is late", fleeting=True)))
-    gains.answered("tea!", STOP)
-    gains.told((AnsweredTurn(assistant("tea!")),))
-    assert gains.messages() == [user("hi"), user("tea is due"), assistant("tea!")]
+    transcript = Transcript("hi")
+    transcript.extend((UserText("tea is due"), UserText("it is late", fleeting=True)))
+    transcript.end_turn("tea!", STOP)
+    transcript.extend((AnsweredTurn(assistant("tea!")),))
+    assert transcript.messages() == [user("hi"), user("tea is due"), assistant("tea!")]
 
 
 def test_nothing_is_kept_of_a_message_that_nothing_came_of() -> None:
-    gains = Transcript("hi")
-    gains.told((UserText("tea is due"),))
-    assert gains.messages() == []
+    transcript = Transcript("hi")
+    transcript.extend((UserText("tea is due"),))
+    assert transcript.messages() == []
 
 
 def test_a_cut_turn_is_kept_as_far_as_it_was_shown() -> None:
-    gains = Transcript("hi")
-    gains.shown("\n\nhel")
-    assert gains.messages() == [user("hi"), assistant("hel")]
+    transcript = Transcript("hi")
+    transcript.add_text("\n\nhel")
+    assert transcript.messages() == [user("hi"), assistant("hel")]
 
 
 def test_calls_whose_tools_were_cut_have_results() -> None:
-    gains = Transcript("hi")
-    gains.answered("wait", CALLED)
-    gains.returned(CALLS[0], "done")
+    transcript = Transcript("hi")
+    transcript.end_turn("wait", CALLED)
+    transcript.add_result(CALLS[0], "done")
     said = called("c1", "c2", content="wait")
-    assert gains.messages() == [user("hi"), said, result("c1", "done"), result("c2", CUT)]
+    assert transcript.messages() == [user("hi"), said, result("c1", "done"), result("c2", CUT)]
 
 
 def test_a_turn_is_told_once_however_often_it_is_offered() -> None:
     """A follow-up that came to nothing leaves the turn before it as the last one."""
-    gains = Transcript("hi")
-    gains.answered("", CALLED)
+    transcript = Transcript("hi")
+    transcript.end_turn("", CALLED)
     turn = AnsweredTurn(called("c1", "c2"))
-    gains.told((turn, ToolResult("c1", "a"), ToolResult("c2", "b")))
-    gains.told((turn,))
+    transcript.extend((turn, ToolResult("c1", "a"), ToolResult("c2", "b")))
+    transcript.extend((turn,))
     whole = [user("hi"), called("c1", "c2"), result("c1", "a"), result("c2", "b")]
-    assert gains.messages() == whole
-    assert not gains.unanswered
+    assert transcript.messages() == whole
+    assert not transcript.unanswered
 
 
 def test_what_no_turn_answered_comes_again_and_is_not_kept() -> None:
-    gains = Transcript("hi")
-    gains.answered("hello", STOP)
-    gains.told((AnsweredTurn(assistant("hello")),))
-    gains.told((UserText("tea is due"), UserText("it is late", fleeting=True)))
-    assert gains.messages() == [user("hi"), assistant("hello")]
+    transcript = Transcript("hi")
+    transcript.end_turn("hello", STOP)
+    transcript.extend((AnsweredTurn(assistant("hello")),))
+    transcript.extend((UserText("tea is due"), UserText("it is late", fleeting=True)))
+    assert transcript.messages() == [user("hi"), assistant("hello")]
 
 
 def test_a_turn_that_said_nothing_is_not_kept() -> None:
-    gains = Transcript("hi")
-    gains.answered("", STOP)
-    gains.told((AnsweredTurn(assistant("")),))
-    assert gains.messages() == []
+    transcript = Transcript("hi")
+    transcript.end_turn("", STOP)
+    transcript.extend((AnsweredTurn(assistant("")),))
+    assert transcript.messages() == []
 
 
 def test_every_call_gets_its_result_in_its_place() -> None:

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from gateway.clock import ManualClock
 from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
+from gateway.exchange.observer import NOBODY, TurnEnded
 from gateway.jobs.snapshots import LARGEST, Snapshots
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import Snapshot
@@ -48,10 +49,10 @@ async def remembering(*sessions: str, room: int = 1000) -> AsyncIterator[Snapsho
 def hear(snapshots: Snapshots, session: str, body: bytes, *texts: str) -> None:
     """Have a request answered in some turns."""
     asked = Asked("m", body)
-    onlooker = snapshots.onlooker("o", session, "openai-chat", asked, ((b"openai-beta", b"x"),))
-    assert onlooker is not None
+    observer = snapshots.observer("o", session, "openai-chat", asked, ((b"openai-beta", b"x"),))
+    assert observer is not NOBODY
     for text in texts:
-        onlooker.said(partial(str, text), END)
+        observer.observe(0.0, TurnEnded(END, partial(str, text)))
 
 
 async def test_a_request_and_all_that_answered_it() -> None:
@@ -86,7 +87,7 @@ async def test_the_eldest_are_forgotten() -> None:
 async def test_what_is_too_large_is_not_remembered() -> None:
     async with remembering(room=10 * LARGEST) as snapshots:
         huge = Asked("m", b"x" * (LARGEST + 1))
-        assert snapshots.onlooker("o", "s", "openai-chat", huge, ()) is None
+        assert snapshots.observer("o", "s", "openai-chat", huge, ()) is NOBODY
         hear(snapshots, "s", b"x", "y" * LARGEST)
         assert await snapshots.find("o", "s") is None
 

@@ -14,6 +14,7 @@ from gateway.exchange.events import (
     CallTools,
     ClientGone,
     Continue,
+    Crashed,
     Finish,
     HoldEnded,
     OpeningFailed,
@@ -23,23 +24,31 @@ from gateway.exchange.events import (
     StreamBroke,
     ToolsKept,
     ToolsReturned,
-    TurnEnded,
+    TurnFinished,
     TurnOpened,
     Verdict,
     Wait,
     WaitUntil,
 )
-from gateway.exchange.machine import LIVE, MOVES, ON_ENTRY, Exchange, State, diagram
+from gateway.exchange.machine import (
+    LIVE,
+    MOVES,
+    ON_ENTRY,
+    Exchange,
+    IllegalEvent,
+    State,
+    diagram,
+)
 from gateway.exchange.model import Route, Stop, ToolCall, TurnEnd, Usage
 from gateway.exchange.rules import RULES, Facts, is_plain, verdict
 
 A, B, C = Route("a", "m"), Route("b", "m"), Route("c", "m")
 DOWN = UpstreamUnreachable("It is down.")
 BAD = UpstreamAnswered(400, (), b"{}")
-STOPPED = TurnEnded(TurnEnd(Stop.STOP))
+STOPPED = TurnFinished(TurnEnd(Stop.STOP))
 CALL = ToolCall("call_1", "clock", "{}")
-CALLED = TurnEnded(TurnEnd(Stop.TOOL_CALLS, server_calls=(CALL,)))
-MIXED = TurnEnded(TurnEnd(Stop.TOOL_CALLS, server_calls=(CALL,), client_calls=True))
+CALLED = TurnFinished(TurnEnd(Stop.TOOL_CALLS, server_calls=(CALL,)))
+MIXED = TurnFinished(TurnEnd(Stop.TOOL_CALLS, server_calls=(CALL,), client_calls=True))
 RESULTS = ToolsReturned((ToolResult("call_1", "noon"),), "clock_followup")
 
 
@@ -72,16 +81,21 @@ def test_of_a_plain_turn_no_rule_has_anything_to_say(
     stop: Stop, spoke: bool, continuable: bool, tool_turns_left: int, repeated: bool
 ) -> None:
     turn = TurnEnd(stop, spoke=spoke, continuable=continuable)
-    assert is_plain(TurnEnded(turn))
+    assert is_plain(TurnFinished(turn))
     facts = Facts(turn, 1, tool_turns_left, repeated=repeated)
-    assert verdict(facts) == Exchange((A,)).verdict_on(TurnEnded(turn)) == Finish()
+    assert verdict(facts) == Exchange((A,)).verdict_on(TurnFinished(turn)) == Finish()
 
 
 @pytest.mark.parametrize(
     "ended",
-    [CALLED, MIXED, TurnEnded(STOPPED.turn, "go on"), TurnEnded(STOPPED.turn, wait=Wait(2, 1, 9))],
+    [
+        CALLED,
+        MIXED,
+        TurnFinished(STOPPED.turn, "go on"),
+        TurnFinished(STOPPED.turn, wait=Wait(2, 1, 9)),
+    ],
 )
-def test_of_any_other_they_may_have(ended: TurnEnded) -> None:
+def test_of_any_other_they_may_have(ended: TurnFinished) -> None:
     assert not is_plain(ended)
 
 
@@ -138,14 +152,14 @@ def test_a_follow_up_may_fail_over() -> None:
 def test_a_lost_follow_up_leaves_the_answer_as_it_stands() -> None:
     exchange = Exchange((A,), (go_on_twice,))
     effects = play(exchange, TurnOpened(), STOPPED, OpeningFailed(DOWN), Saved())
-    assert effects[-2:] == [Close(neutral_finish=False, why="the follow-up failed"), None]
+    assert effects[-2:] == [Close(neutral_finish=False, reason="the follow-up failed"), None]
     assert exchange.state is State.DONE
 
 
 def test_lost_after_tools_it_ends_plainly_for_nobody_saw_the_call() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), CALLED, RESULTS, OpeningFailed(DOWN))
-    assert effects[-1] == Close(neutral_finish=True, why="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=True, reason="the follow-up failed")
 
 
 def test_tools_that_are_cut_short_end_the_answer_plainly() -> None:
@@ -161,7 +175,7 @@ def test_an_answer_is_held_only_for_what_is_ready_soon_enough(
     stop: Stop, in_ms: int, holds: bool
 ) -> None:
     exchange = Exchange((A,))
-    ended = TurnEnded(TurnEnd(stop), wait=Wait(1000, in_ms, 60))
+    ended = TurnFinished(TurnEnd(stop), wait=Wait(1000, in_ms, 60))
     effect = play(exchange, TurnOpened(), ended)[-1]
     holds = holds and stop in (Stop.STOP, Stop.LENGTH)
     assert effect == (Hold(1000) if holds else Close(neutral_finish=False))
@@ -170,16 +184,16 @@ def test_an_answer_is_held_only_for_what_is_ready_soon_enough(
 def test_the_stop_message_goes_before_the_hold() -> None:
     exchange = Exchange((A,))
     wait = Wait(1000, 0, 60)
-    armed = TurnEnded(ARMED.turn, ARMED.repeat, wait=wait)
+    armed = TurnFinished(ARMED.turn, ARMED.repeat, wait=wait)
     first, second = play(exchange, TurnOpened(), armed)[-1], None
     assert isinstance(first, OpenTurn)
-    second = play(exchange, TurnOpened(), TurnEnded(STOPPED.turn, wait=wait))[-1]
+    second = play(exchange, TurnOpened(), TurnFinished(STOPPED.turn, wait=wait))[-1]
     assert second == Hold(1000)
 
 
 def test_only_follow_ups_of_due_reminders_wait_for_each_other() -> None:
     exchange = Exchange((A,))
-    wait = TurnEnded(STOPPED.turn, wait=Wait(1000, 0, 60))
+    wait = TurnFinished(STOPPED.turn, wait=Wait(1000, 0, 60))
     effects = play(exchange, TurnOpened(), wait, ReminderDue())
     assert effects[-1] == OpenTurn(2, A, (), "clock_hold_followup", True)
     effects = play(exchange, TurnOpened(), CALLED, RESULTS)
@@ -222,7 +236,7 @@ def test_a_hold_ends_in_a_follow_up_or_in_the_tail() -> None:
     assert effects[-2:] == [Hold(1000), OpenTurn(2, A, (), "clock_hold_followup", True)]
     ended = Exchange((A,), (wait_once,))
     assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(
-        neutral_finish=False, why="cancelled"
+        neutral_finish=False, reason="cancelled"
     )
 
 
@@ -237,13 +251,40 @@ def test_leaving_while_the_end_is_saved_is_normal() -> None:
     assert exchange.state is State.DONE
 
 
+WAYS_INTO: dict[State, tuple[Outcome, ...]] = {
+    State.OPENING: (),
+    State.RELAYING: (TurnOpened(),),
+    State.TOOLING: (TurnOpened(), CALLED),
+    State.HOLDING: (TurnOpened(), TurnFinished(STOPPED.turn, wait=Wait(2, 1, 9))),
+    State.CLOSING: (TurnOpened(), STOPPED),
+}
+
+
+def brought_into(state: State) -> Exchange:
+    exchange = Exchange((A,))
+    play(exchange, *WAYS_INTO[state])
+    assert exchange.state is state
+    return exchange
+
+
 @pytest.mark.parametrize("state", LIVE)
 def test_every_live_state_handles_a_leaving_client(state: State) -> None:
-    exchange = Exchange((A,))
-    exchange.state = state
+    exchange = brought_into(state)
     effect = exchange.handle(ClientGone())
     assert effect in (LetGo(), None)
     assert exchange.state in (State.GONE, State.DONE)
+
+
+@pytest.mark.parametrize("state", LIVE)
+def test_a_fault_of_ours_is_an_event_in_every_live_state(state: State) -> None:
+    exchange = brought_into(state)
+    assert exchange.handle(Crashed(DOWN)) is None
+    assert exchange.state is State.FAILED
+
+
+def test_only_the_table_moves_an_exchange() -> None:
+    with pytest.raises(AttributeError):
+        Exchange((A,)).state = State.DONE  # type: ignore[misc]
 
 
 def test_every_state_is_reachable_and_has_an_entry() -> None:
@@ -255,8 +296,11 @@ def test_every_state_is_reachable_and_has_an_entry() -> None:
 
 
 def test_an_event_without_a_row_is_our_bug() -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(
+        IllegalEvent, match="Saved can not happen while an exchange is opening"
+    ) as it:
         Exchange((A,)).handle(Saved())
+    assert (it.value.state, it.value.event) == (State.OPENING, Saved())
 
 
 def test_the_diagram_in_the_docs_is_the_table() -> None:
@@ -282,7 +326,7 @@ def test_verdicts(turn: TurnEnd, left: int, expected: Verdict) -> None:
     assert verdict(Facts(turn, 1, left)) == expected
 
 
-ARMED = TurnEnded(TurnEnd(Stop.STOP), repeat="go on", said="done")
+ARMED = TurnFinished(TurnEnd(Stop.STOP), repeat="go on", said="done")
 FOLLOW_UP = (UserText("go on"),)
 
 
@@ -324,11 +368,11 @@ def test_each_stop_follow_up_has_its_own_second_try() -> None:
 def test_a_drain_gives_no_second_try_and_disarms_nothing() -> None:
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), ARMED, OpeningFailed(Draining("Leaving.")))
-    assert effects[-1] == Close(neutral_finish=False, why="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, reason="the follow-up failed")
 
 
 def test_an_empty_follow_up_ends_it() -> None:
-    empty = TurnEnded(TurnEnd(Stop.STOP, spoke=False), repeat="go on")
+    empty = TurnFinished(TurnEnd(Stop.STOP, spoke=False), repeat="go on")
     exchange = Exchange((A,))
     effects = play(exchange, TurnOpened(), ARMED, TurnOpened(), empty)
     assert effects[-1] == Close(neutral_finish=False, disarm="the follow-up was empty")
@@ -340,7 +384,7 @@ def test_five_same_answers_end_it() -> None:
     assert effects[-1] == Close(
         neutral_finish=False, disarm="the answer was the same 5 times in a row"
     )
-    different = TurnEnded(TurnEnd(Stop.STOP), repeat="go on", said="other")
+    different = TurnFinished(TurnEnd(Stop.STOP), repeat="go on", said="other")
     other = Exchange((A,))
     play(other, *(TurnOpened(), ARMED) * 4, TurnOpened(), different)
     assert other.state is State.OPENING
@@ -349,7 +393,7 @@ def test_five_same_answers_end_it() -> None:
 @pytest.mark.parametrize("stop", [Stop.LENGTH, Stop.FILTER, Stop.UNKNOWN])
 def test_only_a_stop_is_followed_up(stop: Stop) -> None:
     exchange = Exchange((A,))
-    ended = TurnEnded(TurnEnd(stop), repeat="go on", said="x")
+    ended = TurnFinished(TurnEnd(stop), repeat="go on", said="x")
     assert play(exchange, TurnOpened(), ended)[-1] == Close(neutral_finish=False)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.errors import Draining, UpstreamAnswered, UpstreamUnreachable
 from gateway.exchange.additions import ToolResult, UserText
 from gateway.exchange.effects import Close, OpenTurn
-from gateway.exchange.events import OpeningFailed, Outcome, TurnEnded, TurnOpened
+from gateway.exchange.events import OpeningFailed, Outcome, TurnFinished, TurnOpened
 from gateway.exchange.machine import Exchange
 from gateway.exchange.model import Route, Stop, TurnEnd
 from gateway.exchange.rules import SAME_ANSWERS
@@ -364,8 +364,8 @@ BAD_REQUEST = UpstreamAnswered(400, (), b"{}")
 SAID = (UserText("go on"),)
 
 
-def ended(said: str = "x", repeat: str | None = "go on", **turn: Any) -> TurnEnded:
-    return TurnEnded(TurnEnd(turn.pop("stop", Stop.STOP), **turn), repeat, said)
+def ended(said: str = "x", repeat: str | None = "go on", **turn: Any) -> TurnFinished:
+    return TurnFinished(TurnEnd(turn.pop("stop", Stop.STOP), **turn), repeat, said)
 
 
 def play(*outcomes: Outcome, routes: tuple[Route, ...] = (A,)) -> list[object]:
@@ -390,7 +390,7 @@ def test_a_stop_is_followed_up() -> None:
         ended(continuable=False),
     ],
 )
-def test_anything_else_is_not(end: TurnEnded) -> None:
+def test_anything_else_is_not(end: TurnFinished) -> None:
     assert play(TurnOpened(), end)[-1] == Close(neutral_finish=False)
 
 
@@ -437,7 +437,7 @@ def test_with_other_routes_it_fails_over_and_still_has_one_more_try() -> None:
 
 def test_a_gateway_that_has_to_go_spends_nothing() -> None:
     effects = play(TurnOpened(), ended(), OpeningFailed(Draining("Bye.")))
-    assert effects[-1] == Close(neutral_finish=False, why="the follow-up failed")
+    assert effects[-1] == Close(neutral_finish=False, reason="the follow-up failed")
 
 
 def test_whether_it_would_be_sent_is_judged_before_it_is_counted() -> None:

@@ -1,0 +1,219 @@
+"""What happens in an exchange, told as values, and who hears it.
+
+The runner tells each thing once, when it has happened, with the time of the clock it was given.
+Whoever wants to know something of an exchange is an observer: logs and metrics, the notes that a
+client may ask for, the frames of `/api/chat` and the conversation kept of it, snapshots for jobs.
+Observers decide nothing, and nobody reads facts back out of text.
+
+To hear of something has a price, so an observer says which kinds it `wants`: logs and metrics only
+how an exchange ended. A value that nobody wants is not even made. `NOBODY` is the null object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from gateway.errors import HoldgateError
+from gateway.exchange.additions import Addition
+from gateway.exchange.events import HoldEnded, ReminderDue, RouteFailed
+from gateway.exchange.machine import State
+from gateway.exchange.model import Route, ToolCall, TurnEnd, Usage
+
+
+class StateChanged(msgspec.Struct, frozen=True, gc=False):
+    """The exchange came into another state, or into the same one again by another route."""
+
+    state: State
+    turn: int
+    reason: str = ""
+    """What cut the answer short, or why it does not go on, if something did."""
+
+
+class RouteTried(msgspec.Struct, frozen=True, gc=False):
+    """A route is asked for a turn."""
+
+    turn: int
+    route: Route
+
+
+class FirstFrame(msgspec.Struct, frozen=True, gc=False):
+    """The first frame of a turn is in."""
+
+    turn: int
+
+
+class RequestExtended(msgspec.Struct, frozen=True, gc=False):
+    """The conversation gained this, in order: what answered, what tools returned, what was told."""
+
+    additions: tuple[Addition, ...]
+
+
+class TurnEnded(msgspec.Struct, frozen=True, gc=False):
+    """A turn is over. Its words are had by asking: to read them costs more than relaying them."""
+
+    turn: TurnEnd
+    read_text: Callable[[], str]
+
+
+class Spliced(msgspec.Struct, frozen=True, gc=False):
+    """A follow-up was joined on to the answer."""
+
+    turn: int
+
+
+class UpstreamClosed(msgspec.Struct, frozen=True, gc=False):
+    """The connection of a turn was given back, or cut off before the turn's end."""
+
+    turn: int
+    was_cut: bool
+
+
+class ToolStarted(msgspec.Struct, frozen=True, gc=False):
+    """A tool of the gateway's begins."""
+
+    call: ToolCall
+
+
+class ToolReturned(msgspec.Struct, frozen=True, gc=False):
+    """It returned, after so many milliseconds."""
+
+    call: ToolCall
+    text: str
+    ms: int
+
+
+class HeldUntil(msgspec.Struct, frozen=True, gc=False):
+    """The answer is kept open until then, in UTC milliseconds; what is large is let go of now."""
+
+    until_ms: int
+    now_ms: int
+
+
+class StopMessageFired(msgspec.Struct, frozen=True, gc=False):
+    """The session's stop message is sent, for the n-th time of so many."""
+
+    n: int
+    of: int
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """What a turn carried to its session counts as delivered."""
+
+
+class Released(msgspec.Struct, frozen=True, gc=False):
+    """What a turn carried was given back."""
+
+
+class ExchangeFailed(msgspec.Struct, frozen=True, gc=False):
+    """The answer ends with this error."""
+
+    error: HoldgateError
+
+
+class ExchangeEnded(msgspec.Struct, frozen=True, gc=False):
+    """How the exchange went, at its end: no text, no secret."""
+
+    request_id: str
+    owner: str
+    model: str
+    stream: bool
+    state: State
+    upstream: str
+    turns: int
+    status: int
+    code: str
+    seconds: float
+    first_seconds: float | None
+    usage: Usage | None
+    lost: tuple[str, ...] = ()
+    """What of the request the upstream's dialect cannot say."""
+
+
+class RequestRefused(msgspec.Struct, frozen=True, gc=False):
+    """A request did not become an exchange."""
+
+    request_id: str
+    error: HoldgateError
+
+
+Happening = (
+    StateChanged
+    | RouteTried
+    | RouteFailed
+    | FirstFrame
+    | RequestExtended
+    | TurnEnded
+    | Spliced
+    | UpstreamClosed
+    | ToolStarted
+    | ToolReturned
+    | HeldUntil
+    | HoldEnded
+    | ReminderDue
+    | StopMessageFired
+    | Committed
+    | Released
+    | ExchangeFailed
+    | ExchangeEnded
+    | RequestRefused
+)
+
+
+Wants = frozenset[type[Happening]]
+
+
+class Observer(Protocol):
+    """Hears what happens in exchanges."""
+
+    @property
+    def wants(self) -> Wants:
+        """The kinds of happenings that it hears of."""
+
+    def observe(self, at: float, happening: Happening) -> Awaitable[None] | None:
+        """Hear what happened; whoever has to write of it to a client returns what to wait for.
+
+        How an exchange ended is told without waiting for anybody.
+        """
+
+
+class NullObserver:
+    """Hears nothing."""
+
+    wants: Wants = frozenset()
+
+    def observe(self, at: float, happening: Happening) -> None:
+        """Hear nothing."""
+
+
+NOBODY = NullObserver()
+
+
+class ObserverGroup:
+    """Several observers, told in order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+        self.wants: Wants = frozenset().union(*[observer.wants for observer in observers])
+
+    def observe(self, at: float, happening: Happening) -> Awaitable[None] | None:
+        """Tell those who want it; wait for those that have to write of it."""
+        waiting, kind = None, type(happening)
+        for observer in self._observers:
+            if kind in observer.wants and (pending := observer.observe(at, happening)) is not None:
+                waiting = pending if waiting is None else _wait_for(waiting, pending)
+        return waiting
+
+
+async def _wait_for(first: Awaitable[None], second: Awaitable[None]) -> None:
+    await first
+    await second
+
+
+def combine(one: Observer, other: Observer) -> Observer:
+    """Make one observer of two, of which either may be nobody."""
+    if one is NOBODY:
+        return other
+    return one if other is NOBODY else ObserverGroup(one, other)
