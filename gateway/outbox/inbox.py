@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
 import anyio
 
@@ -17,9 +18,9 @@ from gateway.outbox.feed import DELIVERY_ACKED, Feed
 from gateway.outbox.queue import OutboxQueue
 from gateway.outbox.text import REMINDER, RUN, DeliveryView, show_due_reminder, show_result
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
-from gateway.reminders.model import Reminder
-from gateway.reminders.service import ReminderService
+from gateway.reminders.model import Reminder, Rules
 from gateway.stores.rows import OutboxItem
+from gateway.stores.waiting import Unsubscribe
 
 # What one answer shows; the rest comes at once to whoever asks again.
 MOST_SHOWN_CHARACTERS = 1024 * 1024
@@ -67,13 +68,31 @@ class Page:
     """When the next reminder comes due, if one will."""
 
 
+class ReminderSource(Protocol):
+    """The reminders of sessions, as far as they wait in an inbox."""
+
+    @property
+    def rules(self) -> Rules: ...
+
+    async def undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
+        """Return what waits to be delivered; raises if the store is down."""
+
+    async def acknowledge(
+        self, owner: str, session: str, ids: Container[str]
+    ) -> tuple[Reminder, ...]:
+        """Take it that somebody has got these, durably; return those that waited."""
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called after each change of a session's reminders."""
+
+
 class Inbox:
     """Shows what waits for a session, and waits for it. Looking changes nothing."""
 
     def __init__(
         self,
         deliveries: OutboxQueue,
-        reminders: ReminderService,
+        reminders: ReminderSource,
         feed: Feed,
         timers: TimerQueue,
         clock: Clock,
