@@ -16,49 +16,50 @@ from gateway.reminders.model import Reminder, Rules, SessionReminders
 GRACE_MS = 60_000
 
 
-def next_handover(tasks: SessionReminders) -> int | None:
+def next_handover(reminders: SessionReminders) -> int | None:
     """Return when the next one passes, unless somebody takes it; None if none does."""
-    times = (task.due_ms + GRACE_MS for task in tasks.items if task.main and _is_left(task))
-    return min(times, default=None)
+    left = (one for one in reminders.items if one.main and _is_undelivered(one))
+    return min((one.due_ms + GRACE_MS for one in left), default=None)
 
 
 def mark_passed(
-    tasks: SessionReminders, now_ms: int, taken: Container[str]
+    reminders: SessionReminders, now_ms: int, taken: Container[str]
 ) -> tuple[SessionReminders, tuple[Reminder, ...]]:
     """Mark what nobody took in time; return all that is on its way now."""
     items = tuple(
-        replace(task, passed=True, updated_ms=now_ms)
-        if task.main
-        and task.is_pending
-        and task.due_ms + GRACE_MS <= now_ms
-        and task.id not in taken
-        else task
-        for task in tasks.items
+        replace(one, passed=True, updated_ms=now_ms)
+        if one.main and one.is_pending and one.due_ms + GRACE_MS <= now_ms and one.id not in taken
+        else one
+        for one in reminders.items
     )
-    return SessionReminders(items), tuple(task for task in items if task.passed and _is_left(task))
+    # Also those that were marked before: the process may have died on the way.
+    return SessionReminders(items), tuple(o for o in items if o.passed and _is_undelivered(o))
 
 
 def inherit(
-    tasks: SessionReminders, passed: tuple[Reminder, ...], session: str, now_ms: int, rules: Rules
+    reminders: SessionReminders,
+    passed: tuple[Reminder, ...],
+    session: str,
+    now_ms: int,
+    rules: Rules,
 ) -> tuple[SessionReminders, frozenset[str]]:
     """Add what passes to this session, as far as there is room; return the ids it has now."""
-    items = {task.id: task for task in tasks.items}
-    room = rules.most - sum(map(_is_left, tasks.items))
-    for task in passed:
-        if task.id not in items and room > 0:
-            own = replace(task, session=session, main="", passed=False, guard="", updated_ms=now_ms)
-            items[task.id], room = own, room - 1
-    return SessionReminders(tuple(items.values())), frozenset(
-        task.id for task in passed if task.id in items
-    )
+    items = {one.id: one for one in reminders.items}
+    room = rules.most - sum(map(_is_undelivered, reminders.items))
+    for one in passed:
+        if one.id not in items and room > 0:
+            # It is the session's own from now on, and any exchange of it may deliver it.
+            own = replace(one, session=session, main="", passed=False, not_before_exchange="")
+            items[one.id], room = replace(own, updated_ms=now_ms), room - 1
+    there = frozenset(one.id for one in passed if one.id in items)
+    return SessionReminders(tuple(items.values())), there
 
 
-def drop_passed(tasks: SessionReminders, ids: Container[str]) -> SessionReminders:
+def drop_passed(reminders: SessionReminders, ids: Container[str]) -> SessionReminders:
     """Remove what the main session has now."""
-    return SessionReminders(
-        tuple(task for task in tasks.items if not (task.passed and task.id in ids))
-    )
+    left = (one for one in reminders.items if not (one.passed and one.id in ids))
+    return SessionReminders(tuple(left))
 
 
-def _is_left(task: Reminder) -> bool:
-    return task.delivered_ms is None
+def _is_undelivered(reminder: Reminder) -> bool:
+    return reminder.delivered_ms is None

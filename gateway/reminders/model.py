@@ -1,8 +1,17 @@
 """Reminders of one session: what can be asked for, when each is due, and what becomes of it.
 
-A task is scheduled, may be reserved by a turn (in memory, by gateway/reminders), and ends as
-delivered, cancelled or expired. Everything here is a pure function of the session's tasks and of
-the time, in UTC milliseconds.
+What a model or a person writes is read into a `ReminderRequest` once, by `read_item`; inside it is
+trusted. Scheduled, it is a `Reminder`, one of the `SessionReminders` that make the document. It may
+be held by a turn, which only the ledger knows (gateway/outbox/ledger.py) and tells here by the ids
+that are `taken`, and it ends as delivered, cancelled or expired. Everything here is a pure function
+of the session's reminders and of the time, in UTC milliseconds. Invariants:
+
+1. A reminder that was delivered stays so, and is delivered once: `deliver` passes by all others.
+2. What is asked for twice is one reminder while it waits, and another one once it was delivered.
+3. An exchange that asks for something that is due at once does not get it itself
+   (`not_before_exchange`): it would be told of it in the same breath. The next one may.
+4. A session never has more than `rules.most`; only those that were delivered give way to new ones.
+5. Nothing expires while a turn carries it.
 """
 
 from __future__ import annotations
@@ -10,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -19,8 +28,6 @@ from gateway.errors import InvalidInput
 from gateway.timestamps import iso
 
 EPOCH = datetime(1970, 1, 1)
-# The years 1 to 9999: what is outside cannot be written as a date.
-FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 MINUTE_MS = 60_000
 # A leap year, so that the same day of the next year is always within it.
 YEAR_MS = 366 * 24 * 60 * MINUTE_MS
@@ -41,8 +48,8 @@ class Reminder(msgspec.Struct, frozen=True, gc=False):
     """JSON: an object, compact and with its names in order, or a text; empty when there is none."""
     delivered_ms: int | None = None
     deliveries: int = 0
-    guard: str = ""
-    """The chain of the exchange that may not deliver it, since it asked for it just now."""
+    not_before_exchange: str = ""
+    """The exchange that may not deliver it, since it asked for it just now."""
     session: str = ""
     setter: str = ""
     """The digest of the system text under which it was set, if tools were offered there."""
@@ -83,22 +90,22 @@ class ReminderRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReminderOrigin(msgspec.Struct, frozen=True, gc=False):
-    """Who schedules: a session, the chain of the exchange if there is one, what kind of request."""
+    """Who schedules: a session, the exchange if there is one, what kind of request."""
 
     session: str = ""
-    chain: str = ""
+    exchange_id: str = ""
     setter: str = ""
     main: str = ""
 
 
 def read_item(
-    due_at: str, task: str, tool: str, arguments: str, now_ms: int, rules: Rules
+    due_at: str, text: str, tool: str, arguments: str, now_ms: int, rules: Rules
 ) -> ReminderRequest:
     """Read what a model or a person wants to be reminded of, or raise `InvalidInput`."""
     return ReminderRequest(
         _read_due(due_at, now_ms, rules),
-        _read_text(task, rules),
-        _bounded(tool.strip(), "tool", TOOL_BYTES),
+        _read_text(text, rules),
+        _check_size(tool.strip(), "tool", TOOL_BYTES),
         _read_arguments(arguments, rules),
     )
 
@@ -131,6 +138,7 @@ def _instant(match: re.Match[str]) -> int:
     year, month, day, hour, minute = map(int, match.group(1, 2, 3, 4, 5))
     second = int(match[6] or 0)
     fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
+    # The standard library reads more than RFC 3339 allows, and not every offset that it does.
     local = datetime(year, month, day, hour, minute, second) - EPOCH
     ms = local // timedelta(milliseconds=1) + int(f"{(fraction or '0')[:3]:0<3}")
     if sign is None:
@@ -143,14 +151,15 @@ def _example(now_ms: int) -> str:
     return f"it is now {iso(now_ms)}, so in ten minutes it is {iso(now_ms + 10 * MINUTE_MS)}."
 
 
-def _read_text(task: str, rules: Rules) -> str:
-    text = task.strip()
+def _read_text(written: str, rules: Rules) -> str:
+    text = written.strip()
     if not text:
         raise InvalidInput("task is empty; say what there is to do when the time has come.")
-    return _bounded(text, "task", rules.text_bytes)
+    return _check_size(text, "task", rules.text_bytes)
 
 
-def _bounded(text: str, name: str, most: int) -> str:
+def _check_size(text: str, name: str, most: int) -> str:
+    # In bytes, since that is what a document takes; half a surrogate pair has none at all.
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -163,7 +172,7 @@ def _bounded(text: str, name: str, most: int) -> str:
 
 
 def _read_arguments(arguments: str, rules: Rules) -> str:
-    text = _bounded(arguments.strip(), "arguments", rules.arguments_bytes)
+    text = _check_size(arguments.strip(), "arguments", rules.arguments_bytes)
     if not text:
         return ""
     value: dict[str, Any] | str
@@ -176,13 +185,14 @@ def _read_arguments(arguments: str, rules: Rules) -> str:
         raise InvalidInput(
             f"arguments are nested more than {DEPTH} levels deep; make them flatter."
         )
-    return _bounded(_compact(value), "arguments", rules.arguments_bytes)
+    return _check_size(compact_json(value), "arguments", rules.arguments_bytes)
 
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def _compact(value: Mapping[str, Any] | str) -> str:
+def compact_json(value: Mapping[str, Any] | str) -> str:
+    """Write the arguments of a tool; nothing for an object or a text that is empty."""
     # Names in order, so that equal arguments are equal texts.
     return msgspec.json.encode(value, order="sorted").decode() if value else ""
 
@@ -200,7 +210,7 @@ def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
 
 
 def schedule(
-    tasks: SessionReminders,
+    reminders: SessionReminders,
     wanted: tuple[ReminderRequest, ...],
     origin: ReminderOrigin,
     now_ms: int,
@@ -208,226 +218,148 @@ def schedule(
     new_id: Callable[[], str],
 ) -> tuple[SessionReminders, tuple[Reminder, ...]]:
     """Add all that is wanted, or raise `InvalidInput`; what is there already is not added again."""
-    items = {task.id: task for task in tasks.items}
-    pending = {_wish(task): task for task in tasks.items if task.is_pending}
+    items = {one.id: one for one in reminders.items}
+    # By what was asked for: that is what makes two of them the same.
+    pending = {
+        ReminderRequest(one.due_ms, one.text, one.tool, one.arguments): one
+        for one in reminders.items
+        if one.is_pending
+    }
     scheduled: list[Reminder] = []
-    for one in wanted:
-        guard = origin.chain if one.due_ms <= now_ms + rules.due_window_ms else ""
-        if (known := pending.get(one)) is None:
-            task = _new_task(new_id(), one, origin, now_ms, guard)
+    for request in wanted:
+        is_due = request.due_ms <= now_ms + rules.due_window_ms
+        not_before = origin.exchange_id if is_due else ""
+        if (known := pending.get(request)) is None:
+            reminder = Reminder(
+                id=new_id(),
+                due_ms=request.due_ms,
+                created_ms=now_ms,
+                updated_ms=now_ms,
+                text=request.text,
+                tool=request.tool,
+                arguments=request.arguments,
+                not_before_exchange=not_before,
+                session=origin.session,
+                setter=origin.setter,
+                main=origin.main,
+            )
         else:
-            task = _renewed(known, guard, origin.setter, now_ms)
-        items[task.id] = pending[one] = task
-        scheduled.append(task)
-    return _with(tasks, _fitting(tuple(items.values()), rules.most)), tuple(scheduled)
+            reminder = _ask_again(known, not_before, origin.setter, now_ms)
+        # Also what is wanted twice in one call is one reminder.
+        items[reminder.id] = pending[request] = reminder
+        scheduled.append(reminder)
+    fitting = _drop_surplus(tuple(items.values()), rules.most)
+    return _replace_items(reminders, fitting), tuple(scheduled)
 
 
-def _wish(task: Reminder) -> ReminderRequest:
-    return ReminderRequest(task.due_ms, task.text, task.tool, task.arguments)
-
-
-def _new_task(
-    id_: str, wanted: ReminderRequest, origin: ReminderOrigin, now_ms: int, guard: str
-) -> Reminder:
-    return Reminder(
-        id=id_,
-        due_ms=wanted.due_ms,
-        created_ms=now_ms,
-        updated_ms=now_ms,
-        text=wanted.text,
-        tool=wanted.tool,
-        arguments=wanted.arguments,
-        guard=guard,
-        session=origin.session,
-        setter=origin.setter,
-        main=origin.main,
-    )
-
-
-def _renewed(task: Reminder, guard: str, setter: str, now_ms: int) -> Reminder:
+def _ask_again(reminder: Reminder, not_before: str, setter: str, now_ms: int) -> Reminder:
     """Keep one that is asked for again, now also by this exchange, out of the exchange."""
-    guard, setter = guard or task.guard, setter or task.setter
-    if (guard, setter) == (task.guard, task.setter):
-        return task
-    return replace(task, guard=guard, setter=setter, updated_ms=now_ms)
+    not_before = not_before or reminder.not_before_exchange
+    setter = setter or reminder.setter
+    if (not_before, setter) == (reminder.not_before_exchange, reminder.setter):
+        return reminder
+    return replace(reminder, not_before_exchange=not_before, setter=setter, updated_ms=now_ms)
 
 
-def _fitting(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...]:
+def _drop_surplus(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...]:
     """Let the delivered ones that are oldest give way, where there are too many."""
     surplus = len(items) - most
     if surplus <= 0:
         return items
-    done = sorted((t for t in items if t.delivered_ms is not None), key=_due_ms)
+    done = sorted((one for one in items if one.delivered_ms is not None), key=_due_ms)
+    # Those that wait were promised to somebody, and give way to nobody.
     if len(done) < surplus:
         raise InvalidInput(
             f"A session may have {most} reminders, and these would be {len(items) - len(done)}; "
             f"cancel some first."
         )
-    gone = {task.id for task in done[:surplus]}
-    return tuple(task for task in items if task.id not in gone)
+    gone = {one.id for one in done[:surplus]}
+    return tuple(one for one in items if one.id not in gone)
 
 
-def cancel(tasks: SessionReminders, task_id: str) -> tuple[SessionReminders, Reminder | None]:
+def cancel(
+    reminders: SessionReminders, reminder_id: str
+) -> tuple[SessionReminders, Reminder | None]:
     """Take one out; None if there is no such one."""
-    found = next((task for task in tasks.items if task.id == task_id), None)
-    return _with(tasks, tuple(task for task in tasks.items if task.id != task_id)), found
+    found = next((one for one in reminders.items if one.id == reminder_id), None)
+    left = tuple(one for one in reminders.items if one.id != reminder_id)
+    return _replace_items(reminders, left), found
 
 
-def clear(tasks: SessionReminders) -> tuple[SessionReminders, int]:
+def clear(reminders: SessionReminders) -> tuple[SessionReminders, int]:
     """Take all out, and say how many there were."""
-    return SessionReminders(), len(tasks.items)
+    return SessionReminders(), len(reminders.items)
 
 
 def expire(
-    tasks: SessionReminders, now_ms: int, rules: Rules, taken: Container[str] = ()
+    reminders: SessionReminders, now_ms: int, rules: Rules, taken: Container[str] = ()
 ) -> tuple[SessionReminders, tuple[Reminder, ...]]:
     """Take out what has expired, but not what is being delivered; return the undelivered ones."""
-    if not any(is_expired(task.due_ms, now_ms, rules) for task in tasks.items):
-        return tasks, ()
     gone = {
-        task.id
-        for task in tasks.items
-        if is_expired(task.due_ms, now_ms, rules) and task.id not in taken
+        one.id
+        for one in reminders.items
+        if is_expired(one.due_ms, now_ms, rules) and one.id not in taken
     }
-    lost = tuple(t for t in tasks.items if t.id in gone and t.delivered_ms is None)
-    return _with(tasks, tuple(task for task in tasks.items if task.id not in gone)), lost
+    # Nearly always: then nothing is copied, and whoever asks sees that nothing changed.
+    if not gone:
+        return reminders, ()
+    lost = tuple(one for one in reminders.items if one.id in gone and one.delivered_ms is None)
+    left = tuple(one for one in reminders.items if one.id not in gone)
+    return _replace_items(reminders, left), lost
 
 
 def due(
-    tasks: SessionReminders, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+    reminders: SessionReminders, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> tuple[Reminder, ...]:
-    """Return those that a turn of this chain may carry now, by the time at which they are due."""
+    """Return those that a turn of this exchange may carry now, by the time they are due."""
     ready_ms = now_ms + rules.due_window_ms
-    ready = [t for t in _waiting(tasks, chain, now_ms, rules, taken) if t.due_ms <= ready_ms]
-    if len(ready) > 1:
-        ready.sort(key=_due_ms)
-    return tuple(ready)
+    waiting = _find_waiting(reminders, exchange_id, now_ms, rules, taken)
+    return tuple(sorted((one for one in waiting if one.due_ms <= ready_ms), key=_due_ms))
 
 
 def next_ready(
-    tasks: SessionReminders, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+    reminders: SessionReminders, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> int | None:
-    """Return when the next one may be carried by a turn of this chain, or None."""
-    first = min(map(_due_ms, _waiting(tasks, chain, now_ms, rules, taken)), default=None)
+    """Return when the next one may be carried by a turn of this exchange, or None."""
+    waiting = _find_waiting(reminders, exchange_id, now_ms, rules, taken)
+    first = min(map(_due_ms, waiting), default=None)
     return None if first is None else first - rules.due_window_ms
 
 
-def _waiting(
-    tasks: SessionReminders, chain: str, now_ms: int, rules: Rules, taken: Container[str]
+def _find_waiting(
+    reminders: SessionReminders, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> list[Reminder]:
     return [
-        task
-        for task in tasks.items
-        if task.is_pending
-        and task.id not in taken
-        and not (task.guard and task.guard == chain)
-        and not is_expired(task.due_ms, now_ms, rules)
+        one
+        for one in reminders.items
+        if one.is_pending
+        and one.id not in taken
+        # Requests without an exchange, by REST or by hand, keep nobody from anything.
+        and not (one.not_before_exchange and one.not_before_exchange == exchange_id)
+        and not is_expired(one.due_ms, now_ms, rules)
     ]
 
 
-def deliver(tasks: SessionReminders, ids: Container[str], now_ms: int) -> SessionReminders:
+def deliver(reminders: SessionReminders, ids: Container[str], now_ms: int) -> SessionReminders:
     """Note that these were delivered; those that were delivered before stay as they are."""
-    return _with(
-        tasks,
-        tuple(
-            replace(task, delivered_ms=now_ms, deliveries=task.deliveries + 1, updated_ms=now_ms)
-            if task.id in ids and task.delivered_ms is None
-            else task
-            for task in tasks.items
-        ),
+    delivered = tuple(
+        replace(one, delivered_ms=now_ms, deliveries=one.deliveries + 1, updated_ms=now_ms)
+        if one.id in ids and one.delivered_ms is None
+        else one
+        for one in reminders.items
     )
+    return _replace_items(reminders, delivered)
 
 
-def _due_ms(task: Reminder) -> int:
-    return task.due_ms
+def _due_ms(reminder: Reminder) -> int:
+    return reminder.due_ms
 
 
-def _with(tasks: SessionReminders, items: tuple[Reminder, ...]) -> SessionReminders:
-    return tasks if items == tasks.items else SessionReminders(items)
+def _replace_items(reminders: SessionReminders, items: tuple[Reminder, ...]) -> SessionReminders:
+    # The same value where nothing changed: a store then writes nothing.
+    return reminders if items == reminders.items else SessionReminders(items)
 
 
-def earliest_due(tasks: SessionReminders) -> int | None:
+def earliest_due(reminders: SessionReminders) -> int | None:
     """Return when the first of all is due, delivered or not: after that it has to be taken out."""
-    return min(map(_due_ms, tasks.items), default=None)
-
-
-def encode_reminders(tasks: SessionReminders) -> dict[str, object]:
-    """Write a session's tasks as the members of its document."""
-    return {"tasks": [_written(task) for task in tasks.items]}
-
-
-def _written(task: Reminder) -> dict[str, object]:
-    written: dict[str, object] = {
-        "taskId": task.id,
-        "sessionId": task.session,
-        "dueAtMs": task.due_ms,
-        "createdAtMs": task.created_ms,
-        "updatedAtMs": task.updated_ms,
-        "task": task.text,
-    }
-    if task.tool:
-        written["tool"] = task.tool
-    if task.arguments:
-        written["arguments"] = msgspec.Raw(task.arguments.encode())
-    if task.delivered_ms is not None:
-        written["deliveredAtMs"] = task.delivered_ms
-    written["deliveryCount"] = task.deliveries
-    if task.guard:
-        written["notBeforeRequestId"] = task.guard
-    if task.setter:
-        written["setter"] = task.setter
-    if task.main:
-        written["mainSessionId"] = task.main
-    if task.passed:
-        written["passed"] = True
-    return written
-
-
-Name = Annotated[str, msgspec.Meta(min_length=1)]
-Instant = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Row(msgspec.Struct, rename="camel"):
-    """A task as it stands in the document, perhaps written by hand."""
-
-    task_id: Name
-    due_at_ms: Instant
-    task: str
-    created_at_ms: Instant = 0
-    updated_at_ms: Instant = 0
-    tool: str | None = None
-    arguments: dict[str, Any] | str | None = None
-    delivered_at_ms: Instant | None = None
-    delivery_count: Count = 0
-    not_before_request_id: str | None = None
-    setter: str | None = None
-    main_session_id: str | None = None
-    passed: bool = False
-
-
-def decode_reminders(document: Mapping[str, Any]) -> SessionReminders:
-    """Read a session's tasks from its document; an error of lookup, type or value if it is none."""
-    session = document["sessionId"]
-    rows = msgspec.convert(document["tasks"], list[_Row])
-    return SessionReminders(tuple(_read_row(row, session) for row in rows))
-
-
-def _read_row(row: _Row, session: str) -> Reminder:
-    return Reminder(
-        id=row.task_id,
-        due_ms=row.due_at_ms,
-        created_ms=row.created_at_ms,
-        updated_ms=row.updated_at_ms,
-        text=row.task,
-        tool=row.tool or "",
-        arguments=_compact(row.arguments or {}),
-        delivered_ms=row.delivered_at_ms,
-        deliveries=row.delivery_count,
-        guard=row.not_before_request_id or "",
-        # The document says whose it is; a task that was copied from another is its own.
-        session=session,
-        setter=row.setter or "",
-        main=row.main_session_id or "",
-        passed=row.passed,
-    )
+    return min(map(_due_ms, reminders.items), default=None)

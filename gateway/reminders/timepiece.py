@@ -297,7 +297,7 @@ class Timepiece:
 
     def _will_hold(self, task: Reminder) -> bool:
         """Tell whether this answer would be kept open for a task."""
-        if task.guard == self._errand.chain or task.delivered_ms is not None:
+        if task.not_before_exchange == self._errand.chain or task.delivered_ms is not None:
             return False
         ready_in = task.due_ms - self._reminders.rules.due_window_ms - self.now_ms()
         return self._may_hold() and ready_in <= self._most_ms()

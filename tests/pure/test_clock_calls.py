@@ -39,12 +39,11 @@ from gateway.reminders.clock_calls import (
     scheduled,
     unknown,
 )
+from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.model import (
     Reminder,
     Rules,
     SessionReminders,
-    decode_reminders,
-    encode_reminders,
     read_item,
 )
 from gateway.reminders.text import reminder_text, time_tag

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.handover_model import (
     GRACE_MS,
     drop_passed,
@@ -15,13 +16,21 @@ from gateway.reminders.model import (
     Reminder,
     Rules,
     SessionReminders,
-    decode_reminders,
-    encode_reminders,
 )
 
 NOW = 1_000_000_000
 OWN = Reminder("own", NOW, 0, 0, "by hand", session="s/agent:a")
-TEA = Reminder("tea", NOW, 0, 0, "drink tea", guard="c", session="s/agent:a", setter="d", main="s")
+TEA = Reminder(
+    "tea",
+    NOW,
+    0,
+    0,
+    "drink tea",
+    not_before_exchange="c",
+    session="s/agent:a",
+    setter="d",
+    main="s",
+)
 LATER = replace(TEA, id="later", due_ms=NOW + 1)
 DONE = replace(TEA, id="done", delivered_ms=NOW)
 ALL = SessionReminders((OWN, TEA, LATER, DONE))
@@ -47,7 +56,7 @@ def test_it_is_marked_a_minute_after_it_was_due_unless_a_turn_carries_it() -> No
 def test_it_becomes_the_main_sessions_own_once() -> None:
     _, passed = mark_passed(ALL, DUE, ())
     tasks, there = inherit(SessionReminders(), passed, "s", DUE, Rules())
-    own = replace(TEA, session="s", main="", guard="", updated_ms=DUE)
+    own = replace(TEA, session="s", main="", not_before_exchange="", updated_ms=DUE)
     assert (tasks.items, there) == ((own,), {"tea"})
     delivered = SessionReminders((replace(own, delivered_ms=DUE),))
     assert inherit(delivered, passed, "s", DUE, Rules()) == (delivered, {"tea"})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
+from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.model import (
     Reminder,
     ReminderOrigin,
@@ -21,11 +22,9 @@ from gateway.reminders.model import (
     SessionReminders,
     cancel,
     clear,
-    decode_reminders,
     deliver,
     due,
     earliest_due,
-    encode_reminders,
     expire,
     next_ready,
     schedule,
@@ -64,7 +63,7 @@ def test_what_is_scheduled() -> None:
             "look",
             "eye",
             '{"at":"sky"}',
-            guard="chain-1",
+            not_before_exchange="chain-1",
             session="s",
         ),
     )
@@ -104,7 +103,9 @@ def test_asked_for_again_by_another_exchange_it_keeps_out_of_that_one() -> None:
         tasks, (soon,), ReminderOrigin("s", "chain-2"), NOW + 2, RULES, numbered()
     )
     assert again.items == scheduled
-    assert scheduled == (replace(tasks.items[0], guard="chain-2", updated_ms=NOW + 2),)
+    assert scheduled == (
+        replace(tasks.items[0], not_before_exchange="chain-2", updated_ms=NOW + 2),
+    )
 
 
 def test_too_many() -> None:
@@ -336,7 +337,7 @@ TASKS = st.builds(
     ),
     delivered_ms=st.none() | INSTANTS,
     deliveries=st.integers(0, 3),
-    guard=st.text(),
+    not_before_exchange=st.text(),
     session=st.just("s"),
 )
 

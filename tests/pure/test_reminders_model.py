@@ -112,7 +112,12 @@ class AgainstAModel(RuleBasedStateMachine):
     @invariant()
     def the_same_tasks(self) -> None:
         assert {
-            t.id: {"due": t.due_ms, "text": t.text, "delivered": t.delivered_ms, "guard": t.guard}
+            t.id: {
+                "due": t.due_ms,
+                "text": t.text,
+                "delivered": t.delivered_ms,
+                "guard": t.not_before_exchange,
+            }
             for t in self.tasks.items
         } == self.model
         assert all((t.deliveries == 1) == (t.delivered_ms is not None) for t in self.tasks.items)
