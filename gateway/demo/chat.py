@@ -10,8 +10,8 @@ import msgspec
 from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
+    DialogueRequest,
     Json,
-    ModelRequest,
     RequestRefused,
     decode_request,
     encode_json,
@@ -70,7 +70,7 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class ChatRequest(msgspec.Struct):
+class ChatBody(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
@@ -84,10 +84,10 @@ class ChatRequest(msgspec.Struct):
     max_completion_tokens: int | None = None
 
 
-DECODER = msgspec.json.Decoder(ChatRequest)
+DECODER = msgspec.json.Decoder(ChatBody)
 
 
-def read(body: bytes) -> ModelRequest:
+def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
     request = decode_request(DECODER, body, UNREADABLE)
     if not request.messages:
@@ -102,7 +102,7 @@ def read(body: bytes) -> ModelRequest:
         limit=request.max_completion_tokens or request.max_tokens,
     )
     usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-    return ModelRequest(dialogue, request.model, bool(request.stream), request.n or 1, usage)
+    return DialogueRequest(dialogue, request.model, bool(request.stream), request.n or 1, usage)
 
 
 def check_results(messages: Sequence[ChatMessage]) -> None:
@@ -141,7 +141,7 @@ def read_message(message: ChatMessage) -> DialogueMessage:
     return DialogueMessage(message.role, texts, calls, message.tool_call_id)
 
 
-def write_usage(request: ModelRequest, pieces: int) -> Json:
+def write_usage(request: DialogueRequest, pieces: int) -> Json:
     """Write the usage block."""
     prompt, completion = request.prompt_tokens, pieces * request.choices
     return {
@@ -158,7 +158,7 @@ def write_usage(request: ModelRequest, pieces: int) -> Json:
     }
 
 
-def write_envelope(kind: str, request: ModelRequest, stamp: AnswerStamp) -> Json:
+def write_envelope(kind: str, request: DialogueRequest, stamp: AnswerStamp) -> Json:
     """Write what a chunk and a whole answer begin with."""
     ident = f"chatcmpl-demo{stamp.number:08d}"
     return {"id": ident, "object": kind, "created": stamp.created, "model": request.model}
@@ -176,7 +176,7 @@ def write_call(stamp: AnswerStamp, choice: int, at: int, name: str, arguments: s
 class ChatFrameWriter:
     """One streamed answer: each choice has a chunk, and each chunk is a frame."""
 
-    def __init__(self, request: ModelRequest, stamp: AnswerStamp) -> None:
+    def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
         self._stamp = stamp
         self._calls = 0
@@ -236,12 +236,12 @@ class ChatFrameWriter:
         return b"".join(sse.encode(encode_json(chunk)) for chunk in chunks)
 
 
-def open_stream(request: ModelRequest, stamp: AnswerStamp) -> ChatFrameWriter:
+def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> ChatFrameWriter:
     """Return who writes the frames of one answer."""
     return ChatFrameWriter(request, stamp)
 
 
-def write_whole(request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
+def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
     return encode_json(
         {

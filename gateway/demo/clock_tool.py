@@ -81,7 +81,7 @@ def next_clock_call(turn: UnderstoodTurn) -> str | None:
         ]
         return write_arguments("schedule", items=items)
     if isinstance(turn.reminders, CancelReminder) and "cancel" not in done:
-        fitting = [one for one in listed_reminders(turn) if one.fits(turn.reminders.words)]
+        fitting = [one for one in find_reminders(turn) if one.fits(turn.reminders.words)]
         if len(fitting) == 1:
             return write_arguments("cancel", task_id=fitting[0].task_id)
     opening = None if done else OPENINGS.get(type(turn.reminders))
@@ -93,7 +93,7 @@ def write_arguments(action: str, items: Sequence[dict[str, str]] = (), task_id: 
     return msgspec.json.encode({"action": action, "items": items, "taskId": task_id}).decode()
 
 
-def listed_reminders(turn: UnderstoodTurn) -> tuple[ListedReminder, ...]:
+def find_reminders(turn: UnderstoodTurn) -> tuple[ListedReminder, ...]:
     """Return the reminders the clock has listed since the prompt."""
     return next((result.items for result in turn.find_results(CLOCK, RESULT) if result.items), ())
 
@@ -109,7 +109,7 @@ def describe_clock_result(turn: UnderstoodTurn, text: str) -> str | None:
         case ClockResult(items=tuple(items)):
             return list_reminders(turn, items)
         case ClockResult(removed=task_id) if task_id:
-            known = {item.task_id: item.task for item in listed_reminders(turn)}
+            known = {item.task_id: item.task for item in find_reminders(turn)}
             return say("cancelled", task=known.get(task_id, task_id))
         case ClockResult(removed_count=int(count)):
             return say("cleared", count=count) if count else say("no_reminders")

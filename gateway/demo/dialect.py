@@ -26,7 +26,7 @@ class AnswerStamp:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRequest:
+class DialogueRequest:
     """A request, read: the dialogue and how the answer is wanted."""
 
     dialogue: Dialogue
@@ -81,12 +81,12 @@ class DialectModule(Protocol):
 
     path: str
 
-    def read(self, body: bytes) -> ModelRequest: ...
+    def read(self, body: bytes) -> DialogueRequest: ...
 
-    def open_stream(self, request: ModelRequest, stamp: AnswerStamp) -> FrameWriter: ...
+    def open_stream(self, request: DialogueRequest, stamp: AnswerStamp) -> FrameWriter: ...
 
     def write_whole(
-        self, request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp
+        self, request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp
     ) -> bytes: ...
 
     def write_error(self, fail: Fail) -> bytes: ...

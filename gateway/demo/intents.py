@@ -30,7 +30,7 @@ LONGEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Reminder:
+class WantedReminder:
     """Something to be reminded of, so many seconds from now or at a time of day."""
 
     when: int | TimeOfDay
@@ -41,7 +41,7 @@ class Reminder:
 class SetReminders:
     """Somebody wants to be reminded."""
 
-    reminders: tuple[Reminder, ...]
+    reminders: tuple[WantedReminder, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +180,11 @@ def set_reminders(text: str) -> SetReminders | None:
     return SetReminders(tuple(reminders)) if reminders else None
 
 
-def make_reminder(time: re.Match[str], task: str) -> Reminder | None:
+def make_reminder(time: re.Match[str], task: str) -> WantedReminder | None:
     """Make a reminder of a time that was found, and of the words for its task."""
     when = read_seconds(time) if time["count"] else read_time_of_day(time)
-    return None if when is None else Reminder(when, JOINING.sub("", task, count=1).strip(EDGES))
+    said = JOINING.sub("", task, count=1).strip(EDGES)
+    return None if when is None else WantedReminder(when, said)
 
 
 def remove_reminders(text: str) -> CancelReminder | ClearAllReminders | None:

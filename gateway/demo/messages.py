@@ -10,8 +10,8 @@ import msgspec
 from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
+    DialogueRequest,
     Json,
-    ModelRequest,
     RequestRefused,
     decode_request,
     encode_json,
@@ -73,7 +73,7 @@ class ToolChoice(msgspec.Struct):
     type: str
 
 
-class MessagesRequest(msgspec.Struct):
+class MessagesBody(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
@@ -85,10 +85,10 @@ class MessagesRequest(msgspec.Struct):
     tool_choice: ToolChoice | None = None
 
 
-DECODER = msgspec.json.Decoder(MessagesRequest)
+DECODER = msgspec.json.Decoder(MessagesBody)
 
 
-def read(body: bytes) -> ModelRequest:
+def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
     request = decode_request(DECODER, body, UNREADABLE)
     if not request.messages:
@@ -105,7 +105,7 @@ def read(body: bytes) -> ModelRequest:
         tools=frozenset(tool.name for tool in offered if tool.name),
         limit=request.max_tokens,
     )
-    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
+    return DialogueRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
 def refusal(field: str, why: str) -> RequestRefused:
@@ -178,7 +178,7 @@ def read_message(message: MessagesMessage) -> Iterator[DialogueMessage]:
         yield DialogueMessage(message.role, texts_of(said), tuple(calls))
 
 
-def write_usage(request: ModelRequest, pieces: int) -> Json:
+def write_usage(request: DialogueRequest, pieces: int) -> Json:
     """Write the usage block."""
     return {
         "input_tokens": request.prompt_tokens,
@@ -188,7 +188,7 @@ def write_usage(request: ModelRequest, pieces: int) -> Json:
     }
 
 
-def write_message(request: ModelRequest, stamp: AnswerStamp, content: list[Json]) -> Json:
+def write_message(request: DialogueRequest, stamp: AnswerStamp, content: list[Json]) -> Json:
     """Write a message that has not ended yet."""
     return {
         "id": f"msg_demo{stamp.number:08d}",
@@ -201,7 +201,7 @@ def write_message(request: ModelRequest, stamp: AnswerStamp, content: list[Json]
     }
 
 
-def write_final_usage(request: ModelRequest, pieces: int) -> Json:
+def write_final_usage(request: DialogueRequest, pieces: int) -> Json:
     """Write the usage member of a message, if it is wanted."""
     usage = {**write_usage(request, pieces), "service_tier": "standard"}
     return {"usage": usage} if request.usage else {}
@@ -216,7 +216,7 @@ def write_call(stamp: AnswerStamp, at: int, name: str, given: object) -> Json:
 class MessagesFrameWriter:
     """One streamed answer: blocks one after the other, each with its beginning and its end."""
 
-    def __init__(self, request: ModelRequest, stamp: AnswerStamp) -> None:
+    def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
         self._stamp = stamp
         self._open = ""
@@ -282,12 +282,12 @@ class MessagesFrameWriter:
         return write_event({"type": "content_block_stop", "index": self._index})
 
 
-def open_stream(request: ModelRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
+def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
     """Return who writes the frames of one answer."""
     return MessagesFrameWriter(request, stamp)
 
 
-def write_whole(request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
+def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
     content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
     for at, (name, arguments) in enumerate(answer.calls):

@@ -10,8 +10,8 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialectModule,
+    DialogueRequest,
     FrameWriter,
-    ModelRequest,
 )
 from gateway.demo.output import Headers, Outputs, ResponseHead, apply_format
 from gateway.demo.script import (
@@ -36,7 +36,7 @@ EVENTS: Headers = (
 
 
 def perform(
-    script: Script, dialect: DialectModule, request: ModelRequest, stamp: AnswerStamp
+    script: Script, dialect: DialectModule, request: DialogueRequest, stamp: AnswerStamp
 ) -> Outputs:
     """Play a script for one request, in the wire format it wants."""
     if script.wire_format.usage is not None:
@@ -46,7 +46,7 @@ def perform(
 
 
 def stream(
-    script: Script, dialect: DialectModule, request: ModelRequest, stamp: AnswerStamp
+    script: Script, dialect: DialectModule, request: DialogueRequest, stamp: AnswerStamp
 ) -> Outputs:
     """Play a script as a stream of frames."""
     writer, begun = dialect.open_stream(request, stamp), False
@@ -86,7 +86,7 @@ def play_step(step: Step, writer: FrameWriter) -> Outputs:
 
 
 def deliver(
-    script: Script, dialect: DialectModule, request: ModelRequest, stamp: AnswerStamp
+    script: Script, dialect: DialectModule, request: DialogueRequest, stamp: AnswerStamp
 ) -> Outputs:
     """Play a script for a client that does not stream: its pauses, then the whole answer."""
     begun = False

@@ -11,8 +11,8 @@ from gateway.demo.chat import UNREADABLE, write_error
 from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
+    DialogueRequest,
     Json,
-    ModelRequest,
     RequestRefused,
     decode_request,
     encode_json,
@@ -53,7 +53,7 @@ class ResponsesTool(msgspec.Struct):
     name: str = ""
 
 
-class ResponsesRequest(msgspec.Struct):
+class ResponsesBody(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
@@ -67,10 +67,10 @@ class ResponsesRequest(msgspec.Struct):
     conversation: Any = None
 
 
-DECODER = msgspec.json.Decoder(ResponsesRequest)
+DECODER = msgspec.json.Decoder(ResponsesBody)
 
 
-def read(body: bytes) -> ModelRequest:
+def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
     request = decode_request(DECODER, body, UNREADABLE)
     items: Sequence[InputItem]
@@ -91,7 +91,7 @@ def read(body: bytes) -> ModelRequest:
         tools=frozenset(tool.name for tool in offered if tool.name),
         limit=request.max_output_tokens,
     )
-    return ModelRequest(dialogue, request.model, bool(request.stream), usage=True)
+    return DialogueRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
 def check_results(items: Iterable[InputItem]) -> None:
@@ -124,7 +124,7 @@ def read_items(items: Iterable[InputItem]) -> Iterator[DialogueMessage]:
             yield DialogueMessage("tool", find_texts(item.output), answers=item.call_id or "")
 
 
-def write_usage(request: ModelRequest, pieces: int) -> Json | None:
+def write_usage(request: DialogueRequest, pieces: int) -> Json | None:
     """Write the usage block."""
     if not request.usage:
         return None
@@ -139,7 +139,7 @@ def write_usage(request: ModelRequest, pieces: int) -> Json | None:
 
 
 def write_response(
-    request: ModelRequest, stamp: AnswerStamp, status: str, output: Sequence[Json] = ()
+    request: DialogueRequest, stamp: AnswerStamp, status: str, output: Sequence[Json] = ()
 ) -> Json:
     """Write the response itself."""
     return {
@@ -203,7 +203,7 @@ def write_call_item(stamp: AnswerStamp, at: int, name: str, arguments: str, stat
 class ResponsesFrameWriter:
     """One streamed answer: events that build up the items of a response, one after the other."""
 
-    def __init__(self, request: ModelRequest, stamp: AnswerStamp) -> None:
+    def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
         self._stamp = stamp
         self._sequence = 0
@@ -311,12 +311,12 @@ class ResponsesFrameWriter:
         return end
 
 
-def open_stream(request: ModelRequest, stamp: AnswerStamp) -> ResponsesFrameWriter:
+def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> ResponsesFrameWriter:
     """Return who writes the frames of one answer."""
     return ResponsesFrameWriter(request, stamp)
 
 
-def write_whole(request: ModelRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
+def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
     """Write an answer as one document."""
     content = [write_text(answer.text)]
     output = [write_message_item(stamp, 0, content, "completed")] if answer.text else []

@@ -57,7 +57,7 @@ def next_task_calls(turn: UnderstoodTurn) -> list[str]:
         case AddTasks(tasks=tasks) if not done:
             return [write_addition(turn, task) for task in tasks]
         case RemoveTasks(words=words, every=every) if done == {"list"}:
-            found = [task for task in listed_tasks(turn) if task.fits(words)]
+            found = [task for task in find_tasks(turn) if task.fits(words)]
             chosen = found if every or len(found) == 1 else []
             return [write_arguments("remove", job_id=task.job_id) for task in chosen]
         case ListTasks() | RemoveTasks() if not done:
@@ -78,7 +78,7 @@ def write_arguments(action: str, **members: str) -> str:
     return msgspec.json.encode({"action": action, **members}).decode()
 
 
-def listed_tasks(turn: UnderstoodTurn) -> tuple[ListedTask, ...]:
+def find_tasks(turn: UnderstoodTurn) -> tuple[ListedTask, ...]:
     """Return the tasks that the tool has listed since the prompt."""
     results = turn.find_results(SCHEDULE_TASK, RESULT)
     return next((result.jobs for result in results if result.jobs), ())
@@ -100,7 +100,7 @@ def describe_task_result(turn: UnderstoodTurn, result: DialogueResult) -> str | 
         case TaskToolResult(jobs=tuple(tasks)):
             return list_tasks(turn, tasks)
         case TaskToolResult(removed=job_id) if job_id:
-            known = {task.job_id: task.name for task in listed_tasks(turn)}
+            known = {task.job_id: task.name for task in find_tasks(turn)}
             return say("cancelled", task=known.get(job_id, job_id))
     return None
 

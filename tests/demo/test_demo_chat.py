@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.demo import chat
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, RequestRefused
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.script import Fail, FinishAnswer
 
@@ -21,7 +21,7 @@ ENVELOPE = (
 OPEN = ',"logprobs":null,"finish_reason":null}]'
 
 
-def speak(ask: ModelRequest) -> list[str]:
+def speak(ask: DialogueRequest) -> list[str]:
     """Say one word and call one tool, and return the frames."""
     voice = chat.open_stream(ask, STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.call("t") + voice.argue("{}")
@@ -39,7 +39,7 @@ def test_frames_are_compact_and_whole() -> None:
         '{"tool_calls":[{"index":0,' + call + "}]}",
         '{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}',
     ]
-    assert speak(ModelRequest(TALK, "m")) == [
+    assert speak(DialogueRequest(TALK, "m")) == [
         *(f'{ENVELOPE}{{"index":0,"delta":{delta}{OPEN}}}' for delta in deltas),
         f'{ENVELOPE}{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}',
         "[DONE]",
@@ -47,7 +47,7 @@ def test_frames_are_compact_and_whole() -> None:
 
 
 def test_usage_comes_last_and_is_null_before() -> None:
-    *frames, usage, done = speak(ModelRequest(TALK, "m", usage=True))
+    *frames, usage, done = speak(DialogueRequest(TALK, "m", usage=True))
     assert all(json.loads(frame)["usage"] is None for frame in frames)
     assert json.loads(usage)["choices"] == []
     counts = json.loads(usage)["usage"]
@@ -56,7 +56,7 @@ def test_usage_comes_last_and_is_null_before() -> None:
 
 
 def test_choices_are_interleaved() -> None:
-    voice = chat.open_stream(ModelRequest(TALK, "m", choices=2), STAMP)
+    voice = chat.open_stream(DialogueRequest(TALK, "m", choices=2), STAMP)
     frames = voice.say("x").decode().split("\n\n")[:-1]
     shown = [json.loads(frame.removeprefix("data: "))["choices"][0] for frame in frames]
     assert [(c["index"], c["delta"]) for c in shown] == [
@@ -68,7 +68,7 @@ def test_choices_are_interleaved() -> None:
 def test_a_whole_answer() -> None:
     answer = json.loads(
         chat.write_whole(
-            ModelRequest(TALK, "m", choices=2), CompleteAnswer("hi", (), 1, "stop"), STAMP
+            DialogueRequest(TALK, "m", choices=2), CompleteAnswer("hi", (), 1, "stop"), STAMP
         )
     )
     assert answer["object"] == "chat.completion"
@@ -84,7 +84,7 @@ def test_a_whole_answer() -> None:
 
 def test_a_whole_answer_that_only_calls_has_no_content() -> None:
     told = CompleteAnswer("", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(chat.write_whole(ModelRequest(TALK, "m"), told, STAMP))
+    answer = json.loads(chat.write_whole(DialogueRequest(TALK, "m"), told, STAMP))
     message = answer["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"][0]["function"] == {"name": "t", "arguments": "{}"}
@@ -142,7 +142,7 @@ def test_a_request_is_read() -> None:
             }
         ).encode()
     )
-    assert ask == ModelRequest(
+    assert ask == DialogueRequest(
         Dialogue(
             (
                 DialogueMessage("system", ("s",)),

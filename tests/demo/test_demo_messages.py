@@ -16,7 +16,7 @@ from anthropic.types import MessageParam, ToolParam
 
 from gateway.clock.protocol import NtpState
 from gateway.demo import messages
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, ModelRequest, RequestRefused
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, RequestRefused
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
@@ -33,7 +33,7 @@ from .peer import connected, request
 
 STAMP = AnswerStamp(number=7, created=1_700_000_000)
 TALK = Dialogue((DialogueMessage("user", ("two words",)),))
-ASK = ModelRequest(TALK, "m", usage=True)
+ASK = DialogueRequest(TALK, "m", usage=True)
 NOON = 1_770_067_358_229
 ZONE = timezone(timedelta(hours=-8))
 
@@ -42,7 +42,7 @@ def told(told: object) -> bytes:
     return json.dumps(told).encode()
 
 
-def speak(ask: ModelRequest, reason: str = "tool_calls") -> bytes:
+def speak(ask: DialogueRequest, reason: str = "tool_calls") -> bytes:
     """Say two words and call one tool."""
     voice = messages.open_stream(ask, STAMP)
     said = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" x")
@@ -70,7 +70,7 @@ def test_a_stream_is_what_a_strict_client_expects() -> None:
 
 
 def test_a_stream_without_usage() -> None:
-    assert b"usage" not in speak(ModelRequest(TALK, "m"))
+    assert b"usage" not in speak(DialogueRequest(TALK, "m"))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_request_is_read() -> None:
         ],
     }
     calls = (DialogueCall("c", "t", '{"a":1}'), DialogueCall("d", "t", '{"a":1}'))
-    expected = ModelRequest(
+    expected = DialogueRequest(
         Dialogue(
             (
                 DialogueMessage("system", ("s",)),

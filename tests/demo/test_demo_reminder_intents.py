@@ -14,11 +14,11 @@ from gateway.demo.intents import (
     CancelReminder,
     ClearAllReminders,
     ListReminders,
-    Reminder,
     ReminderIntent,
     RemindSometime,
     SetReminders,
     TellTime,
+    WantedReminder,
     read_reminder_intent,
 )
 from gateway.demo.times import CurrentTime, TimeOfDay, clock_time, find_time, instant
@@ -111,7 +111,7 @@ OTHERS: dict[str, ReminderIntent | None] = {
 @pytest.mark.parametrize("text", REMINDERS)
 def test_reminders_are_read(text: str) -> None:
     assert read_reminder_intent(text) == SetReminders(
-        tuple(Reminder(*one) for one in REMINDERS[text])
+        tuple(WantedReminder(*one) for one in REMINDERS[text])
     )
 
 
