@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from gateway.cli.answers import AgentPartner, ModelPartner, Partner
-from gateway.cli.line import Refused, connected, say
+from gateway.cli.client import CommandFailed, connect, say
+from gateway.cli.partners import AgentPartner, ModelPartner, Partner
 from gateway.cli.prompt import ReadLine, history_file, open_prompt
 from gateway.cli.screen import Note, Screen
 
@@ -40,10 +40,10 @@ class _Quit(Exception):
 
 
 def chat(url: str, key: str, options: ChatOptions) -> None:
-    """Talk until the input ends; Ctrl-C leaves an answer, or the chat. Raises `Refused`."""
+    """Talk until the input ends; Ctrl-C leaves an answer, or the chat. Raises `CommandFailed`."""
     # An agent has a conversation to go on with; who asks a model begins a new one.
     session = options.session or options.agent or f"chat-{secrets.token_hex(4)}"
-    with connected(url, key, {}, None) as client:
+    with connect(url, key, {}, None) as client:
         partner: Partner = (
             AgentPartner(client, session, options.agent)
             if options.agent
@@ -73,8 +73,8 @@ def _handle_line(partner: Partner, line: str) -> None:
     if command := _read_command(line):
         try:
             _run_command(partner, command[1], (command[2] or "").strip())
-        except Refused as refused:
-            say(f"holdgate: {refused}")
+        except CommandFailed as failed:
+            say(f"holdgate: {failed}")
     elif line.strip():
         _show_turn(partner, line)
 
@@ -82,7 +82,7 @@ def _handle_line(partner: Partner, line: str) -> None:
 def _run_command(partner: Partner, name: str, rest: str) -> None:
     act = COMMANDS.get(name)
     if act is None:
-        raise Refused(f"there is no command {name}; /help lists those there are.")
+        raise CommandFailed(f"there is no command {name}; /help lists those there are.")
     act(partner, rest)
 
 
@@ -96,7 +96,7 @@ def _quit(_: Partner, __: str) -> None:
 
 def _model(partner: Partner, name: str) -> None:
     if not isinstance(partner, ModelPartner):
-        raise Refused(f"the model of the agent {partner.name} is set in the configuration.")
+        raise CommandFailed(f"the model of the agent {partner.name} is set in the configuration.")
     if name:
         partner.choose(name)
         say(f"{name} answers from now on.")
@@ -116,9 +116,9 @@ def _show_turn(partner: Partner, text: str) -> None:
     screen = Screen(sys.stdout)
     try:
         said = _show(partner, text, screen)
-    except Refused as refused:
+    except CommandFailed as failed:
         screen.end()
-        say(f"holdgate: {refused}")
+        say(f"holdgate: {failed}")
         said = ""
     if said:
         partner.remember(text, said)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from gateway.cli.jobs import Desk, Members
+from gateway.cli.jobs import JobCommands, Members
 
 JOB_HELP = "the id that list shows"
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -18,25 +18,25 @@ _steps = re.compile(r"([0-9]+)(ms|s|m|h|d)").findall
 def add_job_actions(parser: argparse.ArgumentParser, anywhere: argparse.ArgumentParser) -> None:
     """Describe all actions; each has the options that are said anywhere too.
 
-    The parsed arguments hold, as `act`, what is to be done at a `Desk`.
+    The parsed arguments hold, as `act`, what is to be done with `JobCommands`.
     """
     actions = parser.add_subparsers(required=True, metavar="action")
 
     def action(name: str, says: str) -> argparse.ArgumentParser:
         return actions.add_parser(name, help=says, description=says, parents=[anywhere])
 
-    def action_on_job(name: str, says: str, act: Callable[[Desk, str], None]) -> None:
+    def action_on_job(name: str, says: str, act: Callable[[JobCommands, str], None]) -> None:
         one = action(name, says)
         one.add_argument("job_id", metavar="JOB", help=JOB_HELP)
-        one.set_defaults(act=lambda desk, given: act(desk, given.job_id))
+        one.set_defaults(act=lambda commands, given: act(commands, given.job_id))
 
     _add_list_options(action("list", "show the jobs"))
     _add_wish_options(action("add", "make a job"))
     _add_change_options(action("update", "change what is named of a job; the rest stays"))
-    action_on_job("enable", "let a job run again", Desk.enable)
-    action_on_job("disable", "let a job rest; it stays in the list", Desk.disable)
-    action_on_job("remove", "delete a job and its runs", Desk.remove)
-    action_on_job("run", "run a job now; its schedule stays", Desk.run)
+    action_on_job("enable", "let a job run again", JobCommands.enable)
+    action_on_job("disable", "let a job rest; it stays in the list", JobCommands.disable)
+    action_on_job("remove", "delete a job and its runs", JobCommands.remove)
+    action_on_job("run", "run a job now; its schedule stays", JobCommands.run)
     _add_runs_options(action("runs", "show the runs of a job, the newest first"))
 
 
@@ -44,14 +44,18 @@ def _add_list_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", default="", metavar="S", help="only those of this session")
     parser.add_argument("--agent", default="", metavar="A", help="only those of this agent")
     parser.add_argument("--all", action="store_true", help="of all owners; an admin's key")
-    parser.set_defaults(act=lambda desk, given: desk.list(given.session, given.agent, given.all))
+    parser.set_defaults(
+        act=lambda commands, given: commands.list(given.session, given.agent, given.all)
+    )
 
 
 def _add_runs_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job_id", metavar="JOB", help=JOB_HELP)
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
     parser.add_argument("--full", action="store_true", help="with all that they said")
-    parser.set_defaults(act=lambda desk, given: desk.runs(given.job_id, given.limit, given.full))
+    parser.set_defaults(
+        act=lambda commands, given: commands.runs(given.job_id, given.limit, given.full)
+    )
 
 
 def _add_wish_options(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +67,7 @@ def _add_wish_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--disabled", action="store_true", help="let it rest for now")
     parser.add_argument("--delete-after-run", action="store_true", help="once a run went well")
-    parser.set_defaults(act=lambda desk, given: desk.add(_read_wish(given)))
+    parser.set_defaults(act=lambda commands, given: commands.add(_read_wish(given)))
 
 
 def _add_change_options(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +76,7 @@ def _add_change_options(parser: argparse.ArgumentParser) -> None:
     either = argparse.BooleanOptionalAction
     parser.add_argument("--isolated", action=either, help="in a fresh conversation, or not")
     parser.add_argument("--delete-after-run", action=either, help="once a run went well, or not")
-    parser.set_defaults(act=lambda desk, given: desk.update(_read_change(parser, given)))
+    parser.set_defaults(act=lambda commands, given: commands.update(_read_change(parser, given)))
 
 
 def _add_job_options(parser: argparse.ArgumentParser, is_new: bool) -> None:

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from gateway.cli.line import CONTROLS
-from gateway.cli.tables import clipped, fit_table, table
+from gateway.cli.client import CONTROLS
+from gateway.cli.tables import clip, fit_table, table
 from gateway.errors import InvalidInput
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, in_words
 
@@ -97,7 +97,7 @@ def _write(rows: Sequence[Row], columns: int | None) -> str:
         if (fitting := fit_table(kept, cells, columns, ELASTIC)) is not None:
             return fitting
     narrow = table(headings, [list(line.values()) for line in short])
-    return "\n".join(clipped(line, columns) for line in narrow.splitlines())
+    return "\n".join(clip(line, columns) for line in narrow.splitlines())
 
 
 def _job_row(job: ShownJob) -> Row:

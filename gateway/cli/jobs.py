@@ -11,6 +11,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
+from gateway.cli.client import CONTROLS, CommandFailed, connect, reason
 from gateway.cli.job_tables import (
     ShownJob,
     ShownRun,
@@ -19,7 +20,6 @@ from gateway.cli.job_tables import (
     write_runs,
     write_whole_run,
 )
-from gateway.cli.line import CONTROLS, Refused, connected, reason
 
 T = TypeVar("T")
 Members = Mapping[str, object]
@@ -69,8 +69,8 @@ class _Answer(msgspec.Struct):
     data: msgspec.Raw
 
 
-class Desk:
-    """Does what a person asks for, and says what came of it; raises `Refused`."""
+class JobCommands:
+    """Does what a person asks for, and says what came of it; raises `CommandFailed`."""
 
     def __init__(self, url: str, key: str, as_json: bool = False) -> None:
         self._url = url
@@ -116,7 +116,7 @@ class Desk:
         if queued is None:
             return
         if not queued.queued:
-            raise Refused(f"{job_id} is not started: {queued.reason}.")
+            raise CommandFailed(f"{job_id} is not started: {queued.reason}.")
         _show(f"{job_id} is on its way; `holdgate jobs runs {job_id}` shows what comes of it.")
 
     def runs(self, job_id: str, limit: int, full: bool) -> None:
@@ -138,15 +138,15 @@ class Desk:
 
     def _ask(self, method: str, path: str, kind: type[T], given: Members) -> T | None:
         """Ask for something; as JSON it is shown as it came, and there is nothing to return."""
-        with connected(self._url, self._key, {}, SECONDS) as client:
-            answer = _sent(client, method, path, given)
+        with connect(self._url, self._key, {}, SECONDS) as client:
+            answer = _send(client, method, path, given)
         if answer.status_code != 200:
-            raise Refused(name_options(reason(answer)))
+            raise CommandFailed(name_options(reason(answer)))
         try:
             data = msgspec.json.decode(answer.content, type=_Answer).data
             found = msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError:
-            raise Refused(f"who answers at {self._url} is no Holdgate.") from None
+            raise CommandFailed(f"who answers at {self._url} is no Holdgate.") from None
         if not self._as_json:
             return found
         _show(msgspec.json.format(bytes(data), indent=2).decode())
@@ -161,7 +161,7 @@ def name_options(sentence: str) -> str:
     return f"--{said}" if first and first[0] in FIRST_WORDS else said
 
 
-def _sent(client: httpx.Client, method: str, path: str, given: Members) -> httpx.Response:
+def _send(client: httpx.Client, method: str, path: str, given: Members) -> httpx.Response:
     if method == "GET":
         return client.get(path, params={name: str(value) for name, value in given.items() if value})
     return client.post(path, json=dict(given))

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from gateway.cli.line import say
+from gateway.cli.client import say
 
 PROMPT = "> "
 MOST_KEPT = 1000

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import msgspec
 
-from gateway.cli.line import CONTROLS, say
+from gateway.cli.client import CONTROLS, say
 from gateway.cli.wrapping import WordWrap
 
 WIPE = "\r\x1b[K"
@@ -125,7 +125,7 @@ class Countdown:
         wait: float | None = 0.0
         while not self._over.wait(wait):
             left = max(0.0, self._end - time.monotonic())
-            line = f"holding, {shown(ceil(left))} until {self._until}; Ctrl-C leaves"
+            line = f"holding, {format_span(ceil(left))} until {self._until}; Ctrl-C leaves"
             columns = shutil.get_terminal_size().columns
             with self._drawing:
                 if not self._over.is_set():
@@ -138,7 +138,7 @@ class Countdown:
         self._out.flush()
 
 
-def shown(seconds: int) -> str:
+def format_span(seconds: int) -> str:
     """Write a span of time as a person reads it."""
     if seconds < 60:
         return f"{seconds} s"

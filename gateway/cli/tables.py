@@ -39,7 +39,7 @@ def _write(lines: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    cut = [clipped(cell, most) for cell, most in zip(cells, widths, strict=True)]
+    cut = [clip(cell, most) for cell, most in zip(cells, widths, strict=True)]
     padded = (cell + " " * (most - width(cell)) for cell, most in zip(cut, widths, strict=True))
     return GAP.join(padded).rstrip()
 
@@ -52,7 +52,7 @@ def width(text: str) -> int:
     )
 
 
-def clipped(text: str, most: int) -> str:
+def clip(text: str, most: int) -> str:
     """Return a text that takes so many columns at most."""
     if width(text) <= most:
         return text

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.__main__ import _parser
+from gateway.cli.main import build_parser
 
 PAGE = Path(__file__).parents[2].joinpath("docs/command-line.md").read_text()
 
 
 def test_every_option_is_on_the_page() -> None:
-    there = {*options(_parser())} - {"--help", "--version"}
+    there = {*options(build_parser())} - {"--help", "--version"}
     assert there - named() == set()
     assert named() - there == {"--help"}
 
@@ -21,16 +21,16 @@ def test_every_option_is_on_the_page() -> None:
 def test_every_option_is_explained_by_help() -> None:
     mute = [
         f"{one.prog} {action.option_strings or action.dest}"
-        for one in parsers(_parser())
+        for one in parsers(build_parser())
         for action in one._actions
         if not action.help and not isinstance(action, argparse._SubParsersAction)
     ]
     assert mute == []
-    assert [one.prog for one in parsers(_parser()) if not one.description] == []
+    assert [one.prog for one in parsers(build_parser()) if not one.description] == []
 
 
 def test_every_command_and_action_is_on_the_page() -> None:
-    names = [name for parser in parsers(_parser()) for name in choices(parser)]
+    names = [name for parser in parsers(build_parser()) for name in choices(parser)]
     assert [
         name for name in names if f"holdgate {name}`" not in PAGE and f"`{name}" not in PAGE
     ] == []

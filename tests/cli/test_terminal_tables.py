@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.tables import clipped, table, width
+from gateway.cli.tables import clip, table, width
 
 
 def test_columns_are_as_wide_as_what_stands_in_them() -> None:
@@ -27,5 +27,5 @@ def test_width(text: str, columns: int) -> None:
     [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("ab cd", 4, "ab…"), ("日程助手", 6, "日程…")],
 )
 def test_clipped(text: str, most: int, shown: str) -> None:
-    assert clipped(text, most) == shown
+    assert clip(text, most) == shown
     assert width(shown) <= most

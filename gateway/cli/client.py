@@ -1,4 +1,4 @@
-"""The line to a gateway: who is asked, and how it is said that it did not work."""
+"""The HTTP client to a gateway: how to connect, and how failures are told."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import httpx
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Refused(Exception):
+class CommandFailed(Exception):
     """The gateway did not answer, or not as it was asked to."""
 
 
 @contextmanager
-def connected(
+def connect(
     url: str, key: str, headers: Mapping[bytes, bytes], seconds: float | None
 ) -> Iterator[httpx.Client]:
-    """Open a line to a gateway; what goes wrong on it is raised as `Refused`."""
+    """Open a line to a gateway; what goes wrong on it is raised as `CommandFailed`."""
     known = {**headers, **({b"authorization": f"Bearer {key}".encode()} if key else {})}
     try:
         with httpx.Client(base_url=url, headers=known, timeout=seconds, trust_env=False) as client:
             yield client
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-        raise Refused(f"{url} is no address; write it like http://127.0.0.1:8787.") from None
+        raise CommandFailed(f"{url} is no address; write it like http://127.0.0.1:8787.") from None
     except httpx.TransportError:
-        raise Refused(f"nobody answers at {url}; is `holdgate serve` running?") from None
+        raise CommandFailed(f"nobody answers at {url}; is `holdgate serve` running?") from None
 
 
 def reason(answer: httpx.Response) -> str:

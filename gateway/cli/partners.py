@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from gateway.cli.line import Refused, reason
+from gateway.cli.client import CommandFailed, reason
 from gateway.cli.screen import Note
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import Framer, data_of
@@ -23,20 +23,20 @@ NOTE = b": holdgate "
 BROKEN, UNREADABLE = "the answer broke off.", "the answer cannot be read."
 
 
-class _Delta(msgspec.Struct):
+class _AnswerDelta(msgspec.Struct):
     content: str | None = None
 
 
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
+class _AnswerChoice(msgspec.Struct):
+    delta: _AnswerDelta | None = None
 
 
 class _Failure(msgspec.Struct):
     message: str = BROKEN
 
 
-class _Chunk(msgspec.Struct):
-    choices: tuple[_Choice, ...] = ()
+class _AnswerChunk(msgspec.Struct):
+    choices: tuple[_AnswerChoice, ...] = ()
     error: _Failure | str | None = None
 
 
@@ -58,7 +58,7 @@ class _Agents(msgspec.Struct):
     agents: tuple[_Listed, ...]
 
 
-_chunk = msgspec.json.Decoder(_Chunk)
+_chunk = msgspec.json.Decoder(_AnswerChunk)
 _agent_event = msgspec.json.Decoder(_AgentEvent)
 _note = msgspec.json.Decoder(Note)
 
@@ -96,14 +96,14 @@ class ModelPartner:
         """Talk to another model from now on; an unknown one is refused."""
         answer = self._client.get(f"/v1/models/{quote(model, safe='')}")
         if answer.status_code != 200:
-            raise Refused(reason(answer))
+            raise CommandFailed(reason(answer))
         self.name = model
 
     def answer(self, text: str) -> Generator[str | Note]:
         """Yield the answer's text as it comes, and the notes between."""
         messages = [*self._said, {"role": "user", "content": text}]
         body = {"model": self.name, "stream": True, "messages": messages}
-        with _asked(self._client, "/v1/chat/completions", body, self._headers) as frames:
+        with _open_frames(self._client, "/v1/chat/completions", body, self._headers) as frames:
             for frame in frames:
                 if frame.startswith(NOTE):
                     yield _read_note(frame)
@@ -117,7 +117,7 @@ class ModelPartner:
     def _first_model(self) -> str:
         models = self.models()
         if not models:
-            raise Refused("no model is listed; name one with --model.")
+            raise CommandFailed("no model is listed; name one with --model.")
         return models[0]
 
 
@@ -128,7 +128,7 @@ class AgentPartner:
         known = [one.id for one in _get(client, "/api/agents", _Agents).agents]
         if agent not in known:
             there = f"there are {', '.join(known)}" if known else "none is configured"
-            raise Refused(f"there is no agent {agent!r}; {there}.")
+            raise CommandFailed(f"there is no agent {agent!r}; {there}.")
         self.name = agent
         self._client = client
         self._session = session
@@ -136,7 +136,7 @@ class AgentPartner:
     def answer(self, text: str) -> Generator[str | Note]:
         """Yield the answer's text as it comes, and the notes between."""
         body = {"agentId": self.name, "sessionId": self._session, "message": text}
-        with _asked(self._client, "/api/chat", body, {}) as frames:
+        with _open_frames(self._client, "/api/chat", body, {}) as frames:
             for frame in frames:
                 yield from _read_agent_event(frame)
 
@@ -147,21 +147,21 @@ class AgentPartner:
 def _get(client: httpx.Client, path: str, kind: type[T]) -> T:
     answer = client.get(path)
     if answer.status_code != 200:
-        raise Refused(reason(answer))
+        raise CommandFailed(reason(answer))
     try:
         return msgspec.json.decode(answer.content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Refused(f"who answers at {client.base_url} is no Holdgate.") from None
+        raise CommandFailed(f"who answers at {client.base_url} is no Holdgate.") from None
 
 
 @contextmanager
-def _asked(
+def _open_frames(
     client: httpx.Client, path: str, body: Mapping[str, object], headers: Mapping[bytes, bytes]
 ) -> Iterator[Iterator[bytes]]:
     with client.stream("POST", path, json=dict(body), headers=dict(headers)) as answer:
         if answer.status_code != 200:
             answer.read()
-            raise Refused(reason(answer))
+            raise CommandFailed(reason(answer))
         yield _frames(answer)
 
 
@@ -171,9 +171,9 @@ def _frames(answer: httpx.Response) -> Iterator[bytes]:
         for data in answer.iter_bytes():
             yield from framer.feed(data)
     except httpx.TransportError:
-        raise Refused(BROKEN) from None
+        raise CommandFailed(BROKEN) from None
     except UpstreamBroke as broke:
-        raise Refused(broke.message) from None
+        raise CommandFailed(broke.message) from None
 
 
 def _read_note(frame: bytes) -> Note:
@@ -189,9 +189,9 @@ def _read_text(data: bytes | None) -> str:
     try:
         chunk = _chunk.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(UNREADABLE) from None
+        raise CommandFailed(UNREADABLE) from None
     if chunk.error is not None:
-        raise Refused(chunk.error if isinstance(chunk.error, str) else chunk.error.message)
+        raise CommandFailed(chunk.error if isinstance(chunk.error, str) else chunk.error.message)
     return "".join(one.delta.content or "" for one in chunk.choices if one.delta)
 
 
@@ -202,10 +202,10 @@ def _read_agent_event(frame: bytes) -> Iterator[str | Note]:
     try:
         event = _agent_event.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(UNREADABLE) from None
+        raise CommandFailed(UNREADABLE) from None
     name = frame.partition(b"\n")[0].removeprefix(b"event:").strip()
     if name == b"error":
-        raise Refused(event.message)
+        raise CommandFailed(event.message)
     if name == b"text":
         yield event.delta
     elif name == b"hold" and event.until is not None:
