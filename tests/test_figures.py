@@ -18,9 +18,9 @@ AT_MOST = {
     "plain: package switches": 69,  # 60
     "hold: modules": 92,  # 60
     "isolated: modules": 86,  # 60
-    "class names in two modules": 34,  # 5
-    "participle functions": 332,  # 0 outside the list of scripts/house/names.py
-    "code lines": 34_700,  # 33,546: 95 %
+    "class names in two modules": 16,  # 5
+    "participle functions": 212,  # 0 outside the list of scripts/house/names.py
+    "code lines": 34_667,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,
 }
