@@ -67,10 +67,10 @@ def members(fields: Fields) -> str:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         return str(value)
-    return quoted(value)
+    return quote(value)
 
 
-def quoted(value: str) -> str:
+def quote(value: str) -> str:
     """Return a text as a line can hold it."""
     # What is not plain is quoted as JSON does it: a line stays one line, whatever is in it.
     return value if _is_bare(value) else json.dumps(value)

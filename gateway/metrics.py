@@ -128,12 +128,12 @@ class Metrics(Collector):
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
         yield self._connections()
         says = "Reminders, by what became of them."
-        yield _labelled("reminders", says, "event", asdict(self.reminders))
+        yield _count_by("reminders", says, "event", asdict(self.reminders))
         if self.holds is not None:
             yield from _holds(self.holds)
-        yield _labelled("runs", "Runs of jobs that ended.", "status", self.runs)
+        yield _count_by("runs", "Runs of jobs that ended.", "status", self.runs)
         says = "Results for clients, by what became of them."
-        yield _labelled("deliveries", says, "event", asdict(self.deliveries))
+        yield _count_by("deliveries", says, "event", asdict(self.deliveries))
         says = "Log lines that were not written, since nobody read them."
         yield CounterMetricFamily("holdgate_log_lines_dropped", says, self.log_lines_dropped())
         says = "Client connections refused for their number."
@@ -184,7 +184,7 @@ def _holds(holds: Holds) -> Iterator[Metric]:
     yield ended
 
 
-def _labelled(name: str, says: str, label: str, counts: Mapping[str, int]) -> Metric:
+def _count_by(name: str, says: str, label: str, counts: Mapping[str, int]) -> Metric:
     family = CounterMetricFamily(f"holdgate_{name}", says, labels=(label,))
     for value, count in counts.items():
         family.add_metric((value,), count)

@@ -62,18 +62,18 @@ class Models:
         found = self._listed.get(name)
         if found is not None:
             return found
-        routes = tuple(self._unlisted(name))
+        routes = tuple(self._find_unlisted(name))
         if not routes:
-            raise ModelNotFound(self._unknown(name), param="model")
+            raise ModelNotFound(self._explain_unknown(name), param="model")
         return PublicModel(name, routes)
 
-    def _unlisted(self, name: str) -> Iterable[Route]:
+    def _find_unlisted(self, name: str) -> Iterable[Route]:
         upstream, _, model = name.partition("/")
         if upstream in self._any_name and model:
             return [Route(upstream, model)]
         return [Route(upstream, name) for upstream in self._any_name]
 
-    def _unknown(self, name: str) -> str:
+    def _explain_unknown(self, name: str) -> str:
         # To compare a name takes time by its length, and a client may send one of megabytes.
         name = name[:LONGEST_NAME]
         near = get_close_matches(name, self._listed, n=1)
@@ -106,7 +106,7 @@ class Health:
     def __init__(self) -> None:
         self._troubles: dict[str, _Trouble] = {}
 
-    def failed(self, upstream: str, now: float, retry_after: float | None = None) -> None:
+    def note_failure(self, upstream: str, now: float, retry_after: float | None = None) -> None:
         """Note a failure; each in a row cools down longer, and `retry-after` is honoured."""
         trouble = self._troubles.setdefault(upstream, _Trouble(0, now))
         cool_down = min(FIRST_COOL_DOWN * 2**trouble.failures, LONGEST_COOL_DOWN)
@@ -115,7 +115,7 @@ class Health:
         trouble.failures += 1
         trouble.until = max(trouble.until, now + cool_down)
 
-    def answered(self, upstream: str) -> None:
+    def note_answer(self, upstream: str) -> None:
         """Note an answer: all is forgiven."""
         if self._troubles:
             self._troubles.pop(upstream, None)

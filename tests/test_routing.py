@@ -53,7 +53,7 @@ def test_whoever_failed_is_asked_last_for_a_growing_time() -> None:
     health = Health()
     assert health.order((A, B, C), 0) == (A, B, C)
     for pause in (5, 10, 20, 40, 80, 120, 120):
-        health.failed("a", 1000)
+        health.note_failure("a", 1000)
         assert health.cooling("a", 1000) == pause
     assert health.order((A, B, C), 1000) == (B, C, A)
     assert health.order((A, B, C), 1121) == (A, B, C)
@@ -61,26 +61,26 @@ def test_whoever_failed_is_asked_last_for_a_growing_time() -> None:
 
 def test_the_soonest_ready_comes_first_and_the_only_one_stays() -> None:
     health = Health()
-    health.failed("a", 0)
-    health.failed("a", 0)
-    health.failed("b", 0)
+    health.note_failure("a", 0)
+    health.note_failure("a", 0)
+    health.note_failure("b", 0)
     assert health.order((A, B), 0) == (B, A)
     assert health.order((A,), 0) == (A,)
 
 
 def test_retry_after_is_honoured_within_reason() -> None:
     health = Health()
-    health.failed("a", 0, retry_after=30)
-    health.failed("b", 0, retry_after=1)
-    health.failed("c", 0, retry_after=10**9)
+    health.note_failure("a", 0, retry_after=30)
+    health.note_failure("b", 0, retry_after=1)
+    health.note_failure("c", 0, retry_after=10**9)
     assert [health.cooling(name, 0) for name in "abc"] == [30, 5, 3600]
 
 
 def test_an_answer_forgives() -> None:
     health = Health()
-    health.failed("a", 0)
-    health.answered("a")
-    health.answered("b")
+    health.note_failure("a", 0)
+    health.note_answer("a")
+    health.note_answer("b")
     assert health.cooling("a", 0) == 0
 
 

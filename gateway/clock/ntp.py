@@ -1,4 +1,13 @@
-"""The host's clock, corrected by time servers: best effort, and never in anybody's way."""
+"""The host's clock, corrected by time servers: best effort, and never in anybody's way.
+
+All servers are asked at once, in threads that nobody waits for beyond a limit. Of the answers that
+can be believed the nearest counts; where several answer, a large correction needs two that agree.
+`offset_ms` is changed only on the event loop, in one assignment, so a reader sees the old time or
+the new one. A failure changes `ntp.status` and `ntp.last_error` only: the last correction stays in
+force. Each outcome is written to a file, so that a restart without network begins with the last
+correction; a file that cannot be read or written costs a warning and nothing else. `_syncing` keeps
+two rounds apart; nobody who asks for the time waits for it.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +60,7 @@ class NtpSettings:
 
 
 class NtpClock:
-    """Shows the host's time plus what the best server says is missing.
-
-    A failure changes `ntp.status` and `ntp.last_error` only: the last correction stays in force.
-    """
+    """Shows the host's time plus what the best server says is missing."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import available_timezones
 
-from gateway.config.problems import hint, shown
+from gateway.config.problems import hint, quote_short
 from gateway.config.secret import Secret
 
 Check = Callable[[Any], Iterator[str]]
@@ -53,7 +53,7 @@ class OneOf:
     def __call__(self, value: str) -> Iterator[str]:
         if value not in self.choices:
             allowed = ", ".join(self.choices)
-            yield f"{shown(value)} is none of {allowed}{hint(value, self.choices)}"
+            yield f"{quote_short(value)} is none of {allowed}{hint(value, self.choices)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def not_empty(value: object) -> Iterator[str]:
 def identifier(value: str) -> Iterator[str]:
     """Accept a word that can stand in a route and in a directive, so without slash or dot."""
     if not _IDENTIFIER.fullmatch(value):
-        yield f"{shown(value)} is not an id; use letters, digits, - and _"
+        yield f"{quote_short(value)} is not an id; use letters, digits, - and _"
 
 
 def variable(value: str) -> Iterator[str]:
@@ -110,24 +110,24 @@ def web_url(value: str) -> Iterator[str]:
 def origin(value: str) -> Iterator[str]:
     """Accept what a browser sends as Origin."""
     if not _ORIGIN.fullmatch(value):
-        yield f"{shown(value)} is not an origin; write scheme://host or scheme://host:port"
+        yield f"{quote_short(value)} is not an origin; write scheme://host or scheme://host:port"
 
 
 def route(value: str) -> Iterator[str]:
     """Accept an upstream and a model."""
     if not _ROUTE.fullmatch(value):
-        yield f"{shown(value)} is not a route; write <upstream>/<model>"
+        yield f"{quote_short(value)} is not a route; write <upstream>/<model>"
 
 
 def header(value: tuple[str, Secret]) -> Iterator[str]:
     """Accept a header that can be sent as it is."""
     name, text = value
     if not _HEADER_NAME.fullmatch(name):
-        yield f"{shown(name)} is not a header name"
+        yield f"{quote_short(name)} is not a header name"
     if name.lower() in OWN_HEADERS:
-        yield f"{shown(name)} is a header the gateway sets itself"
+        yield f"{quote_short(name)} is a header the gateway sets itself"
     for complaint in printable(text):
-        yield f"the value of {shown(name)}: {complaint}"
+        yield f"the value of {quote_short(name)}: {complaint}"
 
 
 def directory(value: str) -> Iterator[str]:
@@ -139,7 +139,7 @@ def directory(value: str) -> Iterator[str]:
 def time_zone(value: str) -> Iterator[str]:
     """Accept an IANA time zone name, or nothing."""
     if value and value not in (known := available_timezones()):
-        yield f"{shown(value)} is not an IANA time zone{hint(value, known)}"
+        yield f"{quote_short(value)} is not an IANA time zone{hint(value, known)}"
 
 
 def store_url(value: str) -> Iterator[str]:

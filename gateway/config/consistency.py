@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address
 
-from gateway.config.problems import Problem, hint, shown
+from gateway.config.problems import Problem, hint, quote_short
 from gateway.config.sections import Config
 
 DEMO_ID = "demo"
@@ -23,8 +23,8 @@ def inconsistencies(config: Config) -> Iterator[Problem]:
 
 def names_are_unique(config: Config) -> Iterator[Problem]:
     """An upstream or a model has its name for itself; of two agents the later one counts."""
-    yield from _repeated("upstreams", "id", [upstream.id for upstream in config.upstreams])
-    yield from _repeated("models", "name", [model.name for model in config.models])
+    yield from _report_repeats("upstreams", "id", [upstream.id for upstream in config.upstreams])
+    yield from _report_repeats("models", "name", [model.name for model in config.models])
 
 
 def keys_are_unique(config: Config) -> Iterator[Problem]:
@@ -49,8 +49,8 @@ def strangers_need_a_key(config: Config) -> Iterator[Problem]:
     if not config.keys and not _is_loopback(config.server.host):
         yield Problem(
             "server.host",
-            f"{shown(config.server.host)} is not a loopback address and there are no [[keys]]; "
-            "add a key, or listen on 127.0.0.1",
+            f"{quote_short(config.server.host)} is not a loopback address and there are no "
+            "[[keys]]; add a key, or listen on 127.0.0.1",
         )
 
 
@@ -69,7 +69,9 @@ def webhooks_have_owners(config: Config) -> Iterator[Problem]:
     owners = {key.owner for key in config.keys} or {LOCAL_OWNER}
     for index, webhook in enumerate(config.webhooks):
         if webhook.owner and "" not in owners and webhook.owner not in owners:
-            message = f"{shown(webhook.owner)} is none of the owners {', '.join(sorted(owners))}"
+            message = (
+                f"{quote_short(webhook.owner)} is none of the owners {', '.join(sorted(owners))}"
+            )
             yield Problem(f"webhooks[{index}].owner", message + hint(webhook.owner, owners))
 
 
@@ -78,12 +80,12 @@ def agents_can_work(config: Config) -> Iterator[Problem]:
     public = _public_models(config)
     for index, agent in enumerate(config.agents):
         if public is not None and agent.model and agent.model not in public:
-            message = f"{shown(agent.model)} is no public model{hint(agent.model, public)}"
+            message = f"{quote_short(agent.model)} is no public model{hint(agent.model, public)}"
             yield Problem(f"agents[{index}].model", message)
         for tool in agent.tools:
             if tool not in AGENT_TOOLS:
                 known = " and ".join(AGENT_TOOLS)
-                message = f"{shown(tool)} is no server tool; there are {known}"
+                message = f"{quote_short(tool)} is no server tool; there are {known}"
                 yield Problem(f"agents[{index}].tools", message + hint(tool, AGENT_TOOLS))
 
 
@@ -118,9 +120,9 @@ def _pairs(values: Iterable[str]) -> Iterator[tuple[int, int]]:
             yield index, first[value]
 
 
-def _repeated(table: str, key: str, values: list[str]) -> Iterator[Problem]:
+def _report_repeats(table: str, key: str, values: list[str]) -> Iterator[Problem]:
     for later, earlier in _pairs(values):
-        message = f"{shown(values[later])} is already {table}[{earlier}]"
+        message = f"{quote_short(values[later])} is already {table}[{earlier}]"
         yield Problem(f"{table}[{later}].{key}", message)
 
 
@@ -130,10 +132,10 @@ def _route_complaints(route: str, served: dict[str, tuple[str, ...]]) -> Iterato
         return
     # With an upstream whose id was refused, nobody can say which one was meant.
     if upstream not in served and "" not in served:
-        yield f"{shown(route)} names no upstream{hint(upstream, served)}"
+        yield f"{quote_short(route)} names no upstream{hint(upstream, served)}"
     models = served.get(upstream, ("*",))
     if not {"*", model} & set(models):
-        yield f"upstream {upstream} does not list {shown(model)}{hint(model, models)}"
+        yield f"upstream {upstream} does not list {quote_short(model)}{hint(model, models)}"
 
 
 def _is_loopback(host: str) -> bool:

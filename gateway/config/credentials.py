@@ -21,44 +21,44 @@ SUFFIX = "_env"
 def with_credentials(config: Config, environ: Mapping[str, str], problems: Problems) -> Config:
     """Return the configuration with every secret in its place, and of keys only the hash."""
 
-    def resolved(table: str, rows: tuple[Holder, ...]) -> tuple[Holder, ...]:
+    def resolve_rows(table: str, rows: tuple[Holder, ...]) -> tuple[Holder, ...]:
         return tuple(
-            _resolved(row, f"{table}[{index}]", environ, problems) for index, row in enumerate(rows)
+            _resolve(row, f"{table}[{index}]", environ, problems) for index, row in enumerate(rows)
         )
 
-    keys = tuple(_hashed(key) for key in resolved("keys", config.keys))
+    keys = tuple(_hash_key(key) for key in resolve_rows("keys", config.keys))
     problems += [
         Problem(where, "needs one of key, key_env, key_sha256")
         for index, key in enumerate(keys)
-        if not key.sha256 and not _blamed(where := f"keys[{index}]", problems)
+        if not key.sha256 and not _has_problem(where := f"keys[{index}]", problems)
     ]
-    webhooks = resolved("webhooks", config.webhooks)
+    webhooks = resolve_rows("webhooks", config.webhooks)
     problems += [
         Problem(where, "needs secret_env or secret: what is posted is signed with it")
         for index, hook in enumerate(webhooks)
-        if hook.secret is None and not _blamed(where := f"webhooks[{index}]", problems)
+        if hook.secret is None and not _has_problem(where := f"webhooks[{index}]", problems)
     ]
     return replace(
-        config, keys=keys, upstreams=resolved("upstreams", config.upstreams), webhooks=webhooks
+        config, keys=keys, upstreams=resolve_rows("upstreams", config.upstreams), webhooks=webhooks
     )
 
 
-def _resolved(row: Holder, where: str, environ: Mapping[str, str], problems: Problems) -> Holder:
+def _resolve(row: Holder, where: str, environ: Mapping[str, str], problems: Problems) -> Holder:
     """Return the row with the secret its variable holds; a row has one secret, in one form."""
     forms = [name for name in _forms(type(row)) if getattr(row, name)]
     if len(forms) > 1:
         problems.append(Problem(where, f"{' and '.join(forms)} exclude each other; give one"))
     elif forms and forms[0].endswith(SUFFIX):
-        return _fetched(row, forms[0], where, environ, problems)
+        return _fetch_secret(row, forms[0], where, environ, problems)
     return row
 
 
-def _fetched(
+def _fetch_secret(
     row: Holder, form: str, where: str, environ: Mapping[str, str], problems: Problems
 ) -> Holder:
     variable = getattr(row, form)
     where = join(where, form)
-    if _blamed(where, problems):
+    if _has_problem(where, problems):
         return row
     if not environ.get(variable):
         state = "empty" if variable in environ else "not set"
@@ -77,14 +77,14 @@ def _forms(section: type) -> tuple[str, ...]:
     return tuple(name for name, key in keys if key.kind is Secret or name.endswith(SUFFIX))
 
 
-def _hashed(row: KeySection) -> KeySection:
+def _hash_key(row: KeySection) -> KeySection:
     if row.key is None:
         return row
     digest = sha256(row.key.reveal().encode()).hexdigest()
     return replace(row, key=None, key_sha256=Secret(digest))
 
 
-def _blamed(where: str, problems: Problems) -> bool:
+def _has_problem(where: str, problems: Problems) -> bool:
     """Tell whether a table has a problem already, so that what follows from it is not one more."""
     return any(
         problem.where == where or problem.where.startswith(f"{where}.") for problem in problems

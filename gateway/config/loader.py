@@ -55,7 +55,7 @@ def load(
         | from_aliases(environ, problems)
         | from_overrides(overrides, problems)
     )
-    config = with_credentials(_composed(given, environ), environ, problems)
+    config = with_credentials(_compose(given, environ), environ, problems)
     config = _with_directories(config, environ, base, problems)
     problems += inconsistencies(config)
     if problems:
@@ -63,7 +63,7 @@ def load(
     return config
 
 
-def _composed(given: Layer, environ: Mapping[str, str]) -> Config:
+def _compose(given: Layer, environ: Mapping[str, str]) -> Config:
     """Make sections of what was given, and say whether the demo has to answer."""
     demo = "upstreams" not in given or not given["upstreams"].value
     if demo:
@@ -88,9 +88,9 @@ def _with_directories(
 ) -> Config:
     """Return the configuration with `~` expanded and relative directories below the base."""
 
-    def expanded(where: str, text: str) -> str:
+    def expand(where: str, text: str) -> str:
         try:
-            return str(base / _expanded(Path(text), environ)) if text else ""
+            return str(base / _expand_home(Path(text), environ)) if text else ""
         except RuntimeError:
             problems.append(Problem(where, "begins with ~, but there is no home directory"))
             return text
@@ -98,16 +98,16 @@ def _with_directories(
     server, stop_message = config.server, config.stop_message
     return replace(
         config,
-        server=replace(server, session_dir=expanded("server.session_dir", server.session_dir)),
+        server=replace(server, session_dir=expand("server.session_dir", server.session_dir)),
         stop_message=replace(
             stop_message,
-            files_dir=expanded("stop_message.files_dir", stop_message.files_dir),
-            bd_dir=expanded("stop_message.bd_dir", stop_message.bd_dir),
+            files_dir=expand("stop_message.files_dir", stop_message.files_dir),
+            bd_dir=expand("stop_message.bd_dir", stop_message.bd_dir),
         ),
     )
 
 
-def _expanded(path: Path, environ: Mapping[str, str]) -> Path:
+def _expand_home(path: Path, environ: Mapping[str, str]) -> Path:
     if path.parts[:1] != ("~",):
         return path
     # Without HOME the account's own entry says where home is.

@@ -40,20 +40,20 @@ class InvalidValue(Exception):
     """A value that does not fit its key; the text says why."""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Write a text as one line, in a form that both TOML and JSON read."""
     clean = text.encode(errors="backslashreplace").decode()
     return msgspec.json.encode(clean).decode().replace("\x7f", "\\u007f")
 
 
-def shown(text: str) -> str:
+def quote_short(text: str) -> str:
     """Quote a text somebody gave, cut where it would only tire the reader."""
-    return quoted(text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…")
+    return quote(text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…")
 
 
 def join(where: str, name: str) -> str:
     """Name a key inside a table, the way TOML writes dotted keys."""
-    word = name if _BARE.fullmatch(name) else shown(name)
+    word = name if _BARE.fullmatch(name) else quote_short(name)
     return f"{where}.{word}" if where else word
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.config.problems import InvalidValue, Problem, join, nearest, shown
+from gateway.config.problems import InvalidValue, Problem, join, nearest, quote_short
 from gateway.config.schema import ConfigKey, camel, keys_of
 from gateway.config.secret import MASK, Secret, Url
 from gateway.config.sections import Documents, Headers, Json, Texts
@@ -29,7 +29,7 @@ NOUNS = {
 def read_table(section: type, raw: Mapping[str, Any], where: str, problems: Problems) -> Values:
     """Return the values a table gives, by their dotted names."""
     keys = keys_of(section)
-    given = _spelled(keys, raw, where, problems)
+    given = _match_names(keys, raw, where, problems)
     values: Values = {}
     for name, value in given.items():
         values |= read_key(keys[name], value, join(where, name), problems)
@@ -62,7 +62,7 @@ def build(section: type, values: Mapping[str, Any], where: str = "") -> Any:
     )
 
 
-def _spelled(
+def _match_names(
     keys: Mapping[str, ConfigKey], raw: Mapping[str, Any], where: str, problems: Problems
 ) -> Values:
     """Return what is given under the keys' proper names; report unknown, doubled, missing ones."""
@@ -72,7 +72,7 @@ def _spelled(
     for spelling, value in raw.items():
         if (name := proper.get(spelling)) is None:
             meant.add(nearest(spelling, keys))
-            problems.append(_unknown(spelling, keys, where))
+            problems.append(_report_unknown(spelling, keys, where))
         elif name in given:
             problems.append(Problem(join(where, name), f"given twice, also as {camel(name)}"))
         else:
@@ -83,7 +83,7 @@ def _spelled(
     return given
 
 
-def _unknown(spelling: str, keys: Mapping[str, ConfigKey], where: str) -> Problem:
+def _report_unknown(spelling: str, keys: Mapping[str, ConfigKey], where: str) -> Problem:
     noun = "key" if where else "section"
     meant = nearest(spelling, keys)
     advice = f"did you mean {join(where, meant)}?" if meant else f"valid are {', '.join(keys)}"
@@ -119,21 +119,21 @@ def _noun(raw: object) -> str:
     return NOUNS.get(type(raw), f"a {type(raw).__name__}")
 
 
-def _seen(raw: object) -> str:
+def _describe(raw: object) -> str:
     if isinstance(raw, str):
-        return shown(raw)
+        return quote_short(raw)
     return str(raw).lower() if isinstance(raw, bool) else _noun(raw)
 
 
 def _bool(raw: object) -> bool:
     if isinstance(raw, bool):
         return raw
-    raise InvalidValue(f"expected true or false, got {_seen(raw)}")
+    raise InvalidValue(f"expected true or false, got {_describe(raw)}")
 
 
 def _int(raw: object) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool):
-        raise InvalidValue(f"expected an integer, got {_seen(raw)}")
+        raise InvalidValue(f"expected an integer, got {_describe(raw)}")
     if raw.bit_length() > 63:
         raise InvalidValue("is too large an integer")
     return raw
@@ -173,7 +173,7 @@ def _documents(raw: object) -> Documents:
 
 
 def _document(raw: object) -> Json:
-    table = decoded(raw) if isinstance(raw, str) else raw
+    table = decode_json(raw) if isinstance(raw, str) else raw
     if not isinstance(table, dict):
         raise InvalidValue("holds something that is neither a table nor a JSON object")
     return Json(msgspec.json.encode(table).decode())
@@ -189,7 +189,7 @@ def _header_value(name: str, raw: object) -> Secret:
     try:
         return _secret(raw)
     except InvalidValue as unfit:
-        raise InvalidValue(f"the value of {shown(name)}: {unfit}") from None
+        raise InvalidValue(f"the value of {quote_short(name)}: {unfit}") from None
 
 
 def _list(raw: object, of: str) -> list[Any]:
@@ -198,7 +198,7 @@ def _list(raw: object, of: str) -> list[Any]:
     raise InvalidValue(f"expected an array of {of}, got {_noun(raw)}")
 
 
-def decoded(text: str) -> object:
+def decode_json(text: str) -> object:
     """Read a text as JSON; never repeat it, it may hold secrets."""
     try:
         return msgspec.json.decode(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.config.problems import join
-from gateway.config.rendering import written
+from gateway.config.rendering import write_value
 from gateway.config.schema import ConfigKey, is_later, keys_of
 from gateway.config.sections import Config
 
@@ -55,7 +55,7 @@ def _default(key: ConfigKey) -> str:
         return "required"
     if key.default is None:
         return "unset"
-    return f"`{written(key, key.default)}`"
+    return f"`{write_value(key, key.default)}`"
 
 
 if __name__ == "__main__":

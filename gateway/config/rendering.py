@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gateway.config.problems import join, quoted
+from gateway.config.problems import join, quote
 from gateway.config.schema import ConfigKey, is_later, keys_of
 from gateway.config.secret import MASK, Secret, Url
 from gateway.config.sections import Config, Documents, Headers, Texts
@@ -21,7 +21,7 @@ def render(config: Config) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def written(key: ConfigKey, value: Any) -> str:
+def write_value(key: ConfigKey, value: Any) -> str:
     """Return a value as TOML, masked if it is a secret."""
     return WRITERS[key.kind](value)
 
@@ -49,7 +49,7 @@ def _lines(table: Any, where: str, origins: Origins) -> Iterator[str]:
         # A secret found in a variable is shown by the variable's name alone.
         if value is None or (by_variable and key.kind is Secret):
             continue
-        yield f"{key.name} = {written(key, value)}{_comment(join(where, key.name), origins)}"
+        yield f"{key.name} = {write_value(key, value)}{_comment(join(where, key.name), origins)}"
 
 
 def _comment(path: str, origins: Origins) -> str:
@@ -60,21 +60,21 @@ def _comment(path: str, origins: Origins) -> str:
 
 
 def _array(texts: Iterable[str]) -> str:
-    return f"[{', '.join(map(quoted, texts))}]"
+    return f"[{', '.join(map(quote, texts))}]"
 
 
-def _masked_table(pairs: Headers) -> str:
-    inner = ", ".join(f"{quoted(name)} = {quoted(MASK)}" for name, _ in pairs)
+def _mask_table(pairs: Headers) -> str:
+    inner = ", ".join(f"{quote(name)} = {quote(MASK)}" for name, _ in pairs)
     return f"{{ {inner} }}" if inner else "{}"
 
 
 WRITERS: dict[Any, Callable[[Any], str]] = {
     bool: lambda value: str(value).lower(),
     int: str,
-    str: quoted,
-    Url: lambda url: quoted(url.masked),
-    Secret: lambda _: quoted(MASK),
+    str: quote,
+    Url: lambda url: quote(url.masked),
+    Secret: lambda _: quote(MASK),
     Texts: _array,
     Documents: _array,
-    Headers: _masked_table,
+    Headers: _mask_table,
 }

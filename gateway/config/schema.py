@@ -82,7 +82,7 @@ def _settings(section: type, where: str) -> Iterator[tuple[str, ConfigKey]]:
 
 
 def _key(field: Field[Any], hint: Any) -> ConfigKey:
-    kind, notes = _parted(hint)
+    kind, notes = _split_hint(hint)
     required = field.default is MISSING and field.default_factory is MISSING
     return ConfigKey(
         name=field.name,
@@ -94,7 +94,7 @@ def _key(field: Field[Any], hint: Any) -> ConfigKey:
     )
 
 
-def _parted(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _split_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """Part a field's type from the notes on it; an optional type counts as the type."""
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if isinstance(kind, UnionType):

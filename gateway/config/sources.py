@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.config.problems import InvalidValue, Problem, hint, join, nearest, quoted
-from gateway.config.reader import Problems, decoded, read_key, read_table
+from gateway.config.problems import InvalidValue, Problem, hint, join, nearest, quote
+from gateway.config.reader import Problems, decode_json, read_key, read_table
 from gateway.config.schema import PREFIX, ConfigKey, settings, variable_of
 from gateway.config.sections import Config, Documents, Texts
 
@@ -47,8 +47,8 @@ def from_file(path: Path | None, base: Path, problems: Problems) -> Layer:
     if path is None and not (base / FILE_NAME).exists():
         return {}
     path = path or Path(FILE_NAME)
-    title = str(path) if str(path).isprintable() else quoted(str(path))
-    raw = _parsed(base / path, title, problems)
+    title = str(path) if str(path).isprintable() else quote(str(path))
+    raw = _parse_file(base / path, title, problems)
     values = read_table(Config, raw, "", problems)
     return {name: Given(value, title) for name, value in values.items()}
 
@@ -61,7 +61,7 @@ def from_environment(environ: Mapping[str, str], problems: Problems) -> Layer:
         if name in paths:
             layer |= _variable(name, paths[name], environ[name], problems)
         elif name.startswith(PREFIX) and "__" in name:
-            problems.append(Problem(join("", name), _unknown_variable(name, paths)))
+            problems.append(Problem(join("", name), _explain_unknown(name, paths)))
     return layer
 
 
@@ -83,7 +83,7 @@ def from_overrides(overrides: Mapping[str, object], problems: Problems) -> Layer
     return layer
 
 
-def _parsed(path: Path, title: str, problems: Problems) -> dict[str, Any]:
+def _parse_file(path: Path, title: str, problems: Problems) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -119,7 +119,7 @@ def _variable(name: str, path: str, text: str, problems: Problems) -> Layer:
 def _raw(key: ConfigKey, text: str) -> object:
     """Turn text into what a file would hold; text that cannot be turned is judged as text."""
     if key.row:
-        return decoded(text)
+        return decode_json(text)
     return FROM_TEXT.get(key.kind, str)(text)
 
 
@@ -132,7 +132,7 @@ def _integer(text: str) -> object:
 
 def _items(text: str) -> object:
     if text.lstrip().startswith("["):
-        return decoded(text)
+        return decode_json(text)
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
@@ -140,11 +140,11 @@ FROM_TEXT: dict[Any, Callable[[str], object]] = {
     bool: lambda text: WORDS.get(text.strip().lower(), text),
     int: _integer,
     Texts: _items,
-    Documents: decoded,
+    Documents: decode_json,
 }
 
 
-def _unknown_variable(name: str, paths: Mapping[str, str]) -> str:
+def _explain_unknown(name: str, paths: Mapping[str, str]) -> str:
     table = name.partition("__")[0]
     if table in paths:
         return f"arrays of tables are set as a whole; set {table} to a JSON array"

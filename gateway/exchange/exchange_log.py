@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.exchange.observer import ExchangeEnded, Happening, Wants
-from gateway.logs import EventLog, members, quoted
+from gateway.logs import EventLog, members, quote
 
 LONGEST_NAME = 100
 
@@ -32,7 +32,7 @@ def text_of(report: ExchangeEnded) -> str:
     code = f" code={report.code}" if report.code else ""
     usage = report.usage
     tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
-    lost = f" lost={quoted(','.join(report.lost))}" if report.lost else ""
+    lost = f" lost={quote(','.join(report.lost))}" if report.lost else ""
     return (
         f"id={report.request_id} owner={_quoted(report.owner[:LONGEST_NAME])} "
         f"model={_quoted(report.model[:LONGEST_NAME])} upstream={report.upstream} "
@@ -43,7 +43,7 @@ def text_of(report: ExchangeEnded) -> str:
 
 @lru_cache(maxsize=1024)
 def _quoted(name: str) -> str:
-    return quoted(name)
+    return quote(name)
 
 
 def fields_of(report: ExchangeEnded) -> dict[str, Any]:

@@ -54,12 +54,12 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
         error = _told(state) or raised
         state.note_failure(upstream, error)
         if error.may_fail_over:
-            services.health.failed(upstream, services.now(), _retry_after(error))
+            services.health.note_failure(upstream, services.now(), _retry_after(error))
         await state.let_go()
         if RouteFailed in state.wants:
             await state.tell(RouteFailed(error))
         return OpeningFailed(error)
-    services.health.answered(upstream)
+    services.health.note_answer(upstream)
     state.error = None
     if state.first_at is None:
         state.first_at = services.now()

@@ -48,7 +48,7 @@ class Agenda:
         self._jobs[session_key][job.job_id] = job
         self._session_keys[job.job_id] = session_key
         if before is None or _next(before) != _next(job):
-            self._watchers.changed(session_key)
+            self._watchers.notify(session_key)
 
     def drop(self, job_id: str) -> None:
         """Note that a job is gone."""
@@ -58,7 +58,7 @@ class Agenda:
         del self._jobs[session_key][job_id]
         if not self._jobs[session_key]:
             del self._jobs[session_key]
-        self._watchers.changed(session_key)
+        self._watchers.notify(session_key)
 
     def has_jobs(self, owner: str, session: str) -> bool:
         """Tell whether a relay session has jobs, whether or not they are enabled."""

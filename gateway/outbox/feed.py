@@ -58,8 +58,8 @@ class Feed:
             self.note("event_not_kept", owner=owner, session=session, kind=kind, why=why)
             return False
         if kept is not None:
-            self._watchers.changed((owner, session))
-            self._watchers.changed(owner)
+            self._watchers.notify((owner, session))
+            self._watchers.notify(owner)
         return True
 
     def watch(self, owner: str, callback: Callable[[], None]) -> Unsubscribe:

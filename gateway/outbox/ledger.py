@@ -181,7 +181,7 @@ class Ledger(Generic[I]):
 
     def wake(self, key: SessionKey, by: Callable[[], None] | None = None) -> None:
         """Call those who watch a session, but for whoever changed it and knows already."""
-        self._watchers.changed(key, by)
+        self._watchers.notify(key, by)
 
     def _end_claim(self, claim: Claim[I]) -> tuple[I, ...]:
         items = self.held_by(claim)

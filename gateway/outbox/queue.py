@@ -24,7 +24,7 @@ from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.outbox.wakeup import Wakeup
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import DeliveryRows, OutboxItem
-from gateway.stores.waiting import Turns, Unsubscribe
+from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 Note = Callable[..., None]
 
@@ -80,7 +80,7 @@ class OutboxQueue:
         self._numbers = itertools.count(1)
         self._ledger = Ledger(self)
         self._grown: dict[SessionKey, int] = {}
-        self._turns = Turns()
+        self._locks = KeyLocks()
         self._chores = Wakeup()
         self._unread = False
         """Whether it is not known yet what waited at the start."""
@@ -136,14 +136,14 @@ class OutboxQueue:
         if key not in self._waiting:
             return ()
         # In turn with those who write what was delivered, as the ledger wants it.
-        await self._turns.take(key)
+        await self._locks.acquire(key)
         try:
             number = self._waiting.get(key)
             items = await self.rows.pending(*key)
             if not items and self._waiting.get(key) == number:
                 self._waiting.pop(key, None)
         finally:
-            self._turns.give(key)
+            self._locks.release(key)
         owed = self._ledger.owed(key)
         return tuple(item for item in items if item.id not in owed)
 
@@ -218,11 +218,11 @@ class OutboxQueue:
     async def _deliver(self, key: SessionKey, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Write that items are delivered; whoever leaves is held until it is, but not for ever."""
         with anyio.move_on_after(self._patience, shield=True):
-            await self._turns.take(key)
+            await self._locks.acquire(key)
             try:
                 return await self.rows.deliver(*key, ids)
             finally:
-                self._turns.give(key)
+                self._locks.release(key)
         raise StoreUnavailable("The store of deliveries does not answer; try again later.")
 
     async def write_delivered(self, key: SessionKey) -> None:

@@ -365,13 +365,13 @@ class ReminderService:
 
     async def _read(self, key: SessionKey) -> SessionReminders:
         """Return what a session has now and has not expired."""
-        document, turns = DocumentKey(KIND, *key), self.store.turns
+        document, locks = DocumentKey(KIND, *key), self.store.key_locks
         # In turn with those who write what was delivered, as the ledger wants it.
-        await turns.take(document)
+        await locks.acquire(document)
         try:
             reminders = await fetch(self.store, document, SHAPE)
         finally:
-            turns.give(document)
+            locks.release(document)
         if not reminders.items:
             return reminders
         applied = self._apply_owed(key, reminders)

@@ -244,7 +244,7 @@ class ProcessLock:
         return f"{self._place} is used by another Holdgate ({who}); only one may use it at a time."
 
 
-def lost() -> StoreUnavailable:
+def other_owner() -> StoreUnavailable:
     """Say that the place was replaced and another process was quicker, without naming paths."""
     return StoreUnavailable(
         "The session's state is unavailable: its place is used by another Holdgate."

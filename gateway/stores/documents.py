@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from gateway.errors import Unavailable
-from gateway.stores.waiting import Turns, Unsubscribe
+from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -135,7 +135,7 @@ class Documents(Protocol):
     """A store: one document a key, replaced as a whole, and durable when a call returns."""
 
     now_ms: Callable[[], int]
-    turns: Turns
+    key_locks: KeyLocks
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
@@ -207,7 +207,7 @@ async def amend(
 
     Nothing is written when the value stays equal, or when the function raises.
     """
-    await store.turns.take(key)
+    await store.key_locks.acquire(key)
     try:
         for _ in range(ATTEMPTS):
             value, revision = await _fetch(store, key, shape)
@@ -220,7 +220,7 @@ async def amend(
                 continue
             return answer
     finally:
-        store.turns.give(key)
+        store.key_locks.release(key)
     raise StoreUnavailable("This session's state is being changed by too many at once; try again.")
 
 

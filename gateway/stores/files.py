@@ -67,7 +67,7 @@ from gateway.stores.group_commit import (
     SetAside,
 )
 from gateway.stores.scan import Broken, Finding, Scan
-from gateway.stores.waiting import Turns, Unsubscribe, Watchers
+from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 READERS = 4
 LOOKS = 4
@@ -176,7 +176,7 @@ class Files:
         on_quarantine: OnQuarantine,
     ) -> None:
         self.now_ms = now_ms
-        self.turns = Turns()
+        self.key_locks = KeyLocks()
         self.lock = directory.lock
         self._directory = directory
         self._root = str(directory.root)
@@ -305,13 +305,13 @@ class Files:
         if isinstance(outcome, Done) and outcome.signature is not None:
             self._cache.put(key, CachedDocument(outcome.signature, stored))
             self._note(sighting)
-            self._watchers.changed(key)
+            self._watchers.notify(key)
 
     def _note_removal(self, key: DocumentKey, outcome: Done | Exception) -> None:
         if isinstance(outcome, Done):
             self._forget(key)
             if outcome.changed:
-                self._watchers.changed(key)
+                self._watchers.notify(key)
 
     def _quarantine(self, broken: Broken, key: DocumentKey | None) -> asyncio.Future[Done]:
         change = SetAside(broken.path, broken.revision, self.now_ms())
@@ -324,7 +324,7 @@ class Files:
             return
         if key is not None:
             self._forget(key)
-            self._watchers.changed(key)
+            self._watchers.notify(key)
         self._on_quarantine(f"{Path(broken.path).parent.name}/{outcome.name}", broken.reason)
 
     async def _load(self, key: DocumentKey, path: str) -> Stored | None:
@@ -350,7 +350,7 @@ class Files:
                 self._note(sighting)
         if before is not None and before.stored.revision != entry.stored.revision:
             # Somebody changed the file by hand.
-            self._watchers.changed(key)
+            self._watchers.notify(key)
 
     def _note(self, sighting: Sighting) -> None:
         self._absent.drop(sighting.key)

@@ -29,7 +29,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from gateway.stores import disk
-from gateway.stores.disk import TEMPORARY, ProcessLock, Signature, lost
+from gateway.stores.disk import TEMPORARY, ProcessLock, Signature, other_owner
 from gateway.stores.document_cache import CachedDocument
 from gateway.stores.documents import Conflict, InUse, StoreUnavailable
 
@@ -239,7 +239,7 @@ class FileCommitter:
         except OSError as error:
             return [disk.unavailable(error) for _ in batch]
         except InUse:
-            return [lost() for _ in batch]
+            return [other_owner() for _ in batch]
         if len(batch) == 1:
             return self._durable(batch, [self._attempt(batch[0])])
         return self._durable(batch, list(self._pool.map(self._attempt, batch)))
@@ -265,7 +265,7 @@ class FileCommitter:
         directories = [os.path.dirname(job.path) for job in batch]  # noqa: PTH120
         pairs = zip(directories, outcomes, strict=True)
         failed: dict[str, OSError] = {}
-        for directory in {name for name, outcome in pairs if _changed(outcome)}:
+        for directory in {name for name, outcome in pairs if _is_change(outcome)}:
             try:
                 disk.sync_directory(directory)
             except OSError as error:
@@ -274,10 +274,10 @@ class FileCommitter:
             return outcomes
         pairs = zip(directories, outcomes, strict=True)
         return [
-            disk.unavailable(failed[name]) if name in failed and _changed(outcome) else outcome
+            disk.unavailable(failed[name]) if name in failed and _is_change(outcome) else outcome
             for name, outcome in pairs
         ]
 
 
-def _changed(outcome: Done | Exception) -> bool:
+def _is_change(outcome: Done | Exception) -> bool:
     return isinstance(outcome, Done) and outcome.changed

@@ -15,7 +15,7 @@ from gateway.stores.documents import (
     Sighting,
     Stored,
 )
-from gateway.stores.waiting import Turns, Unsubscribe, Watchers
+from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 
 class Memory:
@@ -23,7 +23,7 @@ class Memory:
 
     def __init__(self, now_ms: Callable[[], int], on_quarantine: OnQuarantine) -> None:
         self.now_ms = now_ms
-        self.turns = Turns()
+        self.key_locks = KeyLocks()
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}
         self._index = DocumentIndex()
@@ -46,7 +46,7 @@ class Memory:
         self._expect(key, revision)
         kept = self._documents[key] = Stored(draft.document, next(self._revisions))
         self._index.put(Sighting(key, draft.updated_ms, draft.due_ms))
-        self._watchers.changed(key)
+        self._watchers.notify(key)
         return kept.revision
 
     async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
@@ -55,7 +55,7 @@ class Memory:
             self._expect(key, revision)
         if self._documents.pop(key, None) is not None:
             self._index.drop(key)
-            self._watchers.changed(key)
+            self._watchers.notify(key)
 
     async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Drop a corrupt document."""

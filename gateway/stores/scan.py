@@ -94,7 +94,7 @@ class Scan:
         if loaded is None:
             return None
         try:
-            return _judged(loaded, name, shape)
+            return _check(loaded, name, shape)
         except Corrupt as error:
             return Broken(path, loaded.stored.revision, error.message)
         except Newer:
@@ -102,7 +102,7 @@ class Scan:
             return None
 
 
-def _judged(loaded: Loaded, name: str, shape: Shape[Any]) -> Sighting:
+def _check(loaded: Loaded, name: str, shape: Shape[Any]) -> Sighting:
     if loaded.problem:
         raise Corrupt(loaded.problem)
     sighting = sight(loaded.stored, shape)

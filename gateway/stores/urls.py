@@ -13,7 +13,12 @@ from gateway.stores.files import Files, open_files
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
 from gateway.stores.sqlite.documents import Sqlite, open_sqlite
-from gateway.stores.sqlite.rows import Around, embedded_rows, memory_rows, shared_rows
+from gateway.stores.sqlite.rows import (
+    RowServices,
+    open_embedded_rows,
+    open_memory_rows,
+    open_shared_rows,
+)
 
 SQLITE = "sqlite:///"
 
@@ -58,13 +63,13 @@ async def open_rows(
 
     `lease_ms` is the host's time, by which leases end.
     """
-    around = Around(now_ms, lease_ms, on_quarantine)
+    around = RowServices(now_ms, lease_ms, on_quarantine)
     if isinstance(documents, Sqlite):
-        return shared_rows(documents, around)
+        return open_shared_rows(documents, around)
     if isinstance(documents, Files):
-        return await embedded_rows(session_dir, documents.lock, around)
+        return await open_embedded_rows(session_dir, documents.lock, around)
     if isinstance(documents, Memory):
-        return memory_rows(around)
+        return open_memory_rows(around)
     raise StoreUnavailable(f'No store of rows is known for "{url.partition(":")[0]}:".')
 
 

@@ -11,7 +11,7 @@ import anyio
 Unsubscribe = Callable[[], None]
 
 
-class Turns:
+class KeyLocks:
     """Lets those of this process who change the same thing go one after another, in order."""
 
     def __init__(self) -> None:
@@ -21,16 +21,16 @@ class Turns:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def grab(self, thing: Hashable) -> bool:
+    def try_acquire(self, thing: Hashable) -> bool:
         """Take one's turn if nobody else has it now."""
         if thing in self._lines:
             return False
         self._lines[thing] = None
         return True
 
-    async def take(self, thing: Hashable) -> None:
+    async def acquire(self, thing: Hashable) -> None:
         """Wait for one's turn; whoever has had it gives it back."""
-        if self.grab(thing):
+        if self.try_acquire(thing):
             return
         line = self._lines[thing]
         if line is None:
@@ -42,12 +42,12 @@ class Turns:
         except BaseException:
             # Whoever leaves the line gives back a turn that was already theirs.
             if called.is_set():
-                self.give(thing)
+                self.release(thing)
             else:
                 line.remove(called)
             raise
 
-    def give(self, thing: Hashable) -> None:
+    def release(self, thing: Hashable) -> None:
         """Let the next one have the turn."""
         line = self._lines[thing]
         if line:
@@ -99,7 +99,7 @@ class Watchers:
         else:
             self._watches.pop(thing, None)
 
-    def changed(self, thing: Hashable, by: Callable[[], None] | None = None) -> None:
+    def notify(self, thing: Hashable, by: Callable[[], None] | None = None) -> None:
         """Have all callbacks of a thing called soon; one that fails hurts only itself.
 
         Whoever changed it, and watches it, knows already and is not called if that is said.

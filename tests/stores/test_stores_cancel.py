@@ -12,7 +12,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from gateway.stores import Documents, fetch, update
-from gateway.stores.waiting import Turns
+from gateway.stores.waiting import KeyLocks
 
 from .conftest import Backend
 from .shapes import CLOCK, Notes, clock, plus_one
@@ -44,7 +44,7 @@ async def test_leaving_at_any_moment(durable: Backend, leave: object) -> None:
             count = now
         count = (await update(store, clock("a"), plus_one, CLOCK)).count
         assert count <= 101
-        assert len(store.turns) == 0
+        assert len(store.key_locks) == 0
     async with durable.opened() as store:
         assert (await fetch(store, clock("a"), CLOCK)).count == count
 
@@ -96,24 +96,24 @@ async def outcome(task: asyncio.Future[Notes]) -> BaseException | None:
 
 
 async def test_turns_come_in_order_and_survive_those_who_leave() -> None:
-    turns = Turns()
+    locks = KeyLocks()
     had: list[int] = []
 
     async def have(number: int) -> None:
-        await turns.take("thing")
+        await locks.acquire("thing")
         had.append(number)
         await checkpoint()
-        turns.give("thing")
+        locks.release("thing")
 
-    await turns.take("thing")
-    await turns.take("another")
-    turns.give("another")
+    await locks.acquire("thing")
+    await locks.acquire("another")
+    locks.release("another")
     tasks = [asyncio.ensure_future(have(number)) for number in range(6)]
     await anyio.wait_all_tasks_blocked()
     tasks[1].cancel()
-    turns.give("thing")
+    locks.release("thing")
     # The first has been called, but does not know it yet.
     tasks[0].cancel()
     await asyncio.wait(tasks)
     assert had == [2, 3, 4, 5]
-    assert len(turns) == 0
+    assert len(locks) == 0

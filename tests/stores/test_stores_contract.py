@@ -141,7 +141,7 @@ async def test_changes_at_once_all_count(store: Documents) -> None:
         for _ in range(20):
             tasks.start_soon(ten_times)
     assert (await fetch(store, clock("a"), CLOCK)).count == 200
-    assert len(store.turns) == 0
+    assert len(store.key_locks) == 0
 
 
 async def test_writers_of_other_processes_are_heard(store: Documents) -> None:
@@ -185,7 +185,7 @@ async def test_one_who_always_loses_gives_up(store: Documents) -> None:
 
     with pytest.raises(StoreUnavailable, match="too many at once"):
         await update(Hopeless(), clock("a"), plus_one, CLOCK)  # type: ignore[arg-type]
-    assert len(store.turns) == 0
+    assert len(store.key_locks) == 0
 
 
 async def test_what_stays_equal_is_not_written(store: Documents) -> None:

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.stores.waiting import Turns, Watchers
+from gateway.stores.waiting import KeyLocks, Watchers
 
 
 @pytest.fixture
@@ -16,53 +16,53 @@ def anyio_backend() -> str:
 
 async def told(watchers: Watchers, thing: str) -> None:
     """Change a thing, and let its watchers hear of it."""
-    watchers.changed(thing)
+    watchers.notify(thing)
     await anyio.lowlevel.checkpoint()
 
 
 async def test_turns_are_taken_in_order_and_leave_nothing_behind() -> None:
-    turns, order = Turns(), list[int]()
+    locks, order = KeyLocks(), list[int]()
 
     async def go(number: int) -> None:
-        await turns.take("tea")
+        await locks.acquire("tea")
         order.append(number)
         await anyio.lowlevel.checkpoint()
-        turns.give("tea")
+        locks.release("tea")
 
     async with anyio.create_task_group() as group:
         for number in range(5):
             group.start_soon(go, number)
     assert order == [0, 1, 2, 3, 4]
-    assert len(turns) == 0
+    assert len(locks) == 0
 
 
 def test_a_turn_is_grabbed_only_if_it_is_nobodys() -> None:
-    turns = Turns()
-    assert turns.grab("tea")
-    assert not turns.grab("tea")
-    turns.give("tea")
-    assert turns.grab("tea")
+    locks = KeyLocks()
+    assert locks.try_acquire("tea")
+    assert not locks.try_acquire("tea")
+    locks.release("tea")
+    assert locks.try_acquire("tea")
 
 
 async def test_things_do_not_wait_for_each_other() -> None:
-    turns = Turns()
-    await turns.take("tea")
+    locks = KeyLocks()
+    await locks.acquire("tea")
     with anyio.fail_after(1):
-        await turns.take("soup")
-    assert len(turns) == 2
+        await locks.acquire("soup")
+    assert len(locks) == 2
 
 
 async def test_who_leaves_the_line_does_not_stop_it() -> None:
-    turns = Turns()
-    await turns.take("tea")
+    locks = KeyLocks()
+    await locks.acquire("tea")
     async with anyio.create_task_group() as group:
         with anyio.move_on_after(0.01):
-            await turns.take("tea")
-        group.start_soon(turns.take, "tea")
+            await locks.acquire("tea")
+        group.start_soon(locks.acquire, "tea")
         await anyio.wait_all_tasks_blocked()
-        turns.give("tea")
-    turns.give("tea")
-    assert len(turns) == 0
+        locks.release("tea")
+    locks.release("tea")
+    assert len(locks) == 0
 
 
 async def test_all_who_watch_are_told() -> None:
@@ -87,7 +87,7 @@ async def test_whoever_changed_it_knows_already() -> None:
     one, two = Reader("one"), Reader("two")
     for reader in (one, two):
         watchers.watch("tea", reader.hear)
-    watchers.changed("tea", by=one.hear)
+    watchers.notify("tea", by=one.hear)
     await anyio.lowlevel.checkpoint()
     assert heard == ["two"]
 

@@ -178,7 +178,7 @@ class Database:
             self._path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            _known_version(connection, self._migrations)
+            _check_version(connection, self._migrations)
             _to_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection, self._migrations)
@@ -218,12 +218,12 @@ def prove(path: Path) -> None:
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> None:
     """Bring the schema to the newest version, one process at a time; refuse a newer one."""
-    if _known_version(connection, migrations) == len(migrations):
+    if _check_version(connection, migrations) == len(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have been quicker.
-        version = _known_version(connection, migrations)
+        version = _check_version(connection, migrations)
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
@@ -240,7 +240,7 @@ def rollback(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _known_version(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> int:
+def _check_version(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(migrations):
         raise StoreUnavailable(

@@ -22,7 +22,7 @@ from gateway.stores.documents import (
 )
 from gateway.stores.sqlite.database import prove
 from gateway.stores.sqlite.engine import file_engine
-from gateway.stores.waiting import Turns, Unsubscribe, Watchers
+from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 READ = "SELECT document, revision FROM documents WHERE kind = ? AND owner = ? AND session = ?"
 REVISION = "SELECT revision FROM documents WHERE kind = ? AND owner = ? AND session = ?"
@@ -86,7 +86,7 @@ class Sqlite:
         self, path: Path, lock: ProcessLock, now_ms: Callable[[], int], on_quarantine: OnQuarantine
     ) -> None:
         self.now_ms = now_ms
-        self.turns = Turns()
+        self.key_locks = KeyLocks()
         self.engine = file_engine(path, lock.hold)
         self._path = path
         self._lock = lock
@@ -113,16 +113,16 @@ class Sqlite:
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision; return the new one."""
         query = partial(_write, key, draft, revision)
-        return await self.engine.change(query, partial(self._settled, key))
+        return await self.engine.change(query, partial(self._notify, key))
 
     async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
         """Remove the document."""
-        await self.engine.mend(partial(_delete, key, revision), partial(self._settled, key))
+        await self.engine.mend(partial(_delete, key, revision), partial(self._notify, key))
 
     async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Move a corrupt document to the table of such, if it still has this revision."""
         query = partial(_set_aside, key, revision, reason, self.now_ms())
-        if await self.engine.mend(query, partial(self._settled, key)):
+        if await self.engine.mend(query, partial(self._notify, key)):
             self._on_quarantine("/".join(key), reason)
 
     async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
@@ -149,9 +149,9 @@ class Sqlite:
         await self.engine.aclose()
         self._lock.release()
 
-    def _settled(self, key: DocumentKey, outcome: object) -> None:
+    def _notify(self, key: DocumentKey, outcome: object) -> None:
         if outcome and not isinstance(outcome, Exception):
-            self._watchers.changed(key)
+            self._watchers.notify(key)
 
 
 def _read(key: DocumentKey, connection: sqlite3.Connection) -> Stored | None:

@@ -1,7 +1,13 @@
 """The threads of a database: one changes it, many changes a transaction; another reads.
 
-Nobody else changes the file: it belongs to one process, whatever the version of SQLite. All that
-is kept in one file, documents and rows, goes through one engine.
+All that is kept in one file, documents and rows, goes through one engine, and nobody else changes
+the file: it belongs to one process, by the lock that `hold` looks at before each transaction. The
+writing thread takes all changes that wait, and makes them in one `BEGIN IMMEDIATE` transaction,
+each behind a savepoint of its own: a change that fails is undone alone, and its error goes to
+whoever asked for it. Nobody hears of success before COMMIT returned, so what was answered survives
+a crash; a crash before it undoes the whole batch, of which nobody was told anything. If the disk
+fails, the whole batch fails. The reader has a connection of its own and sees only what is
+committed. Queries run in these threads: they must not touch the event loop, and may be run again.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
 
-from gateway.stores.disk import lost
+from gateway.stores.disk import other_owner
 from gateway.stores.documents import InUse, StoreUnavailable
 from gateway.stores.group_commit import BatchWorker
 from gateway.stores.sqlite.database import (
@@ -49,11 +55,11 @@ class _Change(NamedTuple):
     makes: bool
 
 
-def _settled(_: object) -> None:
+def _ignore(_: object) -> None:
     pass
 
 
-def _held() -> None:
+def _hold_nothing() -> None:
     pass
 
 
@@ -64,7 +70,7 @@ class Engine:
         self,
         writing: ConnectionSource,
         reading: ConnectionSource | None = None,
-        hold: Callable[[], None] = _held,
+        hold: Callable[[], None] = _hold_nothing,
         damage: DamageCheck | None = None,
     ) -> None:
         self._damage = damage
@@ -80,18 +86,16 @@ class Engine:
         """Return what a query finds among what is durable."""
         if self._reading is None:
             return await self.mend(query)
-        return cast(R, await self._reader.submit(query, _settled))
+        return cast(R, await self._reader.submit(query, _ignore))
 
-    async def change(
-        self, query: Callable[[sqlite3.Connection], R], settle: Settle = _settled
-    ) -> R:
+    async def change(self, query: Callable[[sqlite3.Connection], R], settle: Settle = _ignore) -> R:
         """Have a change made, making the file if there is none; it is durable on return.
 
         `settle` is given the outcome even if nobody waits for it any more.
         """
         return cast(R, await self._writer.submit(_Change(query, makes=True), settle))
 
-    async def mend(self, query: Callable[[sqlite3.Connection], R], settle: Settle = _settled) -> R:
+    async def mend(self, query: Callable[[sqlite3.Connection], R], settle: Settle = _ignore) -> R:
         """Have a change made of what is there already; where nothing is, no file is made."""
         return cast(R, await self._writer.submit(_Change(query, makes=False), settle))
 
@@ -114,13 +118,13 @@ class Engine:
             self._refuse_damaged()
             connection = self._reading.connection(make=False)
         except (sqlite3.Error, OSError) as error:
-            return self._failed(unavailable(error), self._reading, len(batch))
+            return self._fail_all(unavailable(error), self._reading, len(batch))
         except StoreUnavailable as error:
             return [error for _ in batch]
         found = [_attempt(query, connection) for query in batch]
         for outcome in found:
             if isinstance(outcome, StoreUnavailable):
-                self._failed(outcome, self._reading, 0)
+                self._fail_all(outcome, self._reading, 0)
         return found
 
     def _commit(self, batch: list[_Change]) -> list[object]:
@@ -130,9 +134,9 @@ class Engine:
             connection = self._writing.connection(make=any(change.makes for change in batch))
             return _transaction(batch, connection)
         except (sqlite3.Error, OSError) as error:
-            return self._failed(unavailable(error), self._writing, len(batch))
+            return self._fail_all(unavailable(error), self._writing, len(batch))
         except InUse:
-            return [lost() for _ in batch]
+            return [other_owner() for _ in batch]
         except StoreUnavailable as error:
             return [error for _ in batch]
 
@@ -140,7 +144,9 @@ class Engine:
         if self._damage is not None:
             self._damage.refuse()
 
-    def _failed(self, error: StoreUnavailable, base: ConnectionSource, count: int) -> list[object]:
+    def _fail_all(
+        self, error: StoreUnavailable, base: ConnectionSource, count: int
+    ) -> list[object]:
         """Say to so many what is wrong; a damaged file is opened anew when it was put right."""
         if self._damage is not None and is_damage(error):
             self._damage.note(error)
@@ -181,14 +187,14 @@ def _judge(query: Query, connection: sqlite3.Connection) -> object:
     except sqlite3.Error as error:
         if not isinstance(error, OF_ONE_CHANGE):
             raise
-        outcome = _undone(unavailable(error), connection)
+        outcome = _undo(unavailable(error), connection)
     except Exception as error:  # noqa: BLE001 - whoever asked for this change hears of it
-        outcome = _undone(error, connection)
+        outcome = _undo(error, connection)
     connection.execute("RELEASE change")
     return outcome
 
 
-def _undone(error: Exception, connection: sqlite3.Connection) -> Exception:
+def _undo(error: Exception, connection: sqlite3.Connection) -> Exception:
     connection.execute("ROLLBACK TO change")
     return error
 

@@ -20,7 +20,7 @@ from gateway.stores.sqlite.jobs import SqliteJobs
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RowServices:
     """What rows need to know: the gateway's time, the host's, and who hears of corrupt ones."""
 
     now_ms: Callable[[], int]
@@ -31,7 +31,9 @@ class Around:
 class SqliteRows:
     """The `Rows` of a database, whose engine it closes if it is its own."""
 
-    def __init__(self, engine: Engine, around: Around, *, shares: Sqlite | None = None) -> None:
+    def __init__(
+        self, engine: Engine, around: RowServices, *, shares: Sqlite | None = None
+    ) -> None:
         self.jobs: JobRows = SqliteJobs(engine, around.now_ms, around.on_quarantine)
         self.conversations: ConversationRows = SqliteConversations(engine, around.now_ms)
         self.deliveries: DeliveryRows = SqliteDeliveries(engine, around.now_ms)
@@ -58,7 +60,7 @@ def _look(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
 
 
-async def embedded_rows(root: Path, lock: ProcessLock, around: Around) -> SqliteRows:
+async def open_embedded_rows(root: Path, lock: ProcessLock, around: RowServices) -> SqliteRows:
     """Keep rows in a file below a directory that is locked; it is made when it is needed."""
     engine = file_engine(root / ROWS_FILE, lock.hold, root / ROWS_MARKER)
     # One that is damaged is told of by whoever asks for what is in it; all else goes on.
@@ -66,11 +68,11 @@ async def embedded_rows(root: Path, lock: ProcessLock, around: Around) -> Sqlite
     return SqliteRows(engine, around)
 
 
-def shared_rows(documents: Sqlite, around: Around) -> SqliteRows:
+def open_shared_rows(documents: Sqlite, around: RowServices) -> SqliteRows:
     """Keep rows in the file in which documents are kept."""
     return SqliteRows(documents.engine, around, shares=documents)
 
 
-def memory_rows(around: Around) -> SqliteRows:
+def open_memory_rows(around: RowServices) -> SqliteRows:
     """Keep rows for as long as the process lives."""
     return SqliteRows(memory_engine(), around)
