@@ -1,8 +1,9 @@
-"""What all tests share: generated examples are the same each time, and no machine is too slow."""
+"""What all tests share: the event loop of production, and examples that are the same each time."""
 
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -19,3 +20,9 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The event loop of production; the tests of sockets and timers override it with both loops."""
+    return ("asyncio", {"use_uvloop": True})

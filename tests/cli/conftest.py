@@ -11,11 +11,6 @@ from .seat import Seat, seated
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def gate() -> AsyncIterator[Gate]:
     async with opened() as gate:
         yield gate

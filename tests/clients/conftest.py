@@ -14,12 +14,6 @@ BEATING = {"HOLDGATE_SERVER__KEEPALIVE_MS": "50"}
 TIMED = {"HOLDGATE_CLOCK__ENABLED": "true", "HOLDGATE_CLOCK__NTP__ENABLED": "false"}
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The event loop of production, for gateways that run in the test's own."""
-    return ("asyncio", {"use_uvloop": True})
-
-
 @pytest.fixture(scope="session", autouse=True)
 def no_proxy() -> Iterator[None]:
     """Keep the clients on this machine, whatever its environment says of proxies."""

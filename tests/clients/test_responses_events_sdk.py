@@ -32,11 +32,6 @@ from tests.dialects.responses_wire import (
 EVENTS, JSON = "text/event-stream", "application/json"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def answering(
     body: bytes, kind: str = EVENTS, status: int = 200

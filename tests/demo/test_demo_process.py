@@ -22,6 +22,7 @@ Start = Callable[..., tuple[subprocess.Popen[str], str]]
 
 @pytest.fixture
 def anyio_backend() -> str:
+    """One loop is enough: the loop under test is that of the other process."""
     return "asyncio"
 
 

@@ -1,4 +1,4 @@
-"""The event loop of production, and the recorder of a story."""
+"""The recorder of a story."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ import pytest
 from tests.golden.record import Stage, recorded
 
 Record = Callable[..., AbstractAsyncContextManager[Stage]]
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return ("asyncio", {"use_uvloop": True})
 
 
 @pytest.fixture

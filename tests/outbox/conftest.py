@@ -1,4 +1,4 @@
-"""The event loop of production, and the parts on a store of rows in memory."""
+"""The parts on a store of rows in memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.outbox.house import House, living
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return ("asyncio", {"use_uvloop": True})
 
 
 @pytest.fixture

@@ -18,11 +18,6 @@ from tests.wire.fake import fake_upstream
 NEWER_LIBRARY = "import sqlite3\nsqlite3.sqlite_version_info = (3, 99, 0)\n"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def newer_library(home: Path) -> str:
     """Make a place that has a process believe that its SQLite is of a later version."""
     home.joinpath("later").mkdir()

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from gateway.stores.waiting import KeyLocks, Watchers
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def told(watchers: Watchers, thing: str) -> None:

@@ -40,6 +40,7 @@ class Line:
 
 @pytest.fixture
 def anyio_backend() -> str:
+    """One loop is enough: nothing here touches a socket."""
     return "asyncio"
 
 
