@@ -188,6 +188,8 @@ async def recorded(
         async with running(
             *stories, clock=clock, tables=told, settings=settings, **options
         ) as gate:
+            # What is added while jobs are being read at the start may be taken for gone.
+            await until(lambda: gate.gateway.parts.agenda.is_loaded)
             stage = Stage(gate, clock, directory)
             yield stage
             await gate.quiet()
