@@ -150,7 +150,7 @@ class _EventsAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until one of both leaves."""
         area = self._area
-        with area.feed.subscribed(*self._where) as subscription:
+        with area.feed.subscribe(*self._where) as subscription:
             # First where to read on: what the notifier then tells is news.
             await subscription.begin(self._after)
             await area.due_notifier.attend(*self._where)

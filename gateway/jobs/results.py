@@ -1,4 +1,10 @@
-"""What isolated runs came to, brought back to the agents' sessions that they came from."""
+"""What isolated runs came to, brought back to the agents' sessions that they came from.
+
+What is owed to a session is written with the run that it came of, and crossed out there: `_look`
+reads it from the store each time. This is not the outbox's ledger: nothing waits here for a turn
+that may or may not carry it. Memory knows only which results are being returned now, so that none
+is begun twice; a process that dies begins again with all that the rows still owe.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +25,10 @@ from gateway.outbox.text import heading
 from gateway.stores.documents import SessionKey, StoreUnavailable
 
 log = logging.getLogger("holdgate.jobs")
-Debt = tuple[Job, Run]
+OwedResult = tuple[Job, Run]
 
 
-class Debts:
+class ResultReturner:
     """Tells each session what is owed to it as soon as it is idle, in order, also after a restart.
 
     A session whose model cannot be told gets it as a delivery, with its next message.
@@ -32,44 +38,44 @@ class Debts:
         self._parts = parts
         self._slots = slots
         self._agents = agents
-        self._paying: set[str] = set()
+        self._returning: set[str] = set()
         self._leaving = False
-        self._news = anyio.Event()
+        self._wakeup = anyio.Event()
 
     def __repr__(self) -> str:
-        return f"<Debts {len(self._paying)} being paid>"
+        return f"<ResultReturner {len(self._returning)} under way>"
 
-    def owing(self) -> None:
+    def wake(self) -> None:
         """Look again: something is owed."""
-        self._news.set()
+        self._wakeup.set()
 
     def drain(self) -> None:
         """Begin nothing more; what is owed stays so until the next start."""
         self._leaving = True
 
     async def run(self) -> None:
-        """Pay for ever; while something is owed, look again whether its session is idle."""
+        """Return results for ever; while one is owed, look again whether its session is idle."""
         async with anyio.create_task_group() as tasks:
             while True:
-                self._news = anyio.Event()
+                self._wakeup = anyio.Event()
                 pause = await self._look(tasks)
                 with anyio.move_on_after(pause):
-                    await self._news.wait()
+                    await self._wakeup.wait()
 
     async def _look(self, tasks: TaskGroup) -> float | None:
-        """Begin to pay what can be paid; return after how many seconds to look again."""
+        """Begin to return what can be; return after how many seconds to look again."""
         try:
-            debts = await self._parts.rows.list_owed()
+            owed = await self._parts.rows.list_owed()
         except StoreUnavailable as error:
             self._parts.note("results_not_read", why=error.message)
             return self._parts.settings.store_retry_ms / 1000
-        for job, run in _oldest(debts):
-            if run.run_id not in self._paying and not self._leaving:
-                self._paying.add(run.run_id)
-                tasks.start_soon(self._pay, job, run)
-        return self._parts.settings.idle_retry_ms / 1000 if debts else None
+        for job, run in _oldest(owed):
+            if run.run_id not in self._returning and not self._leaving:
+                self._returning.add(run.run_id)
+                tasks.start_soon(self._return, job, run)
+        return self._parts.settings.idle_retry_ms / 1000 if owed else None
 
-    async def _pay(self, job: Job, run: Run) -> None:
+    async def _return(self, job: Job, run: Run) -> None:
         try:
             async with self._slots.slot():
                 if not self._leaving:
@@ -79,7 +85,7 @@ class Debts:
         except Exception as error:
             log.exception("run %s is still owed", run.run_id, exc_info=error)
         finally:
-            self._paying.discard(run.run_id)
+            self._returning.discard(run.run_id)
 
     async def _settle(self, job: Job, run: Run) -> None:
         """Tell a session what a run came to, unless it is busy; if that fails, put it in its queue.
@@ -102,7 +108,7 @@ class Debts:
             self._log("result_not_told", job, run, why)
             item = item_of(job, run)
             if await rows.settle_owed(run.run_id, item):
-                self._parts.deliveries.added(item)
+                self._parts.deliveries.announce(item)
 
     async def _untold(self, job: Job, run: Run, lease: Lease) -> str:
         """Tell a session what a run came to; return why that was in vain, if it was."""
@@ -135,9 +141,9 @@ def _is_kept(outcome: Outcome) -> bool:
     return outcome.version > 0 and bool(outcome.turns or outcome.text)
 
 
-def _oldest(debts: Iterable[Debt]) -> Iterable[Debt]:
-    """Return the oldest debt to each session: the later ones come after it."""
-    first: dict[SessionKey, Debt] = {}
-    for job, run in debts:
+def _oldest(owed: Iterable[OwedResult]) -> Iterable[OwedResult]:
+    """Return the oldest result owed to each session: the later ones come after it."""
+    first: dict[SessionKey, OwedResult] = {}
+    for job, run in owed:
         first.setdefault((job.user_id, job.session_id), (job, run))
     return first.values()

@@ -245,7 +245,7 @@ class Runs:
         kept = await parts.rows.finish(run, change, item, parts.settings.keep_runs, tell)
         for told in (item, notice):
             if told is not None:
-                parts.deliveries.added(told)
+                parts.deliveries.announce(told)
         if not found:
             # A second attempt finds nothing to change, though the first one may have succeeded.
             parts.deliveries.look_again(job.user_id, job.session_id)

@@ -13,7 +13,7 @@ from gateway.clock.system import ClockSteps
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
-from gateway.jobs.results import Debts
+from gateway.jobs.results import ResultReturner
 from gateway.jobs.run_rules import after, claim_due, claim_manual, finished, reckon_again
 from gateway.jobs.run_services import Parts, failure_item, missed_item
 from gateway.jobs.runner import STOPPED, Runs
@@ -52,7 +52,7 @@ class Scheduler:
         self._alone = alone
         self._holder = uuid4().hex
         self.slots = Slots(parts.settings.max_concurrent_runs, self.wake)
-        self.debts = Debts(parts, self.slots, agents)
+        self.results = ResultReturner(parts, self.slots, agents)
         self.runs = Runs(parts, self.slots, agents, relays, self._over)
         self._tasks: TaskGroup | None = None
         self._begun = anyio.Event()
@@ -119,7 +119,7 @@ class Scheduler:
             self._begun.set()
             tasks.start_soon(self._tend_leases)
             tasks.start_soon(self._look_for_lapsed)
-            tasks.start_soon(self.debts.run)
+            tasks.start_soon(self.results.run)
             while True:
                 self._woken = False
                 at_ms = await self._look(tasks)
@@ -128,7 +128,7 @@ class Scheduler:
     def drain(self) -> None:
         """Begin nothing more; what runs may go on until it is cut off or done."""
         self.runs.drain()
-        self.debts.drain()
+        self.results.drain()
         self.wake()
 
     async def idle(self) -> None:
@@ -237,7 +237,7 @@ class Scheduler:
     async def _tell_missed(self, claimed: Claimed) -> None:
         job, items = claimed.job, {item.run_id: item for item in claimed.items}
         for item in claimed.items:
-            self.parts.deliveries.added(item)
+            self.parts.deliveries.announce(item)
         for run in claimed.runs:
             if run.status == "missed":
                 who = {"job": job.job_id, "owner": job.user_id, "session": job.session_id}
@@ -247,7 +247,7 @@ class Scheduler:
     def _over(self, run: Run) -> None:
         """Take note that a run is over."""
         if run.owed:
-            self.debts.owing()
+            self.results.wake()
         self.wake()
 
     # Leases.
@@ -313,7 +313,7 @@ class Scheduler:
             parts.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
             item = notices.get(run.run_id)
             if item is not None:
-                parts.deliveries.added(item)
+                parts.deliveries.announce(item)
             job = await parts.rows.get(run.job_id)
             if job is not None:
                 parts.agenda.put(job)

@@ -26,7 +26,7 @@ from gateway.jobs.tool_calls import (
     unknown,
 )
 from gateway.jobs.view import count_jobs
-from gateway.reminders.clock_calls import Refused
+from gateway.reminders.clock_calls import InvalidCall
 from gateway.stores.documents import StoreUnavailable
 
 
@@ -50,7 +50,7 @@ class ScheduleTask:
         """Do what the model asks, and say what came of it."""
         try:
             call = read_call(arguments)
-        except Refused as refused:
+        except InvalidCall as refused:
             return failed(refused.action, refused.sentence)
         try:
             return await self._answer(call)

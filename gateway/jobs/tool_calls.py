@@ -18,7 +18,7 @@ from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
 from gateway.jobs.reader import flat
 from gateway.jobs.view import JobCounts, SchedulerStatus, summarize_job
-from gateway.reminders.clock_calls import LONGEST_SHOWN, Refused
+from gateway.reminders.clock_calls import LONGEST_SHOWN, InvalidCall
 
 NAME = "schedule_task"
 SENTENCE = (
@@ -167,7 +167,7 @@ def read_call(arguments: str) -> Call:
     action = action.strip().lower()[:LONGEST_SHOWN] if isinstance(action, str) else ""
     if action not in ACTIONS:
         what = f"No action is called '{action}'" if action else "The action is missing"
-        raise Refused(action, f"{what}; use one of {', '.join(ACTIONS)}.")
+        raise InvalidCall(action, f"{what}; use one of {', '.join(ACTIONS)}.")
     return Call(action, _members(action, fields))
 
 
@@ -180,14 +180,14 @@ def _decoded(arguments: str) -> dict[str, Any]:
         says = "they are not valid Unicode"
     except msgspec.DecodeError as error:
         says = str(error)
-    raise Refused("", f"The arguments cannot be read: {says}; {_FOR_INSTANCE}")
+    raise InvalidCall("", f"The arguments cannot be read: {says}; {_FOR_INSTANCE}")
 
 
 def _members(action: str, fields: dict[str, Any]) -> dict[str, object]:
     try:
         return _spelt(flat(_spelt(fields)))
     except InvalidInput as invalid:
-        raise Refused(action, str(invalid)) from None
+        raise InvalidCall(action, str(invalid)) from None
 
 
 def _spelt(members: Mapping[str, object]) -> dict[str, object]:

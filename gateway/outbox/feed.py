@@ -1,4 +1,15 @@
-"""What happens in sessions: a log that is kept for a week, and those who read on as it grows."""
+"""What happens in sessions: a log that is kept for a week, and those who read on as it grows.
+
+The log is rows in the store, numbered as they are written, and that number is all a reader needs:
+it says the last that it got, and reads on behind it. Nothing is sent that is not in the store, and
+nothing is kept in memory for a slow reader. Invariants:
+
+1. An event is in the log once for each kind and key of a session: whoever is not sure that it was
+   told tells it again.
+2. A reader begins to look before it reads (`Wakeup.look`): what is written after that wakes it, so
+   that nothing falls between the end of a read and the wait.
+3. A number that this log never gave comes from another one, as after a restore: all is new then.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +78,7 @@ class Feed:
         return self._watchers.watch(owner, callback)
 
     @contextmanager
-    def subscribed(self, owner: str, session: str) -> Iterator[Subscription]:
+    def subscribe(self, owner: str, session: str) -> Iterator[Subscription]:
         """Read a session's log as it grows; raises `TooMany` or `Draining` if that cannot be."""
         with self.subscribers.admit(owner) as wakeup:
             key = (owner, session)

@@ -74,7 +74,7 @@ class ReminderSource(Protocol):
     @property
     def rules(self) -> Rules: ...
 
-    async def undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
+    async def list_undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
         """Return what waits to be delivered; raises if the store is down."""
 
     async def acknowledge(
@@ -110,7 +110,7 @@ class Inbox:
 
     async def look(self, owner: str, session: str, seen: Seen) -> Page:
         """Return what waits now and was not seen; raises if a store is down."""
-        tasks = await self._reminders.undelivered(owner, session)
+        tasks = await self._reminders.list_undelivered(owner, session)
         items = await self._deliveries.pending(owner, session)
         ready_ms = self._clock.now_ms() + self._reminders.rules.due_window_ms
         due = {_mark(task): task for task in tasks if task.due_ms <= ready_ms}

@@ -13,15 +13,15 @@ read and written and what a model is told of them is up to their keeper. Invaria
 1. An item is held by one claim at most. A conversation may take over what a side call of its
    session holds (`Requester.outranks`); from then on the side call's claim has no say about it.
 2. An item is committed once at most: only the claim that holds it can do so, and what is owed is
-   never offered again, since keepers leave out what `owed` names from all they read.
+   never offered again, since keepers leave out what `list_owed` names from all they read.
 3. Nothing is lost. A release forgets a claim and nothing else; a process that dies forgets all
    claims and debts, and the store still has their items as waiting: at least once, then.
 4. An item is owed from the instant at which the client has seen it. It counts as delivered in this
    process at once, and stays owed until a write that names it has succeeded, however often it
    failed before.
-5. Keepers await nothing between `held` and `reserve`, and read a session in turn with those who
-   write what was delivered in it. A read that overlaps such a write could come back after it, with
-   items that nothing holds any more as if they still waited.
+5. Keepers await nothing between `list_held` and `reserve`, and read a session in turn with those
+   who write what was delivered in it. A read that overlaps such a write could come back after it,
+   with items that nothing holds any more as if they still waited.
 
 In a store that several processes share, claims are tokens in the store itself; these methods are
 the place where that is put in.
@@ -105,7 +105,7 @@ class Ledger(Generic[I]):
     def __repr__(self) -> str:
         return f"<Ledger {len(self._held)} sessions reserved, {len(self._owed)} owed>"
 
-    def held(self, key: SessionKey, requester: Requester = UNKNOWN) -> Container[str]:
+    def list_held(self, key: SessionKey, requester: Requester = UNKNOWN) -> Container[str]:
         """Return the ids of a session's items that a turn carries now, and this one may not."""
         held = self._held.get(key)
         # Who offers no tools outranks nobody: then all of them are, and none is looked at.
@@ -119,7 +119,7 @@ class Ledger(Generic[I]):
         self._keeper.counts.reserved += len(claim.items)
         self._log(self._keeper.events.reserved, claim, claim.items)
 
-    def held_by(self, claim: Claim[I]) -> tuple[I, ...]:
+    def list_held_by(self, claim: Claim[I]) -> tuple[I, ...]:
         """Return those items of a claim that it has neither lost nor delivered nor given back."""
         held = self._held.get(claim.key, {})
         return tuple(item for item in claim.items if held.get(item.id) is claim)
@@ -154,7 +154,7 @@ class Ledger(Generic[I]):
         self._keeper.counts.acknowledged += len(ids)
         self._end_holds(key, ids)
 
-    def owed(self, key: SessionKey) -> Mapping[str, int]:
+    def list_owed(self, key: SessionKey) -> Mapping[str, int]:
         """Return what was delivered in a session and is not written, and when it was."""
         return self._owed.get(key, {})
 
@@ -184,7 +184,7 @@ class Ledger(Generic[I]):
         self._watchers.notify(key, by)
 
     def _end_claim(self, claim: Claim[I]) -> tuple[I, ...]:
-        items = self.held_by(claim)
+        items = self.list_held_by(claim)
         self._end_holds(claim.key, (item.id for item in items))
         return items
 

@@ -1,6 +1,6 @@
 """What waits for sessions that are not asking: results of runs, given to one turn at a time.
 
-Items are rows in the store, put there by whoever ended a run and announced to `note_added`. Most
+Items are rows in the store, put there by whoever ended a run and told to `announce`. Most
 sessions have none, and no request may pay for them: `_waiting` has every session for which
 something may wait, so that all others are passed by without a read. A session leaves it when a read
 found nothing, unless an item was announced during that read, which its number tells.
@@ -103,7 +103,7 @@ class OutboxQueue:
             self._ledger.wake(key)
         self._unread = False
 
-    def added(self, item: OutboxItem) -> None:
+    def announce(self, item: OutboxItem) -> None:
         """Take note of an item that was put into the store."""
         key = (item.owner, item.session)
         self.counts.added += 1
@@ -144,7 +144,7 @@ class OutboxQueue:
                 self._waiting.pop(key, None)
         finally:
             self._locks.release(key)
-        owed = self._ledger.owed(key)
+        owed = self._ledger.list_owed(key)
         return tuple(item for item in items if item.id not in owed)
 
     async def reserve(
@@ -160,7 +160,7 @@ class OutboxQueue:
         except StoreUnavailable as error:
             self._log("deliveries_not_read", key, why=error.message)
             return None
-        held = self._ledger.held(key, requester)
+        held = self._ledger.list_held(key, requester)
         chosen = choose_items(tuple(item for item in items if item.id not in held))
         if not chosen:
             return None
@@ -171,7 +171,7 @@ class OutboxQueue:
     async def commit(self, claim: Claim[OutboxItem]) -> None:
         """Note that it is delivered; if that cannot be written yet, it is owed."""
         await self._ledger.commit(claim, STORE_TIME)
-        if self._ledger.owed(claim.key):
+        if self._ledger.list_owed(claim.key):
             self._chores.rouse()
 
     def release(self, claim: Claim[OutboxItem]) -> None:
@@ -186,7 +186,7 @@ class OutboxQueue:
         key = (owner, session)
         if key not in self._waiting:
             return ()
-        owed = self._ledger.owed(key)
+        owed = self._ledger.list_owed(key)
         found = await self._deliver(key, tuple(one for one in ids if one not in owed))
         if found:
             self._ledger.acknowledge(key, found)
@@ -227,7 +227,7 @@ class OutboxQueue:
 
     async def write_delivered(self, key: SessionKey) -> None:
         """Write what is owed for a session; raises if the store is down."""
-        ids = tuple(self._ledger.owed(key))
+        ids = tuple(self._ledger.list_owed(key))
         await self._deliver(key, ids)
         self._ledger.settle(key, ids)
 
@@ -250,7 +250,7 @@ class OutboxQueue:
     async def _trim(self, key: SessionKey) -> None:
         """Let go of the oldest where too many wait, but not of what a turn carries."""
         items = await self.pending(*key)
-        held = self._ledger.held(key)
+        held = self._ledger.list_held(key)
         surplus = [item.id for item in items[: max(0, len(items) - MOST_WAITING)]]
         dropped = await self._deliver(key, tuple(one for one in surplus if one not in held))
         if dropped:

@@ -3,6 +3,12 @@
 Each event is posted until it is taken: those of a session one after another, those of different
 sessions side by side. What was taken is remembered durably, a little late: a process that dies
 posts the last ones again, and loses none.
+
+A poster reads the owner's log in its order and puts each event into the lane of its session, which
+one task works off. The place that is kept is that of the lowest event that is not taken, however
+many later ones are: a restart begins there. Whoever reads posts may thus see one twice, by its id,
+but those of one session never out of order. A receiver that fails holds up the sessions whose
+events it refuses, until the room for events under way is full; then nothing more is read.
 """
 
 from __future__ import annotations
@@ -118,10 +124,10 @@ class Webhooks:
             return
         async with _client(self.hooks) as client, anyio.create_task_group() as tasks:
             for hook in self.hooks:
-                tasks.start_soon(_Courier(self, hook, client).run)
+                tasks.start_soon(_WebhookPoster(self, hook, client).run)
 
 
-class _Courier:
+class _WebhookPoster:
     """Posts the events of one hook."""
 
     def __init__(self, parts: Webhooks, hook: Hook, client: httpx.AsyncClient) -> None:

@@ -38,7 +38,7 @@ SIDE_CALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReminderItem:
     """A reminder that is asked for, as it was written."""
 
     due_at: str
@@ -59,7 +59,7 @@ class Schedule:
     """Set reminders, all of them or none."""
 
     action: ClassVar[str] = "schedule"
-    items: tuple[Item, ...]
+    items: tuple[ReminderItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
+class ClearAll:
     """Remove all reminders."""
 
     action: ClassVar[str] = "clear"
 
 
-Call = Get | Schedule | List | Cancel | Clear
-ACTIONS = tuple(kind.action for kind in (Get, Schedule, List, Cancel, Clear))
+Call = Get | Schedule | List | Cancel | ClearAll
+ACTIONS = tuple(kind.action for kind in (Get, Schedule, List, Cancel, ClearAll))
 
 _ITEM = {
     "dueAt": {
@@ -149,7 +149,7 @@ DECLARATION = ToolDeclaration(
 )
 
 
-class Refused(Exception):
+class InvalidCall(Exception):
     """A call that cannot be read, and what to do about it."""
 
     def __init__(self, action: str, sentence: str) -> None:
@@ -161,7 +161,7 @@ class Refused(Exception):
 _Fields = dict[str, msgspec.Raw]
 
 
-class _Item(msgspec.Struct):
+class _ItemFields(msgspec.Struct):
     dueAt: str | None = None
     task: str | None = None
     tool: str | None = None
@@ -170,7 +170,7 @@ class _Item(msgspec.Struct):
 
 _fields = msgspec.json.Decoder(_Fields)
 _text = msgspec.json.Decoder(str | None)
-_items = msgspec.json.Decoder(list[_Item] | _Item | None)
+_items = msgspec.json.Decoder(list[_ItemFields] | _ItemFields | None)
 _ABSENT = msgspec.Raw(b"null")
 _FOR_INSTANCE = (
     'send for instance {"action":"schedule","items":[{"dueAt":"2026-01-21T20:30:00-08:00",'
@@ -180,35 +180,37 @@ _FOR_INSTANCE = (
 
 def read_call(arguments: str) -> Call:
     """Read a call's arguments, or raise `Refused`."""
-    fields = _decoded(_fields, arguments.strip() or "{}", "", "The arguments")
+    fields = _decode(_fields, arguments.strip() or "{}", "", "The arguments")
     action = _text_of(fields, "action").lower()[:LONGEST_SHOWN]
     reader = _READERS.get(action)
     if reader is None:
         what = f"No action is called '{action}'" if action else "The action is missing"
-        raise Refused(action, f"{what}; use one of {', '.join(ACTIONS)}.")
+        raise InvalidCall(action, f"{what}; use one of {', '.join(ACTIONS)}.")
     return reader(fields)
 
 
 def _schedule(fields: _Fields) -> Schedule:
-    read = _decoded(_items, fields.get("items", _ABSENT), "schedule", "`items`")
-    items = [read] if isinstance(read, _Item) else read
+    read = _decode(_items, fields.get("items", _ABSENT), "schedule", "`items`")
+    items = [read] if isinstance(read, _ItemFields) else read
     if not items:
-        raise Refused("schedule", f"`items` is empty; {_FOR_INSTANCE}")
+        raise InvalidCall("schedule", f"`items` is empty; {_FOR_INSTANCE}")
     return Schedule(tuple(map(_item, items)))
 
 
-def _item(read: _Item) -> Item:
+def _item(read: _ItemFields) -> ReminderItem:
     arguments = read.arguments or ""
     if isinstance(arguments, dict):
         arguments = msgspec.json.encode(arguments).decode()
     due_at, task, tool = read.dueAt or "", read.task or "", read.tool or ""
-    return Item(due_at.strip(), task.strip(), tool.strip(), arguments.strip())
+    return ReminderItem(due_at.strip(), task.strip(), tool.strip(), arguments.strip())
 
 
 def _cancel(fields: _Fields) -> Cancel:
     task_id = _text_of(fields, "taskId")
     if not task_id:
-        raise Refused("cancel", "`taskId` is missing; name one of those that action list shows.")
+        raise InvalidCall(
+            "cancel", "`taskId` is missing; name one of those that action list shows."
+        )
     return Cancel(task_id)
 
 
@@ -220,9 +222,7 @@ def _text_of(fields: _Fields, name: str) -> str:
         return ""
 
 
-def _decoded(
-    decoder: msgspec.json.Decoder[T], text: str | msgspec.Raw, action: str, what: str
-) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], text: str | msgspec.Raw, action: str, what: str) -> T:
     try:
         return decoder.decode(text)
     except RecursionError:
@@ -231,7 +231,7 @@ def _decoded(
         says = "it is not valid Unicode"
     except msgspec.DecodeError as error:
         says = str(error)
-    raise Refused(action, f"{what} cannot be read: {says}; {_FOR_INSTANCE}")
+    raise InvalidCall(action, f"{what} cannot be read: {says}; {_FOR_INSTANCE}")
 
 
 _READERS: dict[str, Callable[[_Fields], Call]] = {
@@ -239,16 +239,16 @@ _READERS: dict[str, Callable[[_Fields], Call]] = {
     Schedule.action: _schedule,
     List.action: lambda _: List(),
     Cancel.action: _cancel,
-    Clear.action: lambda _: Clear(),
+    ClearAll.action: lambda _: ClearAll(),
 }
 
 
-def got(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
+def render_time(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
     """Render the time."""
     return msgspec.json.encode(read_clock(now_ms, tz, tz_name, ntp)).decode()
 
 
-def scheduled(
+def render_scheduled(
     tasks: Iterable[Reminder], holds: Callable[[Reminder], bool], hold_only: bool = False
 ) -> str:
     """Render reminders that were set, and whether each is waited for in this answer."""
@@ -265,31 +265,31 @@ def scheduled(
     return _result({"ok": True, "scheduled": told})
 
 
-def listed(tasks: Iterable[Reminder]) -> str:
+def render_list(tasks: Iterable[Reminder]) -> str:
     """Render the reminders there are."""
     return _result({"ok": True, "items": [show_reminder(task) for task in tasks]})
 
 
-def removed(task_id: str) -> str:
+def render_removed(task_id: str) -> str:
     """Render that a reminder is gone."""
     return _result({"ok": True, "removed": task_id})
 
 
-def cleared(count: int) -> str:
+def render_cleared(count: int) -> str:
     """Render that all reminders are gone."""
     return _result({"ok": True, "removedCount": count})
 
 
-def unknown(task_id: str) -> str:
+def render_unknown(task_id: str) -> str:
     """Render that there is no reminder of this id."""
-    return failed(
+    return render_error(
         "cancel",
         f"No reminder of this session has the taskId '{task_id[:LONGEST_SHOWN]}'; "
         "action list shows those there are.",
     )
 
 
-def failed(action: str, sentence: str) -> str:
+def render_error(action: str, sentence: str) -> str:
     """Render an error."""
     return _result({"ok": False, "action": action, "error": sentence})
 

@@ -13,19 +13,19 @@ from gateway.reminders.clock_calls import (
     NEEDS_SESSION,
     Call,
     Cancel,
-    Clear,
+    ClearAll,
     Get,
+    InvalidCall,
     List,
-    Refused,
     Schedule,
-    cleared,
-    failed,
-    got,
-    listed,
     read_call,
-    removed,
-    scheduled,
-    unknown,
+    render_cleared,
+    render_error,
+    render_list,
+    render_removed,
+    render_scheduled,
+    render_time,
+    render_unknown,
 )
 from gateway.reminders.model import Reminder, ReminderRequest, read_item
 from gateway.reminders.service import ReminderService
@@ -83,30 +83,30 @@ class ClockTool:
             asked = read_call(arguments)
             action = asked.action
             return await self._answer(asked)
-        except Refused as refused:
-            return failed(refused.action, refused.sentence)
+        except InvalidCall as refused:
+            return render_error(refused.action, refused.sentence)
         except InvalidInput as invalid:
-            return failed(action, str(invalid))
+            return render_error(action, str(invalid))
         except StoreUnavailable as error:
-            return failed(action, f"{error.message} Nothing was changed; try again later.")
+            return render_error(action, f"{error.message} Nothing was changed; try again later.")
 
     async def _answer(self, asked: Call) -> str:
         clock, zone, scope = self._clock, self._zone, self._scope
         owner, session = scope.owner, scope.session
         if isinstance(asked, Get):
-            return got(clock.now_ms(), zone.tz, zone.name, clock.ntp)
+            return render_time(clock.now_ms(), zone.tz, zone.name, clock.ntp)
         if session is None:
-            raise Refused(asked.action, scope.refusal.format(action=asked.action))
+            raise InvalidCall(asked.action, scope.refusal.format(action=asked.action))
         match asked:
             case Schedule():
                 return await self._schedule(session, asked)
             case List():
-                return listed((await self._reminders.list_reminders(owner, session)).items)
+                return render_list((await self._reminders.list_reminders(owner, session)).items)
             case Cancel(task_id):
                 found = await self._reminders.cancel(owner, session, task_id)
-                return removed(task_id) if found else unknown(task_id)
-            case Clear():
-                return cleared(await self._reminders.clear(owner, session))
+                return render_removed(task_id) if found else render_unknown(task_id)
+            case ClearAll():
+                return render_cleared(await self._reminders.clear(owner, session))
 
     async def _schedule(self, session: str, asked: Schedule) -> str:
         reminders, now_ms = self._reminders, self._clock.now_ms()
@@ -120,7 +120,7 @@ class ClockTool:
         tasks = await reminders.schedule(
             scope.owner, session, wanted, scope.chain, scope.setter, scope.main
         )
-        return scheduled(tasks, self._will_hold, scope.hold_only_ms is not None)
+        return render_scheduled(tasks, self._will_hold, scope.hold_only_ms is not None)
 
     async def _make_room(
         self, wanted: tuple[ReminderRequest, ...], now_ms: int, most_ms: int

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gateway.reminders.model import Reminder, SessionReminders, compact_json
+from gateway.reminders.model import Reminder, ReminderList, compact_json
 
 # The years 1 to 9999: what is outside cannot be written as a date.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
-def encode_reminders(reminders: SessionReminders) -> dict[str, object]:
+def encode_reminders(reminders: ReminderList) -> dict[str, object]:
     """Write a session's reminders as the members of its document."""
     return {"tasks": [_encode_reminder(reminder) for reminder in reminders.items]}
 
@@ -73,11 +73,11 @@ class _StoredReminder(msgspec.Struct, rename="camel"):
     passed: bool = False
 
 
-def decode_reminders(document: Mapping[str, Any]) -> SessionReminders:
+def decode_reminders(document: Mapping[str, Any]) -> ReminderList:
     """Read them from a document; an error of lookup, type or value if it is none."""
     session = document["sessionId"]
     rows = msgspec.convert(document["tasks"], list[_StoredReminder])
-    return SessionReminders(tuple(_read_row(row, session) for row in rows))
+    return ReminderList(tuple(_read_row(row, session) for row in rows))
 
 
 def _read_row(row: _StoredReminder, session: str) -> Reminder:

@@ -11,20 +11,20 @@ from collections.abc import Container
 
 from msgspec.structs import replace
 
-from gateway.reminders.model import Reminder, Rules, SessionReminders
+from gateway.reminders.model import Reminder, ReminderList, Rules
 
 GRACE_MS = 60_000
 
 
-def next_handover(reminders: SessionReminders) -> int | None:
+def next_handover(reminders: ReminderList) -> int | None:
     """Return when the next one passes, unless somebody takes it; None if none does."""
     left = (one for one in reminders.items if one.main and _is_undelivered(one))
     return min((one.due_ms + GRACE_MS for one in left), default=None)
 
 
 def mark_passed(
-    reminders: SessionReminders, now_ms: int, taken: Container[str]
-) -> tuple[SessionReminders, tuple[Reminder, ...]]:
+    reminders: ReminderList, now_ms: int, taken: Container[str]
+) -> tuple[ReminderList, tuple[Reminder, ...]]:
     """Mark what nobody took in time; return all that is on its way now."""
     items = tuple(
         replace(one, passed=True, updated_ms=now_ms)
@@ -33,16 +33,16 @@ def mark_passed(
         for one in reminders.items
     )
     # Also those that were marked before: the process may have died on the way.
-    return SessionReminders(items), tuple(o for o in items if o.passed and _is_undelivered(o))
+    return ReminderList(items), tuple(o for o in items if o.passed and _is_undelivered(o))
 
 
 def inherit(
-    reminders: SessionReminders,
+    reminders: ReminderList,
     passed: tuple[Reminder, ...],
     session: str,
     now_ms: int,
     rules: Rules,
-) -> tuple[SessionReminders, frozenset[str]]:
+) -> tuple[ReminderList, frozenset[str]]:
     """Add what passes to this session, as far as there is room; return the ids it has now."""
     items = {one.id: one for one in reminders.items}
     room = rules.most - sum(map(_is_undelivered, reminders.items))
@@ -52,13 +52,13 @@ def inherit(
             own = replace(one, session=session, main="", passed=False, not_before_exchange="")
             items[one.id], room = replace(own, updated_ms=now_ms), room - 1
     there = frozenset(one.id for one in passed if one.id in items)
-    return SessionReminders(tuple(items.values())), there
+    return ReminderList(tuple(items.values())), there
 
 
-def drop_passed(reminders: SessionReminders, ids: Container[str]) -> SessionReminders:
+def drop_passed(reminders: ReminderList, ids: Container[str]) -> ReminderList:
     """Remove what the main session has now."""
     left = (one for one in reminders.items if not (one.passed and one.id in ids))
-    return SessionReminders(tuple(left))
+    return ReminderList(tuple(left))
 
 
 def _is_undelivered(reminder: Reminder) -> bool:

@@ -1,7 +1,7 @@
 """Reminders of one session: what can be asked for, when each is due, and what becomes of it.
 
 What a model or a person writes is read into a `ReminderRequest` once, by `read_item`; inside it is
-trusted. Scheduled, it is a `Reminder`, one of the `SessionReminders` that make the document. It may
+trusted. Scheduled, it is a `Reminder`, one of the `ReminderList` that make the document. It may
 be held by a turn, which only the ledger knows (gateway/outbox/ledger.py) and tells here by the ids
 that are `taken`, and it ends as delivered, cancelled or expired. Everything here is a pure function
 of the session's reminders and of the time, in UTC milliseconds. Invariants:
@@ -64,7 +64,7 @@ class Reminder(msgspec.Struct, frozen=True, gc=False):
         return self.delivered_ms is None and not self.passed
 
 
-class SessionReminders(msgspec.Struct, frozen=True, gc=False):
+class ReminderList(msgspec.Struct, frozen=True, gc=False):
     """All reminders of a session, in the order in which they were asked for."""
 
     items: tuple[Reminder, ...] = ()
@@ -210,13 +210,13 @@ def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
 
 
 def schedule(
-    reminders: SessionReminders,
+    reminders: ReminderList,
     wanted: tuple[ReminderRequest, ...],
     origin: ReminderOrigin,
     now_ms: int,
     rules: Rules,
     new_id: Callable[[], str],
-) -> tuple[SessionReminders, tuple[Reminder, ...]]:
+) -> tuple[ReminderList, tuple[Reminder, ...]]:
     """Add all that is wanted, or raise `InvalidInput`; what is there already is not added again."""
     items = {one.id: one for one in reminders.items}
     # By what was asked for: that is what makes two of them the same.
@@ -277,23 +277,21 @@ def _drop_surplus(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...
     return tuple(one for one in items if one.id not in gone)
 
 
-def cancel(
-    reminders: SessionReminders, reminder_id: str
-) -> tuple[SessionReminders, Reminder | None]:
+def cancel(reminders: ReminderList, reminder_id: str) -> tuple[ReminderList, Reminder | None]:
     """Take one out; None if there is no such one."""
     found = next((one for one in reminders.items if one.id == reminder_id), None)
     left = tuple(one for one in reminders.items if one.id != reminder_id)
     return _replace_items(reminders, left), found
 
 
-def clear(reminders: SessionReminders) -> tuple[SessionReminders, int]:
+def clear(reminders: ReminderList) -> tuple[ReminderList, int]:
     """Take all out, and say how many there were."""
-    return SessionReminders(), len(reminders.items)
+    return ReminderList(), len(reminders.items)
 
 
 def expire(
-    reminders: SessionReminders, now_ms: int, rules: Rules, taken: Container[str] = ()
-) -> tuple[SessionReminders, tuple[Reminder, ...]]:
+    reminders: ReminderList, now_ms: int, rules: Rules, taken: Container[str] = ()
+) -> tuple[ReminderList, tuple[Reminder, ...]]:
     """Take out what has expired, but not what is being delivered; return the undelivered ones."""
     gone = {
         one.id
@@ -309,7 +307,7 @@ def expire(
 
 
 def due(
-    reminders: SessionReminders, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
+    reminders: ReminderList, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> tuple[Reminder, ...]:
     """Return those that a turn of this exchange may carry now, by the time they are due."""
     ready_ms = now_ms + rules.due_window_ms
@@ -318,7 +316,7 @@ def due(
 
 
 def next_ready(
-    reminders: SessionReminders, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
+    reminders: ReminderList, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> int | None:
     """Return when the next one may be carried by a turn of this exchange, or None."""
     waiting = _find_waiting(reminders, exchange_id, now_ms, rules, taken)
@@ -327,7 +325,7 @@ def next_ready(
 
 
 def _find_waiting(
-    reminders: SessionReminders, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
+    reminders: ReminderList, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> list[Reminder]:
     return [
         one
@@ -340,7 +338,7 @@ def _find_waiting(
     ]
 
 
-def deliver(reminders: SessionReminders, ids: Container[str], now_ms: int) -> SessionReminders:
+def deliver(reminders: ReminderList, ids: Container[str], now_ms: int) -> ReminderList:
     """Note that these were delivered; those that were delivered before stay as they are."""
     delivered = tuple(
         replace(one, delivered_ms=now_ms, deliveries=one.deliveries + 1, updated_ms=now_ms)
@@ -355,11 +353,11 @@ def _due_ms(reminder: Reminder) -> int:
     return reminder.due_ms
 
 
-def _replace_items(reminders: SessionReminders, items: tuple[Reminder, ...]) -> SessionReminders:
+def _replace_items(reminders: ReminderList, items: tuple[Reminder, ...]) -> ReminderList:
     # The same value where nothing changed: a store then writes nothing.
-    return reminders if items == reminders.items else SessionReminders(items)
+    return reminders if items == reminders.items else ReminderList(items)
 
 
-def earliest_due(reminders: SessionReminders) -> int | None:
+def earliest_due(reminders: ReminderList) -> int | None:
     """Return when the first of all is due, delivered or not: after that it has to be taken out."""
     return min(map(_due_ms, reminders.items), default=None)

@@ -2,6 +2,12 @@
 
 A session is attended to while somebody has subscribed to it lately, or while it has reminders and
 its owner a webhook. Each has one timer, for the reminder that is next; all others cost nothing.
+
+Whatever may have changed a session (a schedule, a claim, a timer, a new subscriber) only puts it
+among those to be looked at; one loop looks, some at a time, and decides everything anew from the
+store. So a reason that is told twice or too early costs a look, and none can be lost. That a
+reminder is told of once is up to the feed, which has one event for each; `announced` saves the
+writes.
 """
 
 from __future__ import annotations
@@ -42,7 +48,7 @@ def _nothing() -> None:
 
 
 @dataclass(slots=True, eq=False)
-class _Charge:
+class _AttendedSession:
     """A session that is attended to."""
 
     unwatch: Unsubscribe
@@ -67,11 +73,11 @@ class DueNotifier:
         self._clock = clock
         self._owners = frozenset(owners)
         self._wanted: set[SessionKey] = set()
-        self._charges: dict[SessionKey, _Charge] = {}
+        self._charges: dict[SessionKey, _AttendedSession] = {}
         # Sessions to be looked at, in the order in which they gave reason to.
         self._unseen: dict[SessionKey, None] = {}
         self._wakeup = Wakeup()
-        reminders.on_schedule = self._scheduled
+        reminders.on_schedule = self._take_scheduled
 
     def __repr__(self) -> str:
         return f"<DueNotifier of {len(self._charges)} sessions>"
@@ -121,7 +127,7 @@ class DueNotifier:
 
     # Whom it attends to.
 
-    def _scheduled(self, owner: str, session: str) -> None:
+    def _take_scheduled(self, owner: str, session: str) -> None:
         if owner in self._owners:
             self._take((owner, session))
 
@@ -137,7 +143,7 @@ class DueNotifier:
     def _take(self, key: SessionKey) -> None:
         if key not in self._charges:
             watch = self._reminders.watch(*key, partial(self._hear, key))
-            self._charges[key] = _Charge(watch)
+            self._charges[key] = _AttendedSession(watch)
             self._hear(key)
 
     def _leave(self, key: SessionKey) -> None:
@@ -159,10 +165,10 @@ class DueNotifier:
                 if key in self._charges:
                     tasks.start_soon(self._look, key, self._charges[key])
 
-    async def _look(self, key: SessionKey, charge: _Charge) -> None:
+    async def _look(self, key: SessionKey, charge: _AttendedSession) -> None:
         next_ms: int | None
         try:
-            tasks = await self._reminders.undelivered(*key)
+            tasks = await self._reminders.list_undelivered(*key)
         except StoreUnavailable as error:
             owner, session = key
             self._feed.note("reminders_not_read", owner=owner, session=session, why=error.message)
@@ -194,7 +200,7 @@ class DueNotifier:
         return key in self._wanted or (bool(tasks) and key[0] in self._owners)
 
     async def _announce(
-        self, key: SessionKey, charge: _Charge, tasks: tuple[Reminder, ...]
+        self, key: SessionKey, charge: _AttendedSession, tasks: tuple[Reminder, ...]
     ) -> int | None:
         """Publish what is due and was not published yet; return when to look again."""
         now_ms, window_ms = self._clock.now_ms(), self._reminders.rules.due_window_ms

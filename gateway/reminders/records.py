@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.reminders.model import Reminder, SessionReminders, earliest_due
+from gateway.reminders.model import Reminder, ReminderList, earliest_due
 from gateway.stores.documents import SessionKey, StoreUnavailable
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -93,7 +93,7 @@ class ReminderRecords:
 
     def log(self, event: str, key: SessionKey, about: tuple[Reminder, ...], **more: object) -> None:
         """Log what was done to some reminders; never their text."""
-        (owner, session), first = key, earliest_due(SessionReminders(about))
+        (owner, session), first = key, earliest_due(ReminderList(about))
         self._note(
             event, owner=owner, session=session, count=len(about), earliest_due=first, **more
         )

@@ -32,10 +32,10 @@ from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
 from gateway.reminders.model import (
     Reminder,
+    ReminderList,
     ReminderOrigin,
     ReminderRequest,
     Rules,
-    SessionReminders,
     cancel,
     clear,
     deliver,
@@ -68,10 +68,10 @@ from gateway.stores.waiting import Unsubscribe
 
 R = TypeVar("R")
 Note = Callable[..., None]
-Change = Callable[[SessionReminders], tuple[SessionReminders, R]]
+Change = Callable[[ReminderList], tuple[ReminderList, R]]
 
 KIND = "clock"
-SHAPE = Shape(KIND, 1, SessionReminders(), encode_reminders, decode_reminders, earliest_due)
+SHAPE = Shape(KIND, 1, ReminderList(), encode_reminders, decode_reminders, earliest_due)
 EVENTS = LedgerEvents(
     reserved="reminders_reserved",
     committed="reminders_committed",
@@ -115,7 +115,7 @@ class ReminderService:
 
     # What a session has.
 
-    async def list_reminders(self, owner: str, session: str) -> SessionReminders:
+    async def list_reminders(self, owner: str, session: str) -> ReminderList:
         """Return what a session has and has not expired; raises if the store is down."""
         key = (owner, session)
         try:
@@ -126,7 +126,7 @@ class ReminderService:
         self._records.log("reminders_listed", key, reminders.items)
         return reminders
 
-    async def undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
+    async def list_undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
         """Return what waits to be delivered, reserved or not; raises if the store is down."""
         if self.surely_idle(owner, session):
             return ()
@@ -155,7 +155,7 @@ class ReminderService:
     async def next_ready(self, owner: str, session: str, exchange_id: str) -> int | None:
         """Return when the next one may be carried by a turn of this exchange, or None."""
         key = (owner, session)
-        reminders, held = await self._read_or_nothing(key), self._ledger.held(key)
+        reminders, held = await self._read_or_nothing(key), self._ledger.list_held(key)
         return next_ready(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
@@ -186,8 +186,8 @@ class ReminderService:
         origin = ReminderOrigin(session, exchange_id, setter, main)
 
         def change(
-            before: SessionReminders,
-        ) -> tuple[SessionReminders, tuple[tuple[Reminder, ...], int]]:
+            before: ReminderList,
+        ) -> tuple[ReminderList, tuple[tuple[Reminder, ...], int]]:
             after, scheduled = schedule(before, wanted, origin, now_ms, self.rules, _new_id)
             # One that was there already is told of again, and is not new.
             known = {reminder.id for reminder in before.items}
@@ -208,7 +208,7 @@ class ReminderService:
         """
         key, now_ms, rules = (owner, session), self.clock.now_ms(), self.rules
         passed = await self._change(
-            key, lambda reminders: mark_passed(reminders, now_ms, self._ledger.held(key))
+            key, lambda reminders: mark_passed(reminders, now_ms, self._ledger.list_held(key))
         )
         if passed:
             # Three writes in this order: a crash between any two neither loses nor doubles.
@@ -265,7 +265,7 @@ class ReminderService:
         if not reminders.items:
             return None
         # From here to the claim nobody else comes in between.
-        held = self._ledger.held(key, requester)
+        held = self._ledger.list_held(key, requester)
         ready = due(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
         if not ready:
             return None
@@ -277,7 +277,7 @@ class ReminderService:
     async def commit(self, claim: Claim[Reminder]) -> None:
         """Note that what was claimed is delivered; if it cannot be written yet, it is owed."""
         self._records.add_ended(
-            claim.key, self._ledger.held_by(claim), DELIVERED, self.clock.now_ms()
+            claim.key, self._ledger.list_held_by(claim), DELIVERED, self.clock.now_ms()
         )
         await self._ledger.commit(claim, self.clock.now_ms())
 
@@ -296,7 +296,7 @@ class ReminderService:
         if self.surely_idle(owner, session):
             return ()
 
-        def change(reminders: SessionReminders) -> tuple[SessionReminders, tuple[Reminder, ...]]:
+        def change(reminders: ReminderList) -> tuple[ReminderList, tuple[Reminder, ...]]:
             found = tuple(one for one in reminders.items if one.id in ids and one.is_pending)
             return deliver(reminders, frozenset(one.id for one in found), now_ms), found
 
@@ -363,7 +363,7 @@ class ReminderService:
 
     # The document.
 
-    async def _read(self, key: SessionKey) -> SessionReminders:
+    async def _read(self, key: SessionKey) -> ReminderList:
         """Return what a session has now and has not expired."""
         document, locks = DocumentKey(KIND, *key), self.store.key_locks
         # In turn with those who write what was delivered, as the ledger wants it.
@@ -377,12 +377,12 @@ class ReminderService:
         applied = self._apply_owed(key, reminders)
         return expire(applied, self._steps.past_ms(), self.rules)[0]
 
-    async def _read_or_nothing(self, key: SessionKey) -> SessionReminders:
+    async def _read_or_nothing(self, key: SessionKey) -> ReminderList:
         try:
             return await self._read(key)
         except StoreUnavailable as error:
             self._records.log_trouble("reminders_not_read", key, error)
-            return SessionReminders()
+            return ReminderList()
 
     async def _change(self, key: SessionKey, change: Change[R]) -> R:
         try:
@@ -398,12 +398,12 @@ class ReminderService:
         """
 
         def whole(
-            stored: SessionReminders,
-        ) -> tuple[SessionReminders, tuple[R, tuple[Reminder, ...], list[str]]]:
+            stored: ReminderList,
+        ) -> tuple[ReminderList, tuple[R, tuple[Reminder, ...], list[str]]]:
             past_ms = self._steps.past_ms()
             # First what is owed: what was delivered does not expire, and is not asked for again.
             applied = self._apply_owed(key, stored)
-            living, lost = expire(applied, past_ms, self.rules, self._ledger.held(key))
+            living, lost = expire(applied, past_ms, self.rules, self._ledger.list_held(key))
             changed, answer = change(living)
             return changed, (answer, lost, self._find_settled(key, stored, past_ms))
 
@@ -418,13 +418,13 @@ class ReminderService:
             return answer, len(lost)
         raise StoreUnavailable("The store of reminders does not answer; try again later.")
 
-    def _apply_owed(self, key: SessionKey, reminders: SessionReminders) -> SessionReminders:
+    def _apply_owed(self, key: SessionKey, reminders: ReminderList) -> ReminderList:
         """Return a session's reminders as they will be when nothing is owed any more."""
-        for reminder_id, at_ms in self._ledger.owed(key).items():
+        for reminder_id, at_ms in self._ledger.list_owed(key).items():
             reminders = deliver(reminders, (reminder_id,), at_ms)
         return reminders
 
-    def _find_settled(self, key: SessionKey, stored: SessionReminders, past_ms: int) -> list[str]:
+    def _find_settled(self, key: SessionKey, stored: ReminderList, past_ms: int) -> list[str]:
         """Return which deliveries are no longer owed when these reminders are written.
 
         Reminders that are not there may be on a disk that is away for a while; they are remembered
@@ -432,7 +432,7 @@ class ReminderService:
         """
         over_ms = past_ms - self.rules.due_window_ms - self.rules.retention_ms
         there = {reminder.id for reminder in stored.items}
-        owed = self._ledger.owed(key).items()
+        owed = self._ledger.list_owed(key).items()
         return [one for one, at_ms in owed if one in there or at_ms < over_ms]
 
 
@@ -445,5 +445,5 @@ def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
     second()
 
 
-def _keep(reminders: SessionReminders) -> tuple[SessionReminders, None]:
+def _keep(reminders: ReminderList) -> tuple[ReminderList, None]:
     return reminders, None

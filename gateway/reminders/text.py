@@ -54,14 +54,14 @@ def reminder_text(tasks: tuple[Reminder, ...], standard_tools: bool) -> str:
 def _line(task: Reminder) -> str:
     tool = f" tool={_name(task.tool)}" if task.tool else ""
     arguments = f" args={_safe_json(task.arguments)}" if task.arguments else ""
-    return f"[scheduled task:{_quoted(task.text)}{tool}{arguments} dueAt={iso(task.due_ms)}]"
+    return f"[scheduled task:{_quote(task.text)}{tool}{arguments} dueAt={iso(task.due_ms)}]"
 
 
 def _name(tool: str) -> str:
-    return tool if _is_bare(tool) else _quoted(tool)
+    return tool if _is_bare(tool) else _quote(tool)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{_in_text.sub(_escape, text)}"'
 
 

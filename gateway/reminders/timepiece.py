@@ -13,7 +13,7 @@ from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, Us
 from gateway.exchange.events import HoldEnded, ReminderDue, Wait
 from gateway.exchange.model import UNKNOWN, ToolCall
 from gateway.outbox.queue import OutboxQueue
-from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, failed
+from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.reminders.holds import DUE, GONE, LEFT, LIMIT, TAKEN_OVER, Hold, Holds
 from gateway.reminders.model import Reminder
@@ -273,7 +273,7 @@ class Timepiece:
 
     async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
         """Run a tool of ours, and say what came of it; after the last the answer is over."""
-        text = failed("", f"The {call.name} tool did not answer in time; try again.")
+        text = render_error("", f"The {call.name} tool did not answer in time; try again.")
         with anyio.move_on_after(TOOL_SECONDS):
             text = await self._run(call, is_last)
         return ToolResult(call.id, text)
@@ -281,7 +281,7 @@ class Timepiece:
     async def _run(self, call: ToolCall, is_last: bool) -> str:
         if (extra := self._extras.get(call.name)) is not None:
             if self._is_auxiliary():
-                return failed("", SIDE_CALL.format(action=call.name))
+                return render_error("", SIDE_CALL.format(action=call.name))
             return await extra.run(call.arguments)
         parts, scope = self._parts, self._scope(is_last)
         tool = ClockTool(parts.clock, parts.zone, self._reminders, scope, self._will_hold)

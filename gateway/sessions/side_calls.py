@@ -95,7 +95,7 @@ class SideCalls:
         assert name is not None
         try:
             if self._reminders is not None and not self._reminders.surely_idle(owner, name):
-                tasks = await self._reminders.undelivered(owner, name)
+                tasks = await self._reminders.list_undelivered(owner, name)
                 found.update(task.setter for task in tasks)
             if self._snapshots is not None and not self._snapshots.needs_none(owner, name):
                 found.add(await self._snapshots.find_setter(owner, name))

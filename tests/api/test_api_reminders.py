@@ -18,7 +18,7 @@ from gateway.api.error_router import ErrorRouter
 from gateway.api.reminders import RemindersArea, Zone
 from gateway.clock.manual import ManualClock
 from gateway.clock.protocol import NtpState
-from gateway.reminders.clock_calls import got
+from gateway.reminders.clock_calls import render_time
 from gateway.reminders.model import Rules
 from gateway.reminders.service import ReminderService
 from gateway.stores import Memory, Stored, StoreUnavailable
@@ -324,7 +324,7 @@ async def test_the_time_is_told_as_the_tool_tells_it() -> None:
     desk = Desk()
     answer = await desk.ask("GET", "/api/clock")
     assert answer.status == 200
-    assert answer.body.decode() == got(NOW, TOKYO, "Asia/Tokyo", desk.clock.ntp)
+    assert answer.body.decode() == render_time(NOW, TOKYO, "Asia/Tokyo", desk.clock.ntp)
     assert answer.json["local"] == "2026-02-03 06:22:38.229 +09:00"
 
 

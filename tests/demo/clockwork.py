@@ -124,22 +124,22 @@ class Clockwork:
 
     def _result(self, call: clock.Call) -> str:
         if not self._session and not isinstance(call, clock.Get):
-            return clock.failed(call.action, clock.NEEDS_SESSION.format(action=call.action))
+            return clock.render_error(call.action, clock.NEEDS_SESSION.format(action=call.action))
         match call:
             case clock.Get():
-                return clock.got(self.now, ZONE, ZONE_NAME, NtpState("disabled"))
+                return clock.render_time(self.now, ZONE, ZONE_NAME, NtpState("disabled"))
             case clock.Schedule(items=items):
                 made = tuple(self._task(item) for item in items)
-                return clock.scheduled(made, lambda task: self._holds)
+                return clock.render_scheduled(made, lambda task: self._holds)
             case clock.List():
-                return clock.listed(self.tasks.values())
+                return clock.render_list(self.tasks.values())
             case clock.Cancel(task_id=task_id):
                 known = self.tasks.pop(task_id, None)
-                return clock.removed(task_id) if known else clock.unknown(task_id)
-            case clock.Clear():
+                return clock.render_removed(task_id) if known else clock.render_unknown(task_id)
+            case clock.ClearAll():
                 count = len(self.tasks)
                 self.tasks.clear()
-                return clock.cleared(count)
+                return clock.render_cleared(count)
 
     def _planned(self, call: schedule_task.Call) -> str:
         if call.action == "list":
@@ -154,7 +154,7 @@ class Clockwork:
         self.jobs[job_id] = new_job(draft, job_id, "local", "s", "", self.now, RULES)
         return schedule_task.told("add", self.jobs[job_id])
 
-    def _task(self, item: clock.Item) -> Reminder:
+    def _task(self, item: clock.ReminderItem) -> Reminder:
         due = round(datetime.fromisoformat(item.due_at).timestamp() * 1000)
         task = Reminder(f"task-{len(self.tasks) + 1}", due, self.now, self.now, item.task)
         self.tasks[task.id] = task

@@ -276,11 +276,11 @@ class Gate:
     def _run(self, call: ToolCall) -> ToolResult:
         asked = clock.read_call(call.arguments)
         if isinstance(asked, clock.Get):
-            return ToolResult(call.id, clock.got(self.now, ZONE, "x", NtpState("disabled")))
+            return ToolResult(call.id, clock.render_time(self.now, ZONE, "x", NtpState("disabled")))
         assert isinstance(asked, clock.Schedule)
         (item,) = asked.items
         task = Reminder("1", self.now + 20_000, self.now, self.now, item.task)
-        return ToolResult(call.id, clock.scheduled((task,), lambda _: True))
+        return ToolResult(call.id, clock.render_scheduled((task,), lambda _: True))
 
 
 PROMISE = "I set it: drink tea. This answer stays open and I go on at 13:22:58."
@@ -362,7 +362,7 @@ async def test_the_sdk_takes_a_call_and_brings_its_result(client: AsyncAnthropic
     first = await client.messages.create(model="demo", max_tokens=99, messages=talk, tools=[CLOCK])
     (call,) = first.content
     assert call.type == "tool_use"
-    result = clock.got(NOON, ZONE, "America/Los_Angeles", NtpState("disabled"))
+    result = clock.render_time(NOON, ZONE, "America/Los_Angeles", NtpState("disabled"))
     talk += [
         {"role": "assistant", "content": first.content},
         {

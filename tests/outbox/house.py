@@ -84,7 +84,7 @@ class House:
             f"run-{number}", owner, session, self.clock.now_ms(), text, "job-1", f"r{number}", name
         )
         kept = await self.rows.add(item)
-        self.deliveries.added(kept)
+        self.deliveries.announce(kept)
         return kept
 
     async def remind(

@@ -168,7 +168,7 @@ async def test_with_a_webhook_a_session_without_reminders_costs_nothing() -> Non
 
 async def test_interest_ends_after_a_week_unless_somebody_listens(house: House) -> None:
     await house.due_notifier.attend(OWNER, "left")
-    with house.feed.subscribed(OWNER, "listens"):
+    with house.feed.subscribe(OWNER, "listens"):
         await house.due_notifier.attend(OWNER, "listens")
         house.clock.advance(WEEK + 1)
         await house.due_notifier.refresh()

@@ -32,7 +32,7 @@ class Reader:
     async def read(self) -> None:
         """Subscribe behind what was read last, and read until cut off."""
         with anyio.CancelScope() as self._scope:
-            with self._feed.subscribed(OWNER, self._session) as subscription:
+            with self._feed.subscribe(OWNER, self._session) as subscription:
                 await subscription.begin(self.last)
                 self.last = subscription.after
                 self.started.set()
@@ -150,13 +150,13 @@ async def test_a_store_that_is_down_is_noted_and_hurts_nobody() -> None:
 async def test_an_owner_has_so_many_subscriptions() -> None:
     async with living(most=2) as house:
         feed = house.feed
-        with feed.subscribed("ann", "s"), feed.subscribed("ann", "t"):
-            with pytest.raises(TooMany) as refused, feed.subscribed("ann", "u"):
+        with feed.subscribe("ann", "s"), feed.subscribe("ann", "t"):
+            with pytest.raises(TooMany) as refused, feed.subscribe("ann", "u"):
                 pass
             assert refused.value.retry_after == 1
-            with feed.subscribed("bob", "s"):
+            with feed.subscribe("bob", "s"):
                 assert len(feed.subscribers) == 3
-        with feed.subscribed("ann", "s"):
+        with feed.subscribe("ann", "s"):
             assert feed.open == {("ann", "s"): 1}
         assert not feed.open
         assert len(feed.subscribers) == 0
@@ -168,7 +168,7 @@ async def test_when_the_gateway_leaves_readers_end_and_none_begins(house: House)
         tasks.start_soon(reader.read)
         await reader.started.wait()
         house.feed.drain()
-    with pytest.raises(Draining), house.feed.subscribed(OWNER, SESSION):
+    with pytest.raises(Draining), house.feed.subscribe(OWNER, SESSION):
         pass
 
 

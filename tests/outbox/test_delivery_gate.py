@@ -29,7 +29,7 @@ async def result(gate: Running, text: str = "all is well", number: int = 1) -> s
     parts = gate.gateway.parts
     run = f"run-{number}"
     item = OutboxItem(run, "local", "s", parts.base.clock.now_ms(), text, "job-1", run, "check")
-    parts.deliveries.added(await parts.rows.deliveries.add(item))
+    parts.deliveries.announce(await parts.rows.deliveries.add(item))
     return run
 
 

@@ -272,7 +272,7 @@ async def test_a_store_that_is_down_is_503() -> None:
         for asked in (get(INBOX), get(EVENTS), request("POST", ACK, JSON, body=b'{"ids":["x"]}')):
             answer = await gate.fetch(asked)
             assert (answer.status, answer.error["code"]) == (503, "store_unavailable")
-        gate.house.deliveries.added(rows.items[0])
+        gate.house.deliveries.announce(rows.items[0])
         assert (await answer_of(client)).status == 503
 
 

@@ -50,12 +50,12 @@ class Desk:
     async def write_delivered(self, key: SessionKey) -> None:
         if self.fails:
             raise StoreUnavailable("The disk is gone.")
-        ids = tuple(self.ledger.owed(key))
+        ids = tuple(self.ledger.list_owed(key))
         self.written.update(ids)
         self.ledger.settle(key, ids)
 
     def waiting(self, key: SessionKey, requester: Requester = UNKNOWN) -> tuple[Letter, ...]:
-        held, owed = self.ledger.held(key, requester), self.ledger.owed(key)
+        held, owed = self.ledger.list_held(key, requester), self.ledger.list_owed(key)
         return tuple(
             letter
             for letter in self.letters[key]
@@ -99,30 +99,30 @@ class LedgerMachine(RuleBasedStateMachine):
         items = self.desk.waiting(key, requester)[:most]
         claim = Claim(f"turn-{len(self.made)}", key, items, requester)
         for other in self.made:
-            is_robbed = not set(items).isdisjoint(self.desk.ledger.held_by(other))
+            is_robbed = not set(items).isdisjoint(self.desk.ledger.list_held_by(other))
             assert not is_robbed or requester.outranks(other.requester)
         self.desk.ledger.reserve(claim)
         self.made.append(claim)
-        assert self.desk.ledger.held_by(claim) == claim.items
+        assert self.desk.ledger.list_held_by(claim) == claim.items
         return claim
 
     @rule(claim=claims)
     def commit(self, claim: Claim[Letter]) -> None:
-        held = self.desk.ledger.held_by(claim)
+        held = self.desk.ledger.list_held_by(claim)
         finish(self.desk.ledger.commit(claim, 1))
         self.seen.update(item.id for item in held)
-        assert self.desk.ledger.held_by(claim) == ()
+        assert self.desk.ledger.list_held_by(claim) == ()
 
     @rule(claim=claims)
     def release(self, claim: Claim[Letter]) -> None:
-        held = self.desk.ledger.held_by(claim)
+        held = self.desk.ledger.list_held_by(claim)
         self.desk.ledger.release(claim)
         assert set(held) <= set(self.desk.waiting(claim.key))
 
     @precondition(lambda self: not self.desk.fails)
     @rule(key=st.sampled_from(KEYS))
     def acknowledge(self, key: SessionKey) -> None:
-        owed = self.desk.ledger.owed(key)
+        owed = self.desk.ledger.list_owed(key)
         found = [one.id for one in self.desk.letters[key] if not self.desk.written[one.id]]
         ids = tuple(one for one in found if one not in owed)[:1]
         self.desk.written.update(ids)
@@ -152,7 +152,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def no_item_is_held_by_two_claims(self) -> None:
         ledger = self.desk.ledger
-        holders = Counter(item.id for claim in self.made for item in ledger.held_by(claim))
+        holders = Counter(item.id for claim in self.made for item in ledger.list_held_by(claim))
         assert all(count == 1 for count in holders.values())
 
     @invariant()
@@ -163,10 +163,12 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         ledger = self.desk.ledger
-        held = {item.id for claim in self.made for item in ledger.held_by(claim)}
+        held = {item.id for claim in self.made for item in ledger.list_held_by(claim)}
         for key, letters in self.desk.letters.items():
             waiting = {one.id for one in self.desk.waiting(key)}
-            over = {one.id for one in letters if self.desk.written[one.id]} | set(ledger.owed(key))
+            over = {one.id for one in letters if self.desk.written[one.id]} | set(
+                ledger.list_owed(key)
+            )
             for letter in letters:
                 assert [letter.id in place for place in (held, waiting, over)].count(True) == 1
                 assert letter.id in over or letter.id not in self.seen

@@ -24,26 +24,26 @@ from gateway.reminders.clock_calls import (
     NEEDS_SESSION,
     Call,
     Cancel,
-    Clear,
+    ClearAll,
     Get,
-    Item,
+    InvalidCall,
     List,
-    Refused,
+    ReminderItem,
     Schedule,
-    cleared,
-    failed,
-    got,
-    listed,
     read_call,
-    removed,
-    scheduled,
-    unknown,
+    render_cleared,
+    render_error,
+    render_list,
+    render_removed,
+    render_scheduled,
+    render_time,
+    render_unknown,
 )
 from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.model import (
     Reminder,
+    ReminderList,
     Rules,
-    SessionReminders,
     read_item,
 )
 from gateway.reminders.text import reminder_text, time_tag
@@ -64,8 +64,8 @@ def items(*written: Any) -> str:
     return said(action="schedule", items=written, taskId="")
 
 
-def refusal(arguments: str) -> Refused:
-    with pytest.raises(Refused) as refused:
+def refusal(arguments: str) -> InvalidCall:
+    with pytest.raises(InvalidCall) as refused:
         read_call(arguments)
     assert refused.value.sentence == str(refused.value)
     assert refused.value.sentence.endswith(".")
@@ -123,7 +123,7 @@ def test_times_in_the_descriptions_can_be_scheduled() -> None:
 
 @pytest.mark.parametrize(
     "action, call",
-    [("get", Get()), ("list", List()), ("clear", Clear()), (" GET\n", Get()), ("List", List())],
+    [("get", Get()), ("list", List()), ("clear", ClearAll()), (" GET\n", Get()), ("List", List())],
 )
 def test_actions_without_more(action: str, call: Call) -> None:
     assert read_call(said(action=action)) == call
@@ -135,26 +135,32 @@ def test_actions_without_more(action: str, call: Call) -> None:
 def test_a_call_as_the_schema_wants_it() -> None:
     written = {"dueAt": DUE, "task": "call Ann", "tool": "phone", "arguments": '{"to":"Ann"}'}
     call = read_call(items(written))
-    assert call == Schedule((Item(DUE, "call Ann", "phone", '{"to":"Ann"}'),))
+    assert call == Schedule((ReminderItem(DUE, "call Ann", "phone", '{"to":"Ann"}'),))
     assert call.action == "schedule"
 
 
 @pytest.mark.parametrize(
     "written, item",
     [
-        ({"dueAt": DUE, "task": "x"}, Item(DUE, "x")),
-        ({"dueAt": DUE, "task": "x", "tool": "", "arguments": ""}, Item(DUE, "x")),
-        ({"dueAt": DUE, "task": "x", "tool": None, "arguments": None}, Item(DUE, "x")),
-        ({"dueAt": f" {DUE} ", "task": " x ", "tool": " t "}, Item(DUE, "x", "t")),
-        ({"dueAt": DUE, "task": "x", "arguments": " {} "}, Item(DUE, "x", "", "{}")),
-        ({"dueAt": DUE, "task": "x", "arguments": {}}, Item(DUE, "x")),
-        ({"dueAt": DUE, "task": "x", "arguments": {"a": "b"}}, Item(DUE, "x", "", '{"a":"b"}')),
-        ({"dueAt": DUE, "task": "x", "arguments": "no JSON"}, Item(DUE, "x", "", "no JSON")),
-        ({"dueAt": DUE, "task": "x", "more": [1]}, Item(DUE, "x")),
-        ({}, Item("", "")),
+        ({"dueAt": DUE, "task": "x"}, ReminderItem(DUE, "x")),
+        ({"dueAt": DUE, "task": "x", "tool": "", "arguments": ""}, ReminderItem(DUE, "x")),
+        ({"dueAt": DUE, "task": "x", "tool": None, "arguments": None}, ReminderItem(DUE, "x")),
+        ({"dueAt": f" {DUE} ", "task": " x ", "tool": " t "}, ReminderItem(DUE, "x", "t")),
+        ({"dueAt": DUE, "task": "x", "arguments": " {} "}, ReminderItem(DUE, "x", "", "{}")),
+        ({"dueAt": DUE, "task": "x", "arguments": {}}, ReminderItem(DUE, "x")),
+        (
+            {"dueAt": DUE, "task": "x", "arguments": {"a": "b"}},
+            ReminderItem(DUE, "x", "", '{"a":"b"}'),
+        ),
+        (
+            {"dueAt": DUE, "task": "x", "arguments": "no JSON"},
+            ReminderItem(DUE, "x", "", "no JSON"),
+        ),
+        ({"dueAt": DUE, "task": "x", "more": [1]}, ReminderItem(DUE, "x")),
+        ({}, ReminderItem("", "")),
     ],
 )
-def test_what_may_be_left_out_or_otherwise(written: dict[str, Any], item: Item) -> None:
+def test_what_may_be_left_out_or_otherwise(written: dict[str, Any], item: ReminderItem) -> None:
     assert read_call(items(written)) == Schedule((item,))
     assert read_call(said(action="schedule", items=written)) == Schedule((item,))
 
@@ -170,7 +176,7 @@ def test_arguments_given_as_an_object_keep_their_values() -> None:
 
 def test_several_items_keep_their_order() -> None:
     call = read_call(items({"task": "one"}, {"task": "two"}))
-    assert call == Schedule((Item("", "one"), Item("", "two")))
+    assert call == Schedule((ReminderItem("", "one"), ReminderItem("", "two")))
 
 
 def test_cancel() -> None:
@@ -270,8 +276,8 @@ ANY_CALL = st.fixed_dictionaries(
 def never_worse_than_refused(arguments: str) -> None:
     try:
         call = read_call(arguments)
-    except Refused as refused:
-        failed(refused.action, refused.sentence).encode()
+    except InvalidCall as refused:
+        render_error(refused.action, refused.sentence).encode()
     else:
         assert call.action in ACTIONS
 
@@ -308,7 +314,7 @@ def task(**more: Any) -> Reminder:
 
 def test_the_time() -> None:
     ntp = NtpState("synced", -12, "time.example", 18, NOW - 5, "")
-    text = got(NOW, LOS_ANGELES, "America/Los_Angeles", ntp)
+    text = render_time(NOW, LOS_ANGELES, "America/Los_Angeles", ntp)
     assert text == (
         '{"ok":true,"action":"get","active":true,"nowMs":1770067358229,'
         '"utc":"2026-02-02T21:22:38.229Z","local":"2026-02-02 13:22:38.229 -08:00",'
@@ -318,14 +324,14 @@ def test_the_time() -> None:
 
 
 def test_the_time_without_time_servers() -> None:
-    told = json.loads(got(NOW, UTC, "UTC", NtpState("disabled")))
+    told = json.loads(render_time(NOW, UTC, "UTC", NtpState("disabled")))
     assert told["ntp"]["status"] == "disabled"
     assert told["ntp"]["rttMs"] is told["ntp"]["lastSyncMs"] is None
 
 
 def test_what_was_scheduled() -> None:
     soon, late = task(), Reminder("t-2", NOW + 1, 0, 0, "提醒", "tool", "{}")
-    assert scheduled((soon, late), lambda one: one is soon) == (
+    assert render_scheduled((soon, late), lambda one: one is soon) == (
         '{"ok":true,"scheduled":['
         '{"taskId":"t-1","dueAt":"2026-02-02T21:22:38.229Z","task":"call Ann","delivery":"hold"},'
         '{"taskId":"t-2","dueAt":"2026-02-02T21:22:38.230Z","task":"提醒","delivery":"next_request"}'
@@ -335,23 +341,23 @@ def test_what_was_scheduled() -> None:
 
 def test_what_there_is() -> None:
     done = task(tool="phone", arguments='{"to":"Ann"}', delivered_ms=NOW + 1, deliveries=1)
-    assert listed((task(), done)) == (
+    assert render_list((task(), done)) == (
         '{"ok":true,"items":['
         '{"taskId":"t-1","dueAt":"2026-02-02T21:22:38.229Z","task":"call Ann","deliveryCount":0},'
         '{"taskId":"t-1","dueAt":"2026-02-02T21:22:38.229Z","task":"call Ann","tool":"phone",'
         '"arguments":{"to":"Ann"},"deliveredAt":"2026-02-02T21:22:38.230Z","deliveryCount":1}]}'
     )
-    assert listed(()) == '{"ok":true,"items":[]}'
+    assert render_list(()) == '{"ok":true,"items":[]}'
 
 
 def test_what_is_gone() -> None:
-    assert removed("t-1") == '{"ok":true,"removed":"t-1"}'
-    assert cleared(3) == '{"ok":true,"removedCount":3}'
+    assert render_removed("t-1") == '{"ok":true,"removed":"t-1"}'
+    assert render_cleared(3) == '{"ok":true,"removedCount":3}'
 
 
 def test_errors() -> None:
-    assert failed("schedule", "No.") == '{"ok":false,"action":"schedule","error":"No."}'
-    told = json.loads(unknown("x" * 1000))
+    assert render_error("schedule", "No.") == '{"ok":false,"action":"schedule","error":"No."}'
+    told = json.loads(render_unknown("x" * 1000))
     assert (told["ok"], told["action"]) == (False, "cancel")
     assert "action list" in told["error"]
     assert len(told["error"]) < 200
@@ -386,15 +392,15 @@ def results() -> list[str]:
     known = "5d0c3c0e-8a54-4c43-9d0e-0d6c2f0f3a11"
     tea = Reminder(known, wanted.due_ms, NOW, NOW, wanted.text, wanted.tool, wanted.arguments)
     shown = replace(tea, delivered_ms=NOW + 29_775, deliveries=1)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidCall) as refused:
         read_call(said(action="sleep"))
     return [
-        got(NOW, LOS_ANGELES, "America/Los_Angeles", ntp),
-        scheduled((tea,), lambda _: True),
-        listed((shown,)),
-        removed(known),
-        cleared(3),
-        failed(refused.value.action, refused.value.sentence),
+        render_time(NOW, LOS_ANGELES, "America/Los_Angeles", ntp),
+        render_scheduled((tea,), lambda _: True),
+        render_list((shown,)),
+        render_removed(known),
+        render_cleared(3),
+        render_error(refused.value.action, refused.value.sentence),
     ]
 
 
@@ -406,7 +412,7 @@ def test_the_results_on_the_page_are_those_given() -> None:
 def test_the_document_on_the_page_can_be_read() -> None:
     (document,) = [json.loads(text) for text in blocks("json") if text.startswith('{"version"')]
     (kept,) = decode_reminders(document).items
-    assert encode_reminders(SessionReminders((kept,))) == {
+    assert encode_reminders(ReminderList((kept,))) == {
         "tasks": [{**document["tasks"][0], "arguments": msgspec.Raw(b'{"to":"ann"}')}]
     }
 

@@ -14,8 +14,8 @@ from gateway.reminders.handover_model import (
 )
 from gateway.reminders.model import (
     Reminder,
+    ReminderList,
     Rules,
-    SessionReminders,
 )
 
 NOW = 1_000_000_000
@@ -33,13 +33,13 @@ TEA = Reminder(
 )
 LATER = replace(TEA, id="later", due_ms=NOW + 1)
 DONE = replace(TEA, id="done", delivered_ms=NOW)
-ALL = SessionReminders((OWN, TEA, LATER, DONE))
+ALL = ReminderList((OWN, TEA, LATER, DONE))
 DUE = NOW + GRACE_MS
 
 
 def test_the_first_that_was_delegated_and_is_left_passes_next() -> None:
     assert next_handover(ALL) == DUE
-    assert next_handover(SessionReminders((OWN, DONE))) is None
+    assert next_handover(ReminderList((OWN, DONE))) is None
 
 
 def test_it_is_marked_a_minute_after_it_was_due_unless_a_turn_carries_it() -> None:
@@ -55,16 +55,16 @@ def test_it_is_marked_a_minute_after_it_was_due_unless_a_turn_carries_it() -> No
 
 def test_it_becomes_the_main_sessions_own_once() -> None:
     _, passed = mark_passed(ALL, DUE, ())
-    tasks, there = inherit(SessionReminders(), passed, "s", DUE, Rules())
+    tasks, there = inherit(ReminderList(), passed, "s", DUE, Rules())
     own = replace(TEA, session="s", main="", not_before_exchange="", updated_ms=DUE)
     assert (tasks.items, there) == ((own,), {"tea"})
-    delivered = SessionReminders((replace(own, delivered_ms=DUE),))
+    delivered = ReminderList((replace(own, delivered_ms=DUE),))
     assert inherit(delivered, passed, "s", DUE, Rules()) == (delivered, {"tea"})
 
 
 def test_where_there_is_no_room_it_is_left() -> None:
-    _, passed = mark_passed(SessionReminders((TEA, LATER)), DUE + 1, ())
-    tasks, there = inherit(SessionReminders((DONE,)), passed, "s", DUE, Rules(most=1))
+    _, passed = mark_passed(ReminderList((TEA, LATER)), DUE + 1, ())
+    tasks, there = inherit(ReminderList((DONE,)), passed, "s", DUE, Rules(most=1))
     assert ([task.id for task in tasks.items], there) == (["done", "tea"], {"tea"})
 
 

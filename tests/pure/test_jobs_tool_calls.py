@@ -32,7 +32,7 @@ from gateway.jobs.tool_calls import (
     unknown,
 )
 from gateway.jobs.view import SchedulerStatus, count_jobs, summarize_job
-from gateway.reminders.clock_calls import Refused
+from gateway.reminders.clock_calls import InvalidCall
 
 NOW = 1_770_067_358_229
 RULES = JobRules()
@@ -48,8 +48,8 @@ def members(**given: Any) -> dict[str, object]:
     return dict(read_call(said(action="add", **given)).members)
 
 
-def refusal(arguments: str) -> Refused:
-    with pytest.raises(Refused) as refused:
+def refusal(arguments: str) -> InvalidCall:
+    with pytest.raises(InvalidCall) as refused:
         read_call(arguments)
     assert refused.value.sentence.endswith(".")
     return refused.value
@@ -272,7 +272,7 @@ ANY_CALL = st.builds(
 def never_worse_than_refused(arguments: str) -> None:
     try:
         call = read_call(arguments)
-    except Refused as refused:
+    except InvalidCall as refused:
         failed(refused.action, refused.sentence).encode()
         return
     assert call.action in ACTIONS

@@ -16,10 +16,10 @@ from gateway.errors import InvalidInput
 from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.model import (
     Reminder,
+    ReminderList,
     ReminderOrigin,
     ReminderRequest,
     Rules,
-    SessionReminders,
     cancel,
     clear,
     deliver,
@@ -34,7 +34,7 @@ NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = Rules()
 TEA = ReminderRequest(NOW + 600_000, "drink tea")
 HERE = ReminderOrigin("s", "chain-1")
-NONE = SessionReminders()
+NONE = ReminderList()
 
 
 def numbered(start: int = 1) -> Callable[[], str]:
@@ -43,15 +43,15 @@ def numbered(start: int = 1) -> Callable[[], str]:
 
 
 def added(
-    *wanted: ReminderRequest, tasks: SessionReminders = NONE, origin: ReminderOrigin = HERE
-) -> SessionReminders:
+    *wanted: ReminderRequest, tasks: ReminderList = NONE, origin: ReminderOrigin = HERE
+) -> ReminderList:
     new_id = numbered(len(tasks.items) + 1)
     return schedule(tasks, wanted, origin, NOW, RULES, new_id)[0]
 
 
 def test_what_is_scheduled() -> None:
     soon = ReminderRequest(NOW + 60_000, "look", "eye", '{"at":"sky"}')
-    tasks, scheduled = schedule(SessionReminders(), (TEA, soon), HERE, NOW, RULES, numbered())
+    tasks, scheduled = schedule(ReminderList(), (TEA, soon), HERE, NOW, RULES, numbered())
     assert tasks.items == scheduled
     assert scheduled == (
         Reminder("id-1", TEA.due_ms, NOW, NOW, "drink tea", session="s"),
@@ -138,9 +138,9 @@ def test_cancelling_and_clearing() -> None:
     assert cancel(tasks, "id-9") == (tasks, None)
     left, gone = cancel(tasks, "id-1")
     assert (left.items, gone) == (tasks.items[1:], tasks.items[0])
-    assert cancel(left, "id-2")[0] == SessionReminders()
-    assert clear(tasks) == (SessionReminders(), 2)
-    assert clear(SessionReminders()) == (SessionReminders(), 0)
+    assert cancel(left, "id-2")[0] == ReminderList()
+    assert clear(tasks) == (ReminderList(), 2)
+    assert clear(ReminderList()) == (ReminderList(), 0)
 
 
 READY = TEA.due_ms - RULES.due_window_ms
@@ -167,9 +167,7 @@ def test_when_it_is_not_due_though_it_is_time() -> None:
     soon = ReminderRequest(NOW, "x")
     tasks = added(soon)
 
-    def seen(
-        tasks: SessionReminders, chain: str = "c", taken: frozenset[str] = frozenset()
-    ) -> object:
+    def seen(tasks: ReminderList, chain: str = "c", taken: frozenset[str] = frozenset()) -> object:
         ready = next_ready(tasks, chain, NOW, RULES, taken)
         return bool(due(tasks, chain, NOW, RULES, taken)), ready
 
@@ -203,13 +201,13 @@ def test_expiring() -> None:
     left, lost = expire(tasks, LAST + 1, RULES)
     assert (left.items, lost) == (tasks.items[2:], tasks.items[:1])
     assert expire(tasks, LAST + 1, RULES, {"id-1"}) == (
-        SessionReminders((tasks.items[0], tasks.items[2])),
+        ReminderList((tasks.items[0], tasks.items[2])),
         (),
     )
 
 
 def test_the_earliest_of_all() -> None:
-    assert earliest_due(SessionReminders()) is None
+    assert earliest_due(ReminderList()) is None
     tasks = added(TEA, ReminderRequest(NOW + 5, "x"))
     assert earliest_due(tasks) == NOW + 5
     assert earliest_due(deliver(tasks, {"id-2"}, NOW)) == NOW + 5
@@ -218,14 +216,14 @@ def test_the_earliest_of_all() -> None:
 # The document
 
 
-def written(tasks: SessionReminders, session: str = "s") -> dict[str, Any]:
+def written(tasks: ReminderList, session: str = "s") -> dict[str, Any]:
     document = {"version": 1, "sessionId": session, **encode_reminders(tasks), "updatedAtMs": NOW}
     return msgspec.json.decode(msgspec.json.encode(document), type=dict[str, Any])
 
 
 def test_the_document_of_a_session() -> None:
     full = Reminder("u", 5, 1, 2, "tea", "kettle", '{"sugar":1}', 6, 1, "chain", "s")
-    assert written(SessionReminders((full,)))["tasks"] == [
+    assert written(ReminderList((full,)))["tasks"] == [
         {
             "taskId": "u",
             "sessionId": "s",
@@ -241,7 +239,7 @@ def test_the_document_of_a_session() -> None:
         }
     ]
     bare = Reminder("u", 5, 1, 2, "tea", session="s")
-    assert written(SessionReminders((bare,)))["tasks"] == [
+    assert written(ReminderList((bare,)))["tasks"] == [
         {
             "taskId": "u",
             "sessionId": "s",
@@ -342,16 +340,14 @@ TASKS = st.builds(
 )
 
 
-@given(st.lists(TASKS, max_size=4).map(lambda items: SessionReminders(tuple(items))))
-def test_there_and_back(tasks: SessionReminders) -> None:
+@given(st.lists(TASKS, max_size=4).map(lambda items: ReminderList(tuple(items))))
+def test_there_and_back(tasks: ReminderList) -> None:
     assert decode_reminders(written(tasks)) == tasks
 
 
 def test_asked_for_again_by_another_kind_of_request_it_keeps_the_tools() -> None:
     """A title request may ask first, and the conversation for the same."""
-    first, (tea,) = schedule(
-        SessionReminders(), (TEA,), ReminderOrigin("s"), NOW, RULES, lambda: "1"
-    )
+    first, (tea,) = schedule(ReminderList(), (TEA,), ReminderOrigin("s"), NOW, RULES, lambda: "1")
     again, (same,) = schedule(
         first, (TEA,), ReminderOrigin("s", "", "digest"), NOW, RULES, lambda: "2"
     )

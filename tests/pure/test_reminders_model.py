@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.errors import InvalidInput
 from gateway.reminders.model import (
+    ReminderList,
     ReminderOrigin,
     ReminderRequest,
     Rules,
-    SessionReminders,
     cancel,
     clear,
     deliver,
@@ -33,7 +33,7 @@ class AgainstAModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tasks = SessionReminders()
+        self.tasks = ReminderList()
         self.now = 1_000
         self.numbers = count(1)
         self.model: dict[str, dict[str, Any]] = {}

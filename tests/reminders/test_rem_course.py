@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import msgspec
 import pytest
 
 from gateway.errors import InvalidInput
 from gateway.outbox.ledger import Claim
-from gateway.reminders.model import Reminder, ReminderRequest, Rules, SessionReminders
+from gateway.reminders.model import Reminder, ReminderList, ReminderRequest, Rules
 from gateway.reminders.records import ReminderCounts
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, key_of
@@ -24,8 +26,8 @@ async def test_scheduled_and_listed(desk: Desk) -> None:
     assert [task.text for task in scheduled] == ["water the plants", "drink tea"]
     assert (await desk.reminders.list_reminders(OWNER, SESSION)).items == scheduled
     assert await desk.add(TEA) == [scheduled[1].id]
-    assert (await desk.reminders.list_reminders(OWNER, "other")) == SessionReminders()
-    assert (await desk.reminders.list_reminders("ann", SESSION)) == SessionReminders()
+    assert (await desk.reminders.list_reminders(OWNER, "other")) == ReminderList()
+    assert (await desk.reminders.list_reminders("ann", SESSION)) == ReminderList()
     assert desk.reminders.counts == ReminderCounts(scheduled=2)
 
 
@@ -144,7 +146,7 @@ async def test_whether_there_are_any_at_all(desk: Desk) -> None:
 async def test_what_expired_is_neither_listed_nor_due(desk: Desk) -> None:
     (tea,) = await desk.add(TEA)
     desk.clock.advance(LATEST)
-    assert await desk.reminders.list_reminders(OWNER, SESSION) == SessionReminders()
+    assert await desk.reminders.list_reminders(OWNER, SESSION) == ReminderList()
     assert await desk.reminders.reserve(OWNER, SESSION, "c") is None
     assert not await desk.reminders.cancel(OWNER, SESSION, tea)
     assert desk.outcomes() == {tea: ["expired"]}
@@ -290,3 +292,19 @@ async def test_a_broken_file_is_set_aside_and_hurts_only_its_session(
         await desk.add(LATER)
         assert [task.text for task in await desk.kept()] == ["water the plants"]
         assert await desk.reminders.reserve(OWNER, "other", "c") is not None
+
+
+async def test_who_is_surely_idle_is_idle(desk: Desk) -> None:
+    """The fast twin may say less than the general form, and never anything else."""
+    sessions, draw = [f"s{number}" for number in range(5)], Random(7)
+    for _ in range(60):
+        session = draw.choice(sessions)
+        if draw.random() < 0.5:
+            await desk.add(draw.choice((TEA, LATER)), session=session)
+        else:
+            await desk.reminders.clear(OWNER, session)
+        for name in sessions:
+            is_surely_idle = desk.reminders.surely_idle(OWNER, name)
+            is_idle = await desk.reminders.idle(OWNER, name)
+            assert is_idle == (not await desk.kept(name))
+            assert is_idle or not is_surely_idle

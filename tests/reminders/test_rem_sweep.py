@@ -10,7 +10,7 @@ import anyio.lowlevel
 import msgspec
 
 from gateway.clock.manual import ManualClock
-from gateway.reminders.model import Reminder, ReminderRequest, SessionReminders
+from gateway.reminders.model import Reminder, ReminderList, ReminderRequest
 from gateway.reminders.records import (
     MOST_ENDED,
     MOST_ENDED_HERE,
@@ -60,7 +60,9 @@ async def test_a_clock_that_is_ahead_for_a_while_expires_nothing(desk: Desk) -> 
     desk.clock.step(60 * MINUTE)
     for _ in range(3):
         assert await desk.reminders.sweep() == 0
-        assert [task.id for task in await desk.reminders.undelivered(OWNER, SESSION)] == [task_id]
+        assert [task.id for task in await desk.reminders.list_undelivered(OWNER, SESSION)] == [
+            task_id
+        ]
         # To the clock it has expired, so nobody delivers it now.
         assert await desk.reminders.reserve(OWNER, SESSION, "chain") is None
         desk.clock.advance(10_000)
@@ -141,7 +143,7 @@ async def test_a_disk_that_takes_nothing_is_not_tried_for_ever(
     shaky: Desk, troubled: Troubled, clock: ManualClock
 ) -> None:
     many = MOST_LEFT + 2 * AT_ONCE
-    tasks = SessionReminders((Reminder("u", NOW, NOW, NOW, "x"),))
+    tasks = ReminderList((Reminder("u", NOW, NOW, NOW, "x"),))
     for number in range(many):
         key = key_of(f"s{number}")
         await troubled.write(key, seal(key, tasks, SHAPE, NOW), 0)

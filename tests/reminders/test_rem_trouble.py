@@ -7,7 +7,7 @@ import pytest
 
 from gateway.clock.manual import ManualClock
 from gateway.outbox.ledger import Claim
-from gateway.reminders.model import Reminder, SessionReminders
+from gateway.reminders.model import Reminder, ReminderList
 from gateway.reminders.records import ReminderCounts
 from gateway.stores import StoreUnavailable
 
@@ -179,4 +179,4 @@ async def test_one_written_by_a_newer_version_is_left_alone(files: Place) -> Non
         files.clock.advance(LATEST)
         await desk.reminders.sweep()
         assert files.file().read_text() == newer
-        assert await desk.reminders.list_reminders(OWNER, "other") == SessionReminders()
+        assert await desk.reminders.list_reminders(OWNER, "other") == ReminderList()
