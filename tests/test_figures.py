@@ -16,10 +16,10 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 AT_MOST = {
     "plain: modules": 51,  # 40
     "plain: package switches": 69,  # 60
-    "hold: modules": 92,  # 60
-    "isolated: modules": 86,  # 60
-    "class names in two modules": 16,  # 5
-    "participle functions": 212,  # 0 outside the list of scripts/house/names.py
+    "hold: modules": 82,  # 60
+    "isolated: modules": 76,  # 60
+    "class names in two modules": 15,  # 5
+    "participle functions": 122,  # 0 outside the list of scripts/house/names.py
     "code lines": 34_667,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,
