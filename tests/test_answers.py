@@ -7,8 +7,8 @@ import pytest
 from gateway.exchange.answer_ids import KEPT_MS, Answers
 from gateway.stores import Memory
 from gateway.stores.documents import StoreUnavailable
-from tests.gateway.harness import running
 from tests.gateway.wire import request
+from tests.run import in_process
 from tests.wire.fake import Peer, sized
 
 
@@ -80,7 +80,7 @@ async def test_a_client_goes_on_from_the_last_turn_it_did_not_see(known: str) ->
             head = sized(response(len(asked)), "content-type: application/json")
             await peer.send(head)
 
-    async with running(upstream, upstream={"dialect": "openai-responses"}) as gate:
+    async with in_process(upstream, upstream={"dialect": "openai-responses"}) as gate:
         first = {"model": "m", "input": '<**stopMessage:"go on",1**> hi'}
         answer = await gate.fetch(ask(first))
         assert answer.json["id"] == "resp_1"

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.clock.words import Said, streamed
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import get, request
+from tests.run import Running, in_process
 from tests.sessions.talk import JSON, Message, messages
 from tests.wire.fake import Peer, Story
 
@@ -26,7 +26,7 @@ LAST = b"event: complete\n"
 def room(*stories: Story | None, **options: Any) -> AbstractAsyncContextManager[Running]:
     """Run a gateway with agents whose model answers so."""
     tables = {"agents": AGENTS, **options.pop("tables", {})}
-    return running(*stories, tables=tables, **options)
+    return in_process(*stories, tables=tables, **options)
 
 
 def says(message: str, *headers: str, agent: str = "helper", **more: Any) -> bytes:

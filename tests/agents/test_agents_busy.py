@@ -28,8 +28,8 @@ from tests.clock.holding import NOW, SECOND, acting, held, listed, schedules
 from tests.clock.holding import says as tells
 from tests.clock.words import Said, clock, streamed
 from tests.gateway.client import Client
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, event, hanging, on_cue, text, turn
+from tests.run import Running, until
 from tests.sessions.talk import messages, model, user
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, once
 

@@ -29,8 +29,8 @@ from tests.agents.talking import (
     text_of,
 )
 from tests.clock.words import MINUTE, NOW, Call, Said, clock, item, play
-from tests.gateway.harness import until
 from tests.gateway.wire import DONE, data, event, get, hanging, request, streaming, text
+from tests.run import until
 from tests.sessions.talk import JSON, messages, model, newest, system, user
 from tests.wire.fake import CHUNKED, LAST, Story, answering, chunk, once, sized
 

@@ -10,10 +10,10 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.agents.talking import begin, reason_of
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue
 from tests.jobs.models import cued
 from tests.jobs.words import HOUR, NOW, add, asked, cron, every, house, inbox, run_now, said, seen
+from tests.run import Running, until
 from tests.sessions.talk import forget, look, model, notes_of
 
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.clock import ManualClock
 from tests.agents.talking import room, said, text_of
 from tests.clock.words import NOW, Call, Said, clock, function, heard, message, result, says, sent
-from tests.gateway.harness import running
+from tests.run import in_process
 from tests.sessions.talk import JSON, SESSION, Message, messages, talk, user
 from tests.wire.fake import Peer, Story, sized
 
@@ -55,7 +55,7 @@ async def test_an_agent_goes_on_after_its_tools_and_in_its_next_message() -> Non
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_a_client_of_the_same_dialect_is_answered_after_our_tools(stream: bool) -> None:
-    async with running(glm(GET, says("Noon.")), clock=ManualClock(NOW), upstream=GLM) as gate:
+    async with in_process(glm(GET, says("Noon.")), clock=ManualClock(NOW), upstream=GLM) as gate:
         answer = await gate.ask(talk("What time is it?", stream=stream))
         assert heard(answer).text == "Noon."
 
@@ -63,7 +63,7 @@ async def test_a_client_of_the_same_dialect_is_answered_after_our_tools(stream: 
 async def test_a_turn_that_called_our_tools_and_the_clients_is_told_whole() -> None:
     both = says("", LOOK, clock("get", ident="call_clock"))
     asked: dict[str, Any] = {"tools": [function("look")]}
-    async with running(glm(both, says("Fine.")), clock=ManualClock(NOW), upstream=GLM) as gate:
+    async with in_process(glm(both, says("Fine.")), clock=ManualClock(NOW), upstream=GLM) as gate:
         await gate.ask(talk("hi", **asked), SESSION)
         back = [user("hi"), message(says("", LOOK)), result(LOOK, "nothing")]
         # Without the clock in this request, what it did before is still ours.
@@ -80,7 +80,7 @@ async def test_what_the_client_wrote_stays_as_it_came() -> None:
     strict["function"]["strict"] = True
     said_before = [user("hi"), message(says("", LOOK)), result(LOOK, "nothing")]
     body = talk(*said_before, tools=[strict])
-    async with running(glm(), clock=ManualClock(NOW), upstream=GLM) as gate:
+    async with in_process(glm(), clock=ManualClock(NOW), upstream=GLM) as gate:
         await gate.ask(body, "x-holdgate-clock: off")
         await gate.ask(body)
         first, second = gate.requests

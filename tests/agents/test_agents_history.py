@@ -21,8 +21,8 @@ from tests.agents.talking import begin, calling, messages_of, noted, reason_of, 
 from tests.clock.holding import acting, delivered, fails, held, schedules
 from tests.clock.holding import says as tells
 from tests.clock.words import MINUTE, NOW, Said, clock, item, play
-from tests.gateway.harness import until
 from tests.gateway.wire import Cue, event, hanging, on_cue, text, turn
+from tests.run import until
 from tests.sessions.talk import assistant, kept, messages, model, system, user
 from tests.wire.fake import CHUNKED, LAST, chunk
 

@@ -10,8 +10,8 @@ from tests.agents.talking import AGENTS, begin, heard, messages_of, reason_of, r
 from tests.clock.holding import NOW, SECOND, acting, held, schedules
 from tests.clock.holding import says as tells
 from tests.clock.words import Call, Said, play, tools
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, event, get, on_cue, request, turn
+from tests.run import Running, until
 from tests.sessions.talk import JSON, Message, forget, look, messages, model, user
 from tests.wire.fake import CHUNKED, LAST, chunk
 

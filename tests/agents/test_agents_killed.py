@@ -10,8 +10,8 @@ import pytest
 
 from tests.agents.talking import AGENTS, heard, says
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import until, upstreams_of
 from tests.gateway.wire import event, get, text
+from tests.run import until, upstreams_of
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import assistant, messages, reply, user
 from tests.wire.fake import CHUNKED, FakeUpstream, Peer, chunk, fake_upstream

@@ -17,8 +17,8 @@ from tests.agents.talking import (
 from tests.clock.holding import NOW, SECOND, acting, held, schedules
 from tests.clock.holding import says as tells
 from tests.clock.words import Said, clock
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, event, hanging, on_cue, text, turn
+from tests.run import Running, until
 from tests.sessions.talk import assistant, user
 from tests.wire.fake import CHUNKED, LAST, chunk
 

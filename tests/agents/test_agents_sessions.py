@@ -11,8 +11,8 @@ from tests.agents.test_agents_chat import OWNED, key
 from tests.clock.holding import NOW, SECOND, acting, held, remind, schedules
 from tests.clock.holding import says as tells
 from tests.gateway.client import Answer
-from tests.gateway.harness import Running
 from tests.gateway.wire import get, request
+from tests.run import Running
 from tests.sessions.talk import assistant, forget, kept, look, model, talk, user
 
 

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 
 from gateway.clock import ManualClock
 from tests.clock.words import NOW, Call, clock, function, play, says
-from tests.gateway.harness import running
 from tests.gateway.wire import get
+from tests.run import in_process
 from tests.sessions.talk import messages
 
 WEATHER = Call("get_weather", '{"city":"Paris","days":[1,2]}', "call_w")
@@ -92,7 +92,7 @@ AGENTS: dict[str, Agent] = {
 
 @pytest.mark.parametrize("name", AGENTS)
 async def test_an_agent_comes_back_with_its_result(name: str) -> None:
-    async with running(play(MIXED, says("It is sunny.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(MIXED, says("It is sunny.")), clock=ManualClock(NOW)) as gate:
         assert await AGENTS[name](f"http://127.0.0.1:{gate.port}/v1") == "It is sunny."
         _, returned = gate.requests
         listed = (await gate.fetch(get("/api/sessions"))).json["sessions"]

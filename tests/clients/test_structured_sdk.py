@@ -19,7 +19,7 @@ from pydantic import BaseModel, SecretStr
 from gateway.clock import ManualClock
 from tests.clock.reminding import carried, remind
 from tests.clock.words import NOW, Call, Said, says, sent
-from tests.gateway.harness import Running, running
+from tests.run import Running, in_process
 from tests.sessions.talk import GO_ON, SESSION, stop_message, talk
 from tests.wire.fake import Peer
 
@@ -152,7 +152,7 @@ async def next_request(gate: Running) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_object_comes_at_once_and_the_reminder_with_the_next_request(way: str) -> None:
-    async with running(brewing, clock=ManualClock(NOW), clock__due_window_ms=0) as gate:
+    async with in_process(brewing, clock=ManualClock(NOW), clock__due_window_ms=0) as gate:
         await remind(gate, "drink tea", NOW)
         await remind(gate, "go home", NOW + 5000)
         assert await WAYS[way](f"http://127.0.0.1:{gate.port}") == TEA
@@ -169,7 +169,7 @@ def instructor() -> None:
 @pytest.mark.usefixtures("instructor")
 @pytest.mark.parametrize("mode", ["TOOLS", "JSON", "JSON_SCHEMA"])
 async def test_instructor_gets_the_object_at_once_and_the_reminder_waits(mode: str) -> None:
-    async with running(brewing, clock=ManualClock(NOW), clock__due_window_ms=0) as gate:
+    async with in_process(brewing, clock=ManualClock(NOW), clock__due_window_ms=0) as gate:
         await remind(gate, "drink tea", NOW)
         command = instructor_python.command(f"http://127.0.0.1:{gate.port}", mode)
         done = await anyio.run_process(command, env=instructor_python.environment(), check=False)
@@ -181,7 +181,7 @@ async def test_instructor_gets_the_object_at_once_and_the_reminder_waits(mode: s
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_stop_message_waits_as_well(way: str) -> None:
-    async with running(brewing) as gate:
+    async with in_process(brewing) as gate:
         await gate.ask(talk(GO_ON + "hi", n=2), SESSION)
         assert await WAYS[way](f"http://127.0.0.1:{gate.port}") == TEA
         assert (await stop_message(gate))["used"] == 0

@@ -11,8 +11,8 @@ from typing import Any
 from gateway.clock import Clock
 from gateway.timestamps import iso
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import DONE, event, get, request, text, usage, whole
+from tests.run import Running, in_process, until
 from tests.sessions.talk import JSON, messages, talk
 from tests.wire.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
 
@@ -30,7 +30,7 @@ Act = Callable[[dict[str, Any], str], tuple[bytes, ...]]
 
 def room(clock: Clock, *stories: Story, **settings: Any) -> AbstractAsyncContextManager[Running]:
     """Run a gateway that goes by this clock, on which reminders are due to the second."""
-    return running(*stories, clock=clock, **{"clock__due_window_ms": 0, **settings})
+    return in_process(*stories, clock=clock, **{"clock__due_window_ms": 0, **settings})
 
 
 # What a model does.

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.clock.words import item
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import Running, upstreams_of
 from tests.gateway.wire import get, request
+from tests.run import Running, upstreams_of
 from tests.sessions.talk import JSON, Message, messages
 from tests.wire.fake import Request
 

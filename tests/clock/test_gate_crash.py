@@ -38,8 +38,8 @@ from tests.clock.reminding import (
 )
 from tests.clock.words import clock, complete, says, streamed
 from tests.gateway.client import Client
-from tests.gateway.harness import until
 from tests.gateway.wire import DONE, ask_of, event, text
+from tests.run import until
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import messages, talk, text_of
 from tests.wire.fake import CHUNKED, LAST, Peer, Request, chunk, fake_upstream

@@ -27,8 +27,8 @@ from tests.clock.reminding import (
     results,
 )
 from tests.clock.words import MINUTE, NOW, clock, play, says, streamed
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import DONE, Cue, data, hanging, in_turn, on_cue, text, turn, whole
+from tests.run import Running, in_process, until
 from tests.sessions.talk import (
     GO_ON,
     JSON,
@@ -83,7 +83,7 @@ def carrying(gate: Running) -> list[bool]:
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_with_its_request_it_comes_with_the_next(lost: str, stream: bool) -> None:
     story = in_turn(LOST[lost], LOST[lost], says_once("x", stream))
-    async with running(story, clock=ManualClock(NOW), upstream=IMPATIENT) as gate:
+    async with in_process(story, clock=ManualClock(NOW), upstream=IMPATIENT) as gate:
         await remind(gate, "tea", NOW)
         for _ in range(2):
             answer = await gate.ask(talk("hi", stream=stream), SESSION)
@@ -98,7 +98,9 @@ async def test_lost_with_its_request_it_comes_with_the_next(lost: str, stream: b
 @STREAMED
 @pytest.mark.parametrize("lost", [lost for lost in LOST if lost not in PASSED_ON])
 async def test_the_next_route_carries_it_in_the_same_answer(lost: str, stream: bool) -> None:
-    async with running(LOST[lost], model("b"), clock=ManualClock(NOW), upstream=IMPATIENT) as gate:
+    async with in_process(
+        LOST[lost], model("b"), clock=ManualClock(NOW), upstream=IMPATIENT
+    ) as gate:
         await remind(gate, "tea", NOW)
         assert await ask(gate, stream) == "b"
         a, b = gate.fakes
@@ -112,7 +114,9 @@ async def test_the_next_route_carries_it_in_the_same_answer(lost: str, stream: b
 @STREAMED
 async def test_lost_on_all_routes_it_comes_with_the_next_request(stream: bool) -> None:
     bad = LOST["a server error"]
-    async with running(in_turn(bad, says_once("a", stream)), bad, clock=ManualClock(NOW)) as gate:
+    async with in_process(
+        in_turn(bad, says_once("a", stream)), bad, clock=ManualClock(NOW)
+    ) as gate:
         await remind(gate, "tea", NOW)
         assert (await gate.ask(talk("hi", stream=stream), SESSION)).status == 500
         assert await ask(gate, stream) == "a"
@@ -132,7 +136,7 @@ async def test_broken_after_its_first_frame_it_was_delivered(tmp_path: Path) -> 
         peer.reset()
 
     story = in_turn(breaks, says_once("x"))
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await remind(gate, "tea", NOW)
         client = await gate.start(talk("hi"), SESSION)
         await client.saw(text("tea it is"))
@@ -146,7 +150,7 @@ async def test_broken_after_its_first_frame_it_was_delivered(tmp_path: Path) -> 
 @STREAMED
 async def test_a_turn_that_only_calls_the_clock_delivers_it(stream: bool) -> None:
     """Nothing of it is shown, but the model was told; the follow-up has it from before."""
-    async with running(play(says("", clock("list")), says("x")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(says("", clock("list")), says("x")), clock=ManualClock(NOW)) as gate:
         await remind(gate, "tea", NOW)
         assert await ask(gate, stream) == "x"
         assert await ask(gate, stream) == "x"
@@ -162,7 +166,7 @@ async def test_it_stays_delivered_when_the_follow_up_fails(stream: bool) -> None
         await play(says("", clock("list")))(peer)
 
     story = in_turn(calls, LOST["a server error"], says_once("x", stream))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         await remind(gate, "tea", NOW)
         await gate.ask(talk("hi", stream=stream), SESSION)
         await ask(gate, stream)
@@ -176,7 +180,7 @@ async def test_it_stays_delivered_when_the_follow_up_fails(stream: bool) -> None
 @pytest.mark.parametrize("sent", [b"", CHUNKED], ids=["asked", "answering"])
 async def test_a_client_that_leaves_before_the_first_frame(stream: bool, sent: bytes) -> None:
     story = in_turn(hanging(sent), says_once("x", stream))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         await remind(gate, "tea", NOW)
         client = await gate.start(talk("hi", stream=stream), SESSION)
         await until(lambda: len(gate.requests) == 1)
@@ -206,7 +210,7 @@ async def test_of_two_hundred_requests_exactly_one_carries_it(tmp_path: Path, st
             await peer.send(*reply("x", stream=json.loads(asked.body)["stream"]))
 
     settings = kept(tmp_path) if store == "files" else {}
-    async with running(story, clock=ManualClock(NOW), **settings) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **settings) as gate:
         await remind(gate, "tea", NOW)
 
         async def one(number: int) -> None:
@@ -225,7 +229,7 @@ async def test_of_two_hundred_requests_exactly_one_carries_it(tmp_path: Path, st
 
 async def test_what_one_of_many_lost_another_one_finds() -> None:
     """Of those who ask on and on at once, one carries it, then another; never two at a time."""
-    async with running(Losing(5).play, clock=ManualClock(NOW)) as gate:
+    async with in_process(Losing(5).play, clock=ManualClock(NOW)) as gate:
         await remind(gate, "tea", NOW)
 
         async def asks(number: int) -> None:
@@ -272,7 +276,7 @@ async def test_what_is_due_at_once_waits_for_the_next_request(in_ms: int, stream
     """Not in any turn of the exchange that scheduled it; once in the next; never after that."""
     wish = clock("schedule", due("tea", NOW + in_ms))
     story = play(says("", wish), says("", clock("list")), says("", clock("get")), says("x"))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         assert text_of(await gate.ask(talk("hi", stream=stream), SESSION)) == "x"
         scheduled, list_, _ = results(gate.requests[3])
         assert scheduled["scheduled"][0]["delivery"] == "next_request"
@@ -285,7 +289,7 @@ async def test_what_is_due_at_once_waits_for_the_next_request(in_ms: int, stream
 async def test_nor_when_a_stop_message_goes_on() -> None:
     wish = clock("schedule", due("tea", NOW))
     story = play(says("", wish), says("one"), says("two"), says("three"), says("four"))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         answer = await gate.ask(talk(GO_ON), SESSION)
         assert text_of(answer) == "one\n\ntwo\n\nthree\n\nfour"
         assert not any(carrying(gate))
@@ -306,7 +310,7 @@ async def test_another_request_meanwhile_carries_it() -> None:
             await cue.wait()
         await peer.send(*reply("x", stream=True))
 
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         first = await gate.start(talk("first"), SESSION)
         await until(lambda: len(gate.requests) == 2)
         await ask(gate)
@@ -321,7 +325,7 @@ async def test_another_request_meanwhile_carries_it() -> None:
 async def test_it_is_written_down_before_the_answer_ends(tmp_path: Path) -> None:
     """Whoever has read the end can be sure that it does not come again, whatever happens."""
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=clock, **kept(tmp_path)) as gate:
         for number in range(30):
             session = f"s{number}"
             await remind(gate, "tea", NOW, session)
@@ -337,7 +341,7 @@ async def test_it_is_written_down_before_the_second_frame(tmp_path: Path) -> Non
     cue = Cue()
     first, second = text("one"), text("two")
     story = on_cue(cue, CHUNKED + chunk(first), chunk(second), chunk(turn("three")) + LAST)
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await remind(gate, "tea", NOW)
         client = await gate.start(talk("hi"), SESSION)
         await client.saw(first)
@@ -352,7 +356,7 @@ async def test_a_whole_answer_is_delivered_with_its_body(tmp_path: Path) -> None
     cue = Cue()
     half = sized(whole("x"), JSON)
     story = on_cue(cue, half[:-5], half[-5:])
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await remind(gate, "tea", NOW)
         client = await gate.start(talk("hi", stream=False), SESSION)
         await until(lambda: len(gate.requests) == 1)
@@ -364,7 +368,7 @@ async def test_a_whole_answer_is_delivered_with_its_body(tmp_path: Path) -> None
 
 @STREAMED
 async def test_what_was_lost_leaves_no_trace_in_the_file(tmp_path: Path, stream: bool) -> None:
-    async with running(LOST["a server error"], clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(LOST["a server error"], clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await remind(gate, "tea", NOW)
         before = clock_file(tmp_path).read_bytes()
         assert (await gate.ask(talk("hi", stream=stream), SESSION)).status == 500

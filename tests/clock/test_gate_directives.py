@@ -22,7 +22,7 @@ from tests.clock.holding import (
     room,
     says,
 )
-from tests.gateway.harness import Running, running
+from tests.run import Running, in_process
 from tests.sessions.talk import (
     SESSION,
     assistant,
@@ -222,7 +222,7 @@ class TestIgnored:
     @pytest.mark.parametrize("directive", [CLEAR, remember(SECOND)])
     async def test_where_there_is_no_clock(self, directive: str) -> None:
         stop = '<**stopMessage:"go on",1**>'
-        async with running(model("one", "two")) as gate:
+        async with in_process(model("one", "two")) as gate:
             answer = await gate.ask(talk(directive + stop + "hi"), SESSION)
             assert text_of(answer) == "one\n\ntwo"
             assert told(answer) == 'ignored; reason="clock: switched off (clock.enabled)", set'

@@ -22,8 +22,8 @@ from tests.clock.reminding import (
     setting,
 )
 from tests.clock.words import MINUTE, NOW, Call, clock, play, says
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import request
+from tests.run import Running, in_process, until
 from tests.sessions.talk import SESSION, kept, model, notes_of, talk, text_of, told
 from tests.stores.mounts import read_only, small_disk
 
@@ -85,7 +85,7 @@ async def test_what_cannot_be_kept_is_not_scheduled(tmp_path: Path, reason: str)
     wish = clock("schedule", due("tea", LATER), due("supper", LATER))
     story = play(says("", wish), says("well"), says("", wish), says("well"))
     with STAGES[reason](tmp_path) as (place, trouble):
-        async with running(story, clock=ManualClock(NOW), **kept(place)) as gate:
+        async with in_process(story, clock=ManualClock(NOW), **kept(place)) as gate:
             await remind(gate, "old", LATER)
             before = clock_file(place).read_bytes()
             with trouble():
@@ -104,7 +104,7 @@ async def test_what_cannot_be_kept_is_not_scheduled(tmp_path: Path, reason: str)
 @TROUBLED
 async def test_the_first_reminder_of_a_session_as_well(tmp_path: Path, reason: str) -> None:
     with STAGES[reason](tmp_path) as (place, trouble):
-        async with running(model("well"), clock=ManualClock(NOW), **kept(place)) as gate:
+        async with in_process(model("well"), clock=ManualClock(NOW), **kept(place)) as gate:
             with trouble():
                 refused = await gate.fetch(setting(due("tea", LATER)))
                 assert (refused.status, refused.error["code"]) == (503, "store_unavailable")
@@ -119,7 +119,7 @@ async def test_what_cannot_be_removed_stays(tmp_path: Path) -> None:
     with protected(tmp_path) as (place, trouble):
         wishes: list[Call] = []
         story = play(lambda asked: says("", wishes.pop()) if wishes else says("well"))
-        async with running(story, clock=ManualClock(NOW), **kept(place)) as gate:
+        async with in_process(story, clock=ManualClock(NOW), **kept(place)) as gate:
             task_id = await remind(gate, "tea", LATER)
             with trouble():
                 for wish in (clock("cancel", task_id=task_id), clock("clear")):
@@ -144,7 +144,7 @@ async def test_a_delivery_that_cannot_be_written_down_is_owed(tmp_path: Path, re
     settings = {"clock__tick_ms": 5}
     with STAGES[reason](tmp_path) as (place, trouble):
         clock = ManualClock(NOW)
-        async with running(model("x"), clock=clock, settings=settings, **kept(place)) as gate:
+        async with in_process(model("x"), clock=clock, settings=settings, **kept(place)) as gate:
             await remind(gate, "tea", NOW)
             with trouble():
                 for _ in range(3):
@@ -156,14 +156,14 @@ async def test_a_delivery_that_cannot_be_written_down_is_owed(tmp_path: Path, re
             await until(lambda: kept_tasks(place)[0].get("deliveredAtMs") == NOW)
             await gate.ask(talk("hi"), SESSION)
             assert not carried(gate.requests[-1])
-        async with running(model("x"), clock=clock, **kept(place)) as gate:
+        async with in_process(model("x"), clock=clock, **kept(place)) as gate:
             await gate.ask(talk("hi"), SESSION)
             assert not carried(gate.requests[-1])
 
 
 async def test_while_the_directory_is_gone_nothing_is_due(tmp_path: Path) -> None:
     with moved(tmp_path) as (place, trouble):
-        async with running(model("x"), clock=ManualClock(NOW), **kept(place)) as gate:
+        async with in_process(model("x"), clock=ManualClock(NOW), **kept(place)) as gate:
             await remind(gate, "tea", NOW)
             with trouble():
                 assert text_of(await gate.ask(talk("hi"), SESSION)) == "x"
@@ -172,7 +172,7 @@ async def test_while_the_directory_is_gone_nothing_is_due(tmp_path: Path) -> Non
 
 
 async def test_a_file_that_cannot_be_read_hurts_only_its_session(tmp_path: Path) -> None:
-    async with running(model("x"), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         for session in ("s", "other"):
             await remind(gate, "tea", NOW, session)
         clock_file(tmp_path).write_bytes(b'{"version": 1, "tasks": [')

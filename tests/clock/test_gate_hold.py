@@ -36,8 +36,8 @@ from tests.clock.holding import (
     told_ms,
 )
 from tests.gateway.client import Client
-from tests.gateway.harness import Running
 from tests.gateway.wire import text
+from tests.run import Running
 from tests.sessions.talk import SESSION, assistant, messages, talk, text_of, user
 
 SLACK_MS = 250

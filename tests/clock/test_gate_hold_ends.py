@@ -32,8 +32,8 @@ from tests.clock.holding import (
     suffixes,
 )
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import SOON, Running, until
 from tests.gateway.wire import Cue, get, text, turn
+from tests.run import SOON, Running, until
 from tests.sessions.talk import GO_ON, SESSION, assistant, kept, messages, system, talk, text_of
 from tests.wire.fake import CHUNKED, LAST, Peer, chunk, sized
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.exchange.state import ASIDE_ABOVE, PACKED_ABOVE, ExchangeState
 from tests.clock.holding import NOW, SECOND, acting, held, remind, reminded, room, says
-from tests.gateway.harness import Running, until
+from tests.run import Running, until
 from tests.sessions.talk import SESSION, assistant, messages, system, talk, user
 
 MODEL = acting(says("I will."), says("Drink your tea."))

@@ -31,8 +31,8 @@ from tests.clock.holding import (
     says,
 )
 from tests.gateway.client import Client
-from tests.gateway.harness import SOON, Running, until, upstreams_of
 from tests.gateway.wire import Cue, ask_of, text, turn
+from tests.run import SOON, Running, until, upstreams_of
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import SESSION, talk, text_of
 from tests.wire.fake import CHUNKED, LAST, Peer, chunk, fake_upstream

@@ -11,7 +11,7 @@ from tests.clock.holding import HOUR, NOW, SECOND, acting, held, results, room, 
 from tests.clock.reminding import NO_HOLD, carried, due
 from tests.clock.words import Call, clock, function, play
 from tests.clock.words import says as said
-from tests.gateway.harness import Running
+from tests.run import Running
 from tests.sessions.talk import talk, text_of
 
 ON = {"clock__hold_without_session": True}

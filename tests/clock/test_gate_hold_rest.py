@@ -11,8 +11,8 @@ from gateway.clock import ManualClock
 from tests.clock.holding import NOW, SECOND, acting, held, remind, room, says
 from tests.garbage import garbage_kept
 from tests.gateway.client import Client
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import ask_of, chat
+from tests.run import Running, in_process, until
 from tests.sessions.talk import SESSION, talk, text_of
 
 MODEL = acting(says("I will."), says("Drink your tea."))
@@ -98,7 +98,7 @@ def alive() -> Counter[str]:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_exchange_that_is_over_leaves_nothing_to_a_collection(stream: bool) -> None:
-    async with running(MODEL) as gate:
+    async with in_process(MODEL) as gate:
         with garbage_kept() as garbage:
             for _ in range(3):
                 await gate.ask(chat(stream=stream))

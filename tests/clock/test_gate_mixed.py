@@ -25,8 +25,8 @@ from tests.clock.words import (
     tags,
 )
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import Running, running, until, upstreams_of
 from tests.gateway.wire import ask_of
+from tests.run import Running, in_process, until, upstreams_of
 from tests.sessions.process import process
 from tests.sessions.talk import SESSION, Message, assistant, kept, messages, notes_of, talk, user
 from tests.stores.mounts import read_only
@@ -87,7 +87,7 @@ async def test_the_client_sees_its_calls_and_the_model_all_of_them(
 ) -> None:
     said = says("Let me see.", *ORDERS[order])
     story = play(said, says("It is sunny."), says("Bye."))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         history = [user("How is the weather?")]
         answer = await ask(gate, history, *headers, stream=stream)
         assert answer == Said("Let me see.", theirs(said), "tool_calls")
@@ -107,9 +107,9 @@ async def test_the_client_sees_its_calls_and_the_model_all_of_them(
 
 @named_or_not
 async def test_it_is_whole_again_after_a_restart(headers: list[str], tmp_path: Path) -> None:
-    async with running(play(MIXED), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(play(MIXED), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         answer = await ask(gate, [user("hi")], *headers)
-    async with running(play(says("Fine.")), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(play(says("Fine.")), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         assert (await ask(gate, [user("hi"), *back(answer)], *headers)).text == "Fine."
         check_whole(gate.requests[0], 1, MIXED)
 
@@ -142,7 +142,7 @@ async def _asked(port: int, body: bytes) -> Answer:
 @named_or_not
 async def test_after_a_day_it_is_gone(headers: list[str]) -> None:
     at = ManualClock(NOW)
-    async with running(play(MIXED, says("Fine.")), clock=at) as gate:
+    async with in_process(play(MIXED, says("Fine.")), clock=at) as gate:
         answer = await ask(gate, [user("hi")], *headers)
         history = [user("hi"), *back(answer)]
         for passed in (DAY - 1, DAY):
@@ -159,7 +159,7 @@ async def test_after_a_day_nothing_of_it_is_left_on_disk(
 ) -> None:
     at = ManualClock(NOW)
     settings = {"clock__tick_ms": 10, **kept(tmp_path)}
-    async with running(play(MIXED), clock=at, settings=settings) as gate:
+    async with in_process(play(MIXED), clock=at, settings=settings) as gate:
         await ask(gate, [user("hi")], *headers)
         with read_only(tmp_path / "session"):
             at.advance(DAY + 1)
@@ -173,7 +173,7 @@ async def test_what_the_clock_did_is_done_once(tmp_path: Path) -> None:
     soon = item("2026-02-02T21:32:38Z", "tea")
     said = says("", WEATHER, clock("schedule", soon, ident="call_s"))
     story = play(said, says("Fine."))
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         answer = await ask(gate, [user("hi")], SESSION)
         scheduled = reminders(tmp_path)
         for _ in range(2):
@@ -190,7 +190,7 @@ async def test_what_the_clock_did_is_done_once(tmp_path: Path) -> None:
 async def test_several_such_turns_of_a_conversation(headers: list[str], stream: bool) -> None:
     second = says("", Call("look", "{}", "call_m"), clock("get", ident="call_e"))
     story = play(MIXED, second, says("Fine."))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         history = [user("hi")]
         for _ in range(3):
             history += back(await ask(gate, history, *headers, stream=stream))
@@ -206,7 +206,7 @@ async def test_a_follow_up_that_calls_both(stream: bool) -> None:
     """The clock alone first, then both: the client has one message, with the texts of both."""
     first, second = says("One moment.", clock("get", ident="call_0")), says("Now.", TIME, WEATHER)
     story = play(first, second, says("Fine."))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         answer = await ask(gate, [user("hi")], SESSION, stream=stream)
         assert answer == Said("One moment.\n\nNow.", (WEATHER,), "tool_calls")
         await ask(gate, [user("hi"), *back(answer)], SESSION, stream=stream)
@@ -217,7 +217,7 @@ async def test_a_follow_up_that_calls_both(stream: bool) -> None:
 @both_forms
 async def test_out_of_turns_the_client_still_has_its_call(stream: bool) -> None:
     story = play(says("", clock("get", ident="call_0")), MIXED, says("Fine."))
-    async with running(story, clock=ManualClock(NOW), limits__turns=1) as gate:
+    async with in_process(story, clock=ManualClock(NOW), limits__turns=1) as gate:
         answer = await ask(gate, [user("hi")], SESSION, stream=stream)
         assert answer == Said("Let me see.", (WEATHER,), "tool_calls")
         history = [user("hi"), *back(answer)]
@@ -226,14 +226,14 @@ async def test_out_of_turns_the_client_still_has_its_call(stream: bool) -> None:
 
 
 async def test_a_later_request_without_tools_has_it_too() -> None:
-    async with running(play(MIXED, says("Fine.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(MIXED, says("Fine.")), clock=ManualClock(NOW)) as gate:
         answer = await ask(gate, [user("hi")])
         heard(await gate.ask(talk(user("hi"), *back(answer), "Sum it up.")))
         check_whole(gate.requests[-1], 1, MIXED)
 
 
 async def test_without_the_clock_what_was_said_stays_whole() -> None:
-    async with running(play(MIXED, says("Fine.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(MIXED, says("Fine.")), clock=ManualClock(NOW)) as gate:
         answer = await ask(gate, [user("hi")], SESSION)
         await ask(gate, [user("hi"), *back(answer)], SESSION, "x-holdgate-clock: off")
         check_whole(gate.requests[-1], 1, MIXED)
@@ -246,7 +246,7 @@ async def test_nobody_else_has_it(headers: list[str]) -> None:
     keys = [{"owner": name, "key": f"key-of-{name}"} for name in ("ann", "bob")]
     ann, bob = (f"authorization: Bearer key-of-{name}" for name in ("ann", "bob"))
     story = play(MIXED, says("Fine."))
-    async with running(story, clock=ManualClock(NOW), tables={"keys": keys}) as gate:
+    async with in_process(story, clock=ManualClock(NOW), tables={"keys": keys}) as gate:
         answer = await ask(gate, [user("hi")], ann, *headers)
         history = [user("hi"), *back(answer)]
         await ask(gate, history, bob, *headers)
@@ -259,7 +259,7 @@ async def test_nobody_else_has_it(headers: list[str]) -> None:
 async def test_a_conversation_that_counts_its_calls_alike_has_nothing_of_it() -> None:
     """Some upstreams count from nought: without a session the same ids come again elsewhere."""
     elsewhere = says("", Call("get_weather", '{"city":"Rome"}', WEATHER.id))
-    async with running(play(MIXED, says("Fine.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(MIXED, says("Fine.")), clock=ManualClock(NOW)) as gate:
         await ask(gate, [user("hi")])
         history = [user("hi"), *back(elsewhere)]
         await ask(gate, history)
@@ -268,7 +268,7 @@ async def test_a_conversation_that_counts_its_calls_alike_has_nothing_of_it() ->
 
 async def test_a_disk_that_is_down_costs_only_the_clocks_part(tmp_path: Path) -> None:
     story = play(MIXED, says("Fine."))
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         with read_only(tmp_path / "session"):
             answer = await ask(gate, [user("hi")], SESSION)
             assert answer == Said("Let me see.", (WEATHER,), "tool_calls")
@@ -281,7 +281,7 @@ async def test_a_disk_that_is_down_costs_only_the_clocks_part(tmp_path: Path) ->
 
 async def test_a_call_without_an_id_is_known_by_the_one_it_was_given(tmp_path: Path) -> None:
     said = says("", Call("look", "{}", ""), clock("get", ident=""))
-    async with running(play(said, says("Fine.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(said, says("Fine.")), clock=ManualClock(NOW)) as gate:
         answer = await ask(gate, [user("hi")])
         await ask(gate, [user("hi"), *back(answer)])
         turn, *results = messages(gate.requests[-1])[1:4]

@@ -29,8 +29,8 @@ from tests.clock.reminding import (
 )
 from tests.clock.sntp import Behaviour, FakeServer, Told, never, serving, well
 from tests.clock.words import MINUTE, NOW
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import ask_of, get
+from tests.run import Running, in_process, until
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import SESSION, kept, messages, model, talk, text_of
 from tests.wire.fake import FakeUpstream, Request, fake_upstream
@@ -167,7 +167,7 @@ def ntp_of(gate: Running) -> Any:
 async def test_a_bad_server_changes_the_status_only(name: str) -> None:
     behaviour, why = BAD[name]
     with serving(behaviour) as fakes:
-        async with running(model("x"), clock=corrected(*fakes)) as gate:
+        async with in_process(model("x"), clock=corrected(*fakes)) as gate:
             await until(lambda: ntp_of(gate).status == "error")
             state = (await gate.fetch(get("/api/clock"))).json["ntp"]
             assert (state["status"], state["offsetMs"], state["server"]) == ("error", 0, "")
@@ -179,7 +179,7 @@ async def test_a_bad_server_changes_the_status_only(name: str) -> None:
 @pytest.mark.parametrize("name", BAD)
 async def test_a_good_one_among_bad_ones_is_believed(name: str) -> None:
     with serving(BAD[name][0], well(off_s=0.2)) as fakes:
-        async with running(model("x"), clock=corrected(*fakes)) as gate:
+        async with in_process(model("x"), clock=corrected(*fakes)) as gate:
             await until(lambda: ntp_of(gate).status == "synced")
             assert ntp_of(gate).server == fakes[1].name
             await gate.ask(talk("hi"), SESSION)
@@ -189,7 +189,7 @@ async def test_a_good_one_among_bad_ones_is_believed(name: str) -> None:
 async def test_one_that_is_seconds_away_needs_another_that_agrees() -> None:
     with serving(well(off_s=5), well(off_s=-5)) as fakes:
         clock = corrected(*fakes, timeout_ms=5000)
-        async with running(model("x"), clock=clock) as gate:
+        async with in_process(model("x"), clock=clock) as gate:
             await until(lambda: ntp_of(gate).status == "error")
             assert "contradict each other" in ntp_of(gate).last_error
             await gate.ask(talk("hi"), SESSION)
@@ -200,7 +200,7 @@ async def test_silent_servers_make_no_request_slower() -> None:
     """Compared loosely, with servers that are being waited for all the time."""
 
     async def median(clock: Clock) -> float:
-        async with running(model("x"), clock=clock) as gate:
+        async with in_process(model("x"), clock=clock) as gate:
             durations = []
             for _ in range(50):
                 begun = time.perf_counter()
@@ -257,7 +257,7 @@ async def test_a_correction_forward_ends_a_hold_at_once() -> None:
     mind = Mind()
     with serving(mind.answer) as fakes:
         clock = corrected(*fakes, max_offset_ms=HOUR)
-        async with running(model("x"), clock=clock, **AT_ONCE) as gate:
+        async with in_process(model("x"), clock=clock, **AT_ONCE) as gate:
             await until(lambda: ntp_of(gate).status == "synced")
             await remind(gate, "tea", clock.now_ms() + 50 * SECOND)
             client = await gate.start(talk("hi"), SESSION)
@@ -272,7 +272,7 @@ async def test_a_correction_backward_makes_a_hold_longer() -> None:
     mind = Mind()
     with serving(mind.answer) as fakes:
         clock = corrected(*fakes, max_offset_ms=HOUR)
-        async with running(model("x"), clock=clock, **AT_ONCE) as gate:
+        async with in_process(model("x"), clock=clock, **AT_ONCE) as gate:
             await until(lambda: ntp_of(gate).status == "synced")
             due_ms = clock.now_ms() + SECOND
             await remind(gate, "tea", due_ms)
@@ -290,7 +290,7 @@ async def test_a_correction_backward_makes_a_hold_longer() -> None:
 
 async def test_an_hour_back_and_forth() -> None:
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **AT_ONCE) as gate:
+    async with in_process(model("x"), clock=clock, **AT_ONCE) as gate:
         await remind(gate, "tea", NOW + 30 * SECOND)
         client = await gate.start(talk("hi"), SESSION)
         await held(gate)
@@ -306,7 +306,7 @@ async def test_an_hour_back_and_forth() -> None:
 
 async def test_an_hour_ahead_it_is_late_but_it_comes() -> None:
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, clock__retention_ms=2 * HOUR, **AT_ONCE) as gate:
+    async with in_process(model("x"), clock=clock, clock__retention_ms=2 * HOUR, **AT_ONCE) as gate:
         await remind(gate, "tea", NOW + 30 * SECOND)
         client = await gate.start(talk("hi"), SESSION)
         await held(gate)
@@ -317,7 +317,7 @@ async def test_an_hour_ahead_it_is_late_but_it_comes() -> None:
 
 async def test_a_step_beyond_the_retention_expires_it_for_all_to_see() -> None:
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **AT_ONCE) as gate:
+    async with in_process(model("x"), clock=clock, **AT_ONCE) as gate:
         await remind(gate, "tea", NOW + 30 * SECOND)
         client = await gate.start(talk("hi"), SESSION)
         await held(gate)
@@ -334,7 +334,7 @@ async def test_a_step_beyond_the_retention_expires_it_for_all_to_see() -> None:
 async def test_a_clock_that_goes_back_holds_nobody_beyond_the_limit() -> None:
     """How long a client waits is counted in time that passes, not in what a clock shows."""
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, clock__hold_max_ms=300, **AT_ONCE) as gate:
+    async with in_process(model("x"), clock=clock, clock__hold_max_ms=300, **AT_ONCE) as gate:
         await remind(gate, "tea", NOW + 300)
         client = await gate.start(talk("hi"), SESSION)
         await held(gate)
@@ -352,7 +352,7 @@ async def test_whatever_the_steps_each_comes_once(tmp_path: Path, seed: int) -> 
     random, clock, many = Random(seed), ManualClock(NOW), 20
     settings = {**AT_ONCE, **kept(tmp_path), "clock__retention_ms": 1000 * HOUR}
     settings |= {"clock__hold_max_ms": 10 * HOUR, "clock__hold_total_ms": 10 * HOUR}
-    async with running(model("x"), clock=clock, settings=settings) as gate:
+    async with in_process(model("x"), clock=clock, settings=settings) as gate:
         clients = []
         for number in range(many):
             session = f"s{number}"

@@ -30,7 +30,7 @@ from tests.clock.holding import (
     suffixes,
 )
 from tests.gateway.client import Answer
-from tests.gateway.harness import Running
+from tests.run import Running
 from tests.sessions.talk import SESSION, assistant, follow_ups, newest, stop_message, talk, text_of
 
 MINUTE = 60 * SECOND

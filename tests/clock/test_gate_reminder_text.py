@@ -11,13 +11,13 @@ import pytest
 from gateway.clock import ManualClock
 from tests.clock.reminding import NO_HOLD, SECOND, carried, due, iso, listed, remind, reminding
 from tests.clock.words import MINUTE, NOW, clock, play, says, tags, tools
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import get
+from tests.run import Running, in_process
 from tests.sessions.talk import SESSION, assistant, kept, messages, model, talk
 
 
 async def test_reminders_stand_in_one_message_before_the_time() -> None:
-    async with running(model("x"), clock=ManualClock(NOW)) as gate:
+    async with in_process(model("x"), clock=ManualClock(NOW)) as gate:
         await remind(gate, "third", NOW + 30 * SECOND)
         await remind(gate, "first", NOW - 10 * MINUTE, tool="shell", arguments='{"b": [1], "a": 2}')
         await remind(gate, "second", NOW, tool="shell")
@@ -43,11 +43,11 @@ async def test_arguments_that_are_no_object_are_kept_as_text(tmp_path: Path) -> 
     """They are only a hint: the model that reads them wrote them."""
     wanted = clock("schedule", due("tea", NOW, "kettle", "sugar=1]"))
     stories = play(says("", wanted), says("I will."))
-    async with running(stories, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(stories, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await gate.ask(talk("hi"), SESSION, NO_HOLD)
         (shown,) = (await listed(gate))["items"]
         assert shown["arguments"] == "sugar=1]"
-    async with running(play(says("Tea!")), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(play(says("Tea!")), clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await gate.ask(talk("hi"), SESSION, NO_HOLD)
         (told,) = reminding(gate.requests[0])
         assert f'tool=kettle args="sugar=1\\u005d" dueAt={iso(NOW)}]' in told
@@ -67,7 +67,7 @@ HOSTILE = (
 @pytest.mark.parametrize("task", HOSTILE)
 async def test_a_task_is_one_line_of_data(task: str) -> None:
     """It ends neither its line, its quote nor its bracket, and says nothing to the gateway."""
-    async with running(model("x"), clock=ManualClock(NOW)) as gate:
+    async with in_process(model("x"), clock=ManualClock(NOW)) as gate:
         await remind(gate, task, NOW)
         await remind(gate, "later", NOW + 10 * MINUTE)
         answer = await gate.ask(talk("hi"), SESSION, NO_HOLD)
@@ -102,7 +102,7 @@ async def test_standard_tools_are_added_when_something_is_due() -> None:
     clock = ManualClock(NOW)
     plain = "You may call tools to complete these tasks."
     added = plain + " If the tool list is incomplete, standard tools have been added."
-    async with running(model("x"), clock=clock, settings=declared) as gate:
+    async with in_process(model("x"), clock=clock, settings=declared) as gate:
         assert await offered(gate) == (["clock"], "")
         await remind(gate, "one", NOW)
         assert await offered(gate) == (["clock", "shell", "browser"], added)

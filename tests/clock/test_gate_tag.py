@@ -27,8 +27,8 @@ from tests.clock.words import (
     tags,
     tools,
 )
-from tests.gateway.harness import running
 from tests.gateway.wire import DONE, data, get, request, streaming
+from tests.run import in_process
 from tests.sessions.talk import (
     JSON,
     SESSION,
@@ -93,7 +93,7 @@ def check_agreement(tag: re.Match[str]) -> tuple[int, str]:
 
 async def test_the_tag_to_the_letter() -> None:
     at = ManualClock(NOW, NtpState("synced", -12))
-    async with running(FINE, clock=at, clock__timezone="America/Los_Angeles") as gate:
+    async with in_process(FINE, clock=at, clock__timezone="America/Los_Angeles") as gate:
         await gate.ask(talk(system("Be brief."), "one", assistant("two"), "three"))
         (asked,) = gate.requests
     tag = (
@@ -111,7 +111,7 @@ async def test_all_three_times_are_one_instant(
     at = ManualClock(0)
     edge = milliseconds(change)
     moments = {edge - HOUR: before, edge - 1: before, edge: after, edge + 1: after}
-    async with running(FINE, clock=at, clock__timezone=zone) as gate:
+    async with in_process(FINE, clock=at, clock__timezone=zone) as gate:
         for moment in moments:
             at.set(moment)
             await gate.ask(talk("hi"))
@@ -121,7 +121,7 @@ async def test_all_three_times_are_one_instant(
 
 
 async def test_the_hosts_time_is_told() -> None:
-    async with running(FINE, clock=SystemClock()) as gate:
+    async with in_process(FINE, clock=SystemClock()) as gate:
         begun = time.time() * 1000
         await gate.ask(talk("hi"))
         now_ms, _ = check_agreement(tag_of(gate.requests[0]))
@@ -137,7 +137,7 @@ async def test_it_is_told_once_an_exchange(stream: bool) -> None:
         at.advance(MINUTE)
         return says("", clock("get"))
 
-    async with running(play(says("", clock("get")), later, says("Fine.")), clock=at) as gate:
+    async with in_process(play(says("", clock("get")), later, says("Fine.")), clock=at) as gate:
         assert heard(await gate.ask(talk("hi", stream=stream))).text == "Fine."
         first, *followed = gate.requests
     assert check_agreement(tag_of(first))[0] == NOW
@@ -149,7 +149,7 @@ async def test_it_is_told_once_an_exchange(stream: bool) -> None:
 
 
 async def test_a_stop_message_brings_no_second_tag() -> None:
-    async with running(play(says("One."), says("Two.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(says("One."), says("Two.")), clock=ManualClock(NOW)) as gate:
         answer = await gate.ask(talk('<**stopMessage:"go on",1**>hi'), SESSION)
         _, followed = gate.requests
     assert heard(answer).text == "One.\n\nTwo."
@@ -158,7 +158,7 @@ async def test_a_stop_message_brings_no_second_tag() -> None:
 
 
 async def test_each_route_is_told_the_same() -> None:
-    async with running(None, FINE, clock=ManualClock(NOW)) as gate:
+    async with in_process(None, FINE, clock=ManualClock(NOW)) as gate:
         assert heard(await gate.ask(talk("hi"))).text == "Fine."
         (asked,) = gate.requests
     assert check_agreement(tag_of(asked))[0] == NOW
@@ -198,7 +198,7 @@ RULES = (
 @pytest.mark.parametrize("rule, said, is_told", RULES)
 async def test_where_the_tag_stands(rule: str, said: list[Message], is_told: bool) -> None:
     """Whatever is told, the conversation before it stays, and calls are next to their results."""
-    async with running(FINE, clock=ManualClock(NOW), clock__time_tag=rule) as gate:
+    async with in_process(FINE, clock=ManualClock(NOW), clock__time_tag=rule) as gate:
         await gate.ask(talk(*said, tools=[function("look"), function("find")]))
         (asked,) = gate.requests
     shown = messages(asked)
@@ -214,7 +214,7 @@ async def test_where_the_tag_stands(rule: str, said: list[Message], is_told: boo
 async def test_what_is_due_is_told_with_the_time_even_after_tool_results() -> None:
     reminder = json.dumps({"dueAt": "2026-02-02T21:22:40Z", "task": "tea"}).encode()
     set_by_hand = request("POST", "/api/sessions/s/reminders", JSON, body=reminder)
-    async with running(FINE, clock=ManualClock(NOW), clock__time_tag="user_turns") as gate:
+    async with in_process(FINE, clock=ManualClock(NOW), clock__time_tag="user_turns") as gate:
         assert (await gate.fetch(set_by_hand)).status == 201
         await gate.ask(talk(*TOOL_TURN, tools=[function("look"), function("find")]), SESSION)
         (asked,) = gate.requests
@@ -240,7 +240,7 @@ WITHOUT: dict[str, tuple[bytes, list[str], dict[str, Any]]] = {
 @pytest.mark.parametrize("why", WITHOUT)
 async def test_a_request_that_is_to_have_no_clock_stays_as_it_is(why: str) -> None:
     body, headers, settings = WITHOUT[why]
-    async with running(FINE, clock=ManualClock(NOW), **settings) as gate:
+    async with in_process(FINE, clock=ManualClock(NOW), **settings) as gate:
         assert heard(await gate.ask(body, *headers)).text == "Fine."
         (asked,) = gate.requests
     assert asked.body == body
@@ -249,7 +249,7 @@ async def test_a_request_that_is_to_have_no_clock_stays_as_it_is(why: str) -> No
 async def test_a_side_request_of_an_agent_stays_as_it_is() -> None:
     main = talk(system("You are an agent."), "hi", tools=[function("look")])
     side = talk(system("Give it a title."), "hi")
-    async with running(FINE, clock=ManualClock(NOW)) as gate:
+    async with in_process(FINE, clock=ManualClock(NOW)) as gate:
         for body in (main, side, main):
             await gate.ask(body, SESSION)
         before, aside, after = gate.requests
@@ -278,7 +278,7 @@ TOOLLESS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("why", TOOLLESS)
 async def test_a_request_that_can_take_no_tool_is_still_told_the_time(why: str) -> None:
     body = talk("hi", **TOOLLESS[why])
-    async with running(FINE, clock=ManualClock(NOW)) as gate:
+    async with in_process(FINE, clock=ManualClock(NOW)) as gate:
         await gate.ask(body)
         (asked,) = gate.requests
     tag_of(asked)
@@ -288,7 +288,7 @@ async def test_a_request_that_can_take_no_tool_is_still_told_the_time(why: str) 
 
 @pytest.mark.parametrize("choice", ["auto", "none", None])
 async def test_a_free_choice_takes_the_tool(choice: str | None) -> None:
-    async with running(FINE, clock=ManualClock(NOW)) as gate:
+    async with in_process(FINE, clock=ManualClock(NOW)) as gate:
         await gate.ask(talk("hi", tool_choice=choice, functions=[]))
         assert tools(gate.requests[0]) == ["clock"]
 
@@ -297,7 +297,7 @@ async def test_a_free_choice_takes_the_tool(choice: str | None) -> None:
 async def test_calls_of_a_tool_of_the_same_name_are_the_clients(stream: bool) -> None:
     """They are passed on byte for byte, and so is what comes back."""
     said = says("Let me see.", Call("clock", '{"city":"Paris"}', "call_x"))
-    async with running(play(said, says("Noon.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(said, says("Noon.")), clock=ManualClock(NOW)) as gate:
         own = [function("clock")]
         answer = await gate.ask(talk("hi", tools=own, stream=stream))
         (call,) = said.calls
@@ -312,7 +312,7 @@ async def test_two_choices_are_passed_on_as_they_are() -> None:
     choices = [{"index": index, "delta": {"content": "x"}} for index in range(2)]
     ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in range(2)]
     stream = data({"id": "a", "choices": choices}) + data({"id": "a", "choices": ends}) + DONE
-    async with running(streaming(stream), clock=ManualClock(NOW)) as gate:
+    async with in_process(streaming(stream), clock=ManualClock(NOW)) as gate:
         answer = await gate.ask(talk("hi", n=2), SESSION)
         assert len(gate.requests) == 1
     assert bytes(answer.body) == stream
@@ -322,7 +322,7 @@ async def test_a_forged_result_is_the_clients_word_and_nothing_else() -> None:
     """Whoever claims that the clock was called only tells the model so."""
     forged = message(says("", clock("schedule", ident="call_f")))
     said = [user("hi"), forged, result(Call("clock", id="call_f"), '{"ok":true}')]
-    async with running(FINE, clock=ManualClock(NOW)) as gate:
+    async with in_process(FINE, clock=ManualClock(NOW)) as gate:
         await gate.ask(talk(*said), SESSION)
         (asked,) = gate.requests
         listed = await gate.fetch(get("/api/sessions/s/reminders"))

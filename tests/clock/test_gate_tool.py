@@ -29,8 +29,8 @@ from tests.clock.words import (
     told,
     tools,
 )
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import DONE, event, in_turn
+from tests.run import Running, in_process
 from tests.sessions.talk import SESSION, Message, kept, messages, talk
 from tests.stores.mounts import read_only
 from tests.wire.fake import CHUNKED, LAST, chunk, once
@@ -51,7 +51,7 @@ async def exchange(gate: Running, stream: bool, *headers: str) -> Said:
 async def answer_to(call: Call, *headers: str, **settings: Any) -> Message:
     """Return what a model is told that made this call; the chat goes on after it."""
     story = play(says("", call), says("I see."))
-    async with running(story, clock=ManualClock(NOW), **settings) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **settings) as gate:
         assert await exchange(gate, True, *headers) == says("I see.", finish="stop")
         _, followed = gate.requests
     return told(json.loads(followed.body))
@@ -62,7 +62,7 @@ async def test_a_model_asks_for_the_time(stream: bool) -> None:
     call = clock("get", ident="call_7")
     story = play(says("Let me see.", call), says("It is half past nine."))
     at = ManualClock(NOW, SYNCED)
-    async with running(story, clock=at, clock__timezone="America/Los_Angeles") as gate:
+    async with in_process(story, clock=at, clock__timezone="America/Los_Angeles") as gate:
         answer = await exchange(gate, stream)
         first, followed = gate.requests
     assert answer == says("Let me see.\n\nIt is half past nine.", finish="stop")
@@ -91,7 +91,7 @@ async def test_a_model_asks_for_the_time(stream: bool) -> None:
 
 
 async def test_the_tool_is_offered_after_the_clients_own() -> None:
-    async with running(play(says("Fine.")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(says("Fine.")), clock=ManualClock(NOW)) as gate:
         for offered in (None, [], [function("look")]):
             await gate.ask(talk("hi", tools=offered))
         await gate.ask(talk("hi"))
@@ -126,7 +126,7 @@ async def test_a_reminder_is_on_disk_before_the_model_hears_of_it(
 
     wanted = item("2026-02-02T13:32:38.229-08:00", "Call Ann.", "phone", '{ "to": "ann" }')
     story = play(says("", clock("schedule", wanted)), look)
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         assert await exchange(gate, stream, SESSION) == says("I will.", finish="stop")
     ((answered, file),) = seen
     (task,) = file["tasks"]
@@ -169,7 +169,7 @@ async def test_what_is_due_at_once_names_the_exchange_that_must_not_deliver_it(
     far = item("2026-02-02T21:23:38.230Z", "later")
     story = play(says("", clock("schedule", near, far)), says("I will."))
     off = "x-holdgate-hold: off"
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await exchange(gate, True, SESSION, off)
         guarded, free = reminders(tmp_path)["tasks"]
         told_now = told(json.loads(gate.requests[1].body))
@@ -207,7 +207,7 @@ async def test_list_cancel_and_clear(stream: bool, tmp_path: Path) -> None:
         then(lambda: says("", clock("list"))),
         then(lambda: says("Done.")),
     )
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         assert await exchange(gate, stream, SESSION) == says("Done.", finish="stop")
         asked = ids(gate.requests)
     scheduled, listed, removed, one_left, cleared, none_left = answers
@@ -229,7 +229,7 @@ async def test_list_cancel_and_clear(stream: bool, tmp_path: Path) -> None:
 async def test_several_calls_of_one_turn_are_answered_in_their_order(tmp_path: Path) -> None:
     calls = (clock("schedule", item(SOON, "tea")), clock("list", ident="call_2"))
     story = play(says("", *calls), says("Done."))
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await exchange(gate, True, SESSION)
         _, followed = gate.requests
     called, scheduled, listed = messages(followed)[-3:]
@@ -243,7 +243,7 @@ async def test_the_same_reminder_again_is_the_same_one(tmp_path: Path) -> None:
     same = item("2026-02-02T22:32:38.229+01:00", " tea ", arguments="")
     story = play(says("", clock("schedule", item(SOON, "tea"))), says("", clock("schedule", same)))
     settings = {"limits__turns": 2, **kept(tmp_path)}
-    async with running(story, clock=ManualClock(NOW), **settings) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **settings) as gate:
         await exchange(gate, True, SESSION)
         first, second = (json.loads(request.body) for request in gate.requests[1:])
     assert told(first)["scheduled"][0]["taskId"] == told(second)["scheduled"][0]["taskId"]
@@ -341,7 +341,7 @@ async def test_a_store_that_is_down_is_an_error_and_it_recovers(tmp_path: Path) 
     call, more = (clock("schedule", item(SOON, task)) for task in ("tea", "rice"))
     acts = [says("", call), says("I will."), says("", more), says("I cannot."), says("", more)]
     story = play(*acts, says("I will."))
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         await exchange(gate, True, SESSION)
         before = reminders(tmp_path)
         with read_only(tmp_path / "clock"):
@@ -367,7 +367,7 @@ async def test_nobody_touches_the_reminders_of_another_owner(tmp_path: Path) -> 
 
     story = play(says("", clock("schedule", item(SOON, "tea"))), note, steal, says("None."))
     tables = {"tables": {"keys": keys}, **kept(tmp_path)}
-    async with running(story, clock=ManualClock(NOW), **tables) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **tables) as gate:
         for name in ("ann", "bob"):
             await exchange(gate, True, SESSION, f"authorization: Bearer key-of-{name}")
         refused = told(json.loads(gate.requests[-1].body))
@@ -379,7 +379,7 @@ async def test_nobody_touches_the_reminders_of_another_owner(tmp_path: Path) -> 
 @both_forms
 async def test_a_model_that_never_stops_calling_is_stopped(stream: bool) -> None:
     story = play(says("Once more.", clock("get")))
-    async with running(story, clock=ManualClock(NOW), limits__turns=3) as gate:
+    async with in_process(story, clock=ManualClock(NOW), limits__turns=3) as gate:
         answer = await exchange(gate, stream)
         asked = ids(gate.requests)
     assert answer == says("\n\n".join(["Once more."] * 4), finish="stop")
@@ -390,7 +390,7 @@ async def test_a_model_that_never_stops_calling_is_stopped(stream: bool) -> None
 async def test_a_follow_up_that_fails_ends_the_answer_plainly(stream: bool, tmp_path: Path) -> None:
     called = says("One moment.", clock("schedule", item(SOON, "tea")))
     story = in_turn(once(*sent(called, stream)), once())
-    async with running(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
+    async with in_process(story, clock=ManualClock(NOW), **kept(tmp_path)) as gate:
         answer = await exchange(gate, stream, SESSION)
         assert len(gate.requests) == 2
     assert answer == says("One moment.", finish="stop")
@@ -424,7 +424,7 @@ async def test_no_byte_of_a_call_is_seen_however_it_comes(form: str, size: int) 
     stream = b"".join(map(event, deltas)) + event({}, "tool_calls") + DONE
     pieces = [chunk(stream[at : at + size]) for at in range(0, len(stream), size)]
     story = in_turn(once(CHUNKED, *pieces, LAST), play(says("Noon.")))
-    async with running(story, clock=ManualClock(NOW)) as gate:
+    async with in_process(story, clock=ManualClock(NOW)) as gate:
         answer = await exchange(gate, True)
         _, followed = gate.requests
     called, returned = messages(followed)[-2:]

@@ -23,8 +23,8 @@ from tests.clock.reminding import (
     remind,
 )
 from tests.clock.words import MINUTE, NOW
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import Cue, on_cue, turn
+from tests.run import Running, in_process, until
 from tests.sessions.talk import SESSION, kept, model, notes_of, talk
 from tests.wire.fake import CHUNKED, LAST, chunk
 
@@ -57,7 +57,7 @@ async def ask(gate: Running) -> list[str]:
 async def test_when_a_reminder_is_added(moment: str, ticking: dict[str, Any]) -> None:
     after_ms, is_added = MOMENTS[moment]
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **ticking) as gate:
+    async with in_process(model("x"), clock=clock, **ticking) as gate:
         await remind(gate, "tea", NOW + 10 * MINUTE)
         assert await ask(gate) == []
         clock.set(NOW + 10 * MINUTE + after_ms)
@@ -67,7 +67,7 @@ async def test_when_a_reminder_is_added(moment: str, ticking: dict[str, Any]) ->
 
 @pytest.mark.parametrize(("window", "is_added"), [(0, False), (999, False), (1000, True)])
 async def test_the_window_is_the_operators(window: int, is_added: bool) -> None:
-    async with running(
+    async with in_process(
         model("x"), clock=ManualClock(NOW), clock__due_window_ms=window, **RARELY
     ) as gate:
         await remind(gate, "tea", NOW + SECOND)
@@ -76,7 +76,7 @@ async def test_the_window_is_the_operators(window: int, is_added: bool) -> None:
 
 async def test_so_is_the_retention() -> None:
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, clock__retention_ms=SECOND, **TICK) as gate:
+    async with in_process(model("x"), clock=clock, clock__retention_ms=SECOND, **TICK) as gate:
         await remind(gate, "tea", NOW)
         clock.advance(SECOND + 1)
         assert await ask(gate) == []
@@ -99,7 +99,7 @@ async def expired(gate: Running, task_id: str) -> None:
 
 async def test_the_tick_removes_what_expired_and_tells(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **TICK, **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=clock, **TICK, **kept(tmp_path)) as gate:
         task_id = await remind(gate, "tea", NOW)
         later_id = await remind(gate, "supper", NOW + MINUTE)
         clock.advance(RETENTION + 1)
@@ -110,7 +110,7 @@ async def test_the_tick_removes_what_expired_and_tells(tmp_path: Path) -> None:
 
 async def test_the_last_one_takes_its_file_along(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **TICK, **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=clock, **TICK, **kept(tmp_path)) as gate:
         task_id = await remind(gate, "tea", NOW)
         clock.advance(RETENTION)
         assert await counted(gate, "expired") == 0
@@ -122,13 +122,13 @@ async def test_the_last_one_takes_its_file_along(tmp_path: Path) -> None:
 
 
 async def test_the_scan_at_the_start_removes_what_expired_meanwhile(tmp_path: Path) -> None:
-    async with running(model("x"), clock=ManualClock(NOW), **RARELY, **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=ManualClock(NOW), **RARELY, **kept(tmp_path)) as gate:
         task_id = await remind(gate, "tea", NOW)
         await remind(gate, "supper", NOW + RETENTION)
         await remind(gate, "sleep", NOW + RETENTION, session="other")
     other = clock_file(tmp_path, "other").read_bytes()
     later = ManualClock(NOW + RETENTION + 1)
-    async with running(model("x"), clock=later, **RARELY, **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=later, **RARELY, **kept(tmp_path)) as gate:
         await expired(gate, task_id)
         assert [task["task"] for task in kept_tasks(tmp_path)] == ["supper"]
         assert clock_file(tmp_path, "other").read_bytes() == other
@@ -139,7 +139,7 @@ async def test_the_scan_at_the_start_removes_what_expired_meanwhile(tmp_path: Pa
 async def test_a_delivered_one_goes_in_silence(tmp_path: Path) -> None:
     """It stays to be listed while it would have been of use, and did not expire."""
     clock = ManualClock(NOW)
-    async with running(model("x"), clock=clock, **TICK, **kept(tmp_path)) as gate:
+    async with in_process(model("x"), clock=clock, **TICK, **kept(tmp_path)) as gate:
         await remind(gate, "tea", NOW)
         assert await ask(gate) == ["tea"]
         clock.advance(RETENTION)
@@ -157,7 +157,7 @@ async def test_what_a_turn_carries_does_not_expire_under_it(tmp_path: Path) -> N
     """It was added in time; that the upstream takes long to answer does not lose it."""
     clock, cue = ManualClock(NOW), Cue()
     story = on_cue(cue, CHUNKED, chunk(turn("x")) + LAST)
-    async with running(story, clock=clock, **TICK, **kept(tmp_path)) as gate:
+    async with in_process(story, clock=clock, **TICK, **kept(tmp_path)) as gate:
         await remind(gate, "tea", NOW)
         client = await gate.start(talk("hi"), SESSION)
         await until(lambda: len(gate.requests) == 1)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.agents.talking import says
-from tests.gateway.harness import Running
 from tests.gateway.wire import request
 from tests.jobs.words import HELPER, add, house, ran, run_now
 from tests.pairs.gate import CHAT, each_tongue, telling
 from tests.pairs.neutral import Answer, Ask, Tongue, Turn
+from tests.run import Running
 from tests.sessions.talk import JSON, SESSION
 from tests.wire.fake import Story
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.harness import running, until
 from tests.gateway.wire import ask_of
 from tests.pairs.gate import Gate, each_pair, gate, telling
 from tests.pairs.neutral import Answer, Tongue
+from tests.run import in_process, until
 
 from .shapes import CHAT, DIALECTS, MB, MESSAGES, RESPONSES, SHAPES, body_of, said, user, write
 
@@ -58,7 +58,7 @@ async def test_a_large_request_means_what_a_small_one_means(
 
 
 async def test_nobody_works_for_a_client_that_left() -> None:
-    async with running(None) as gateway:
+    async with in_process(None) as gateway:
         offload = gateway.gateway.driver.services.offload
         client = await gateway.send(ask_of(body_of(SHAPES["nested lists"], CHAT, "m", 8 * MB)))
         await until(lambda: offload._bytes.total() > 0, patience=30)
@@ -72,7 +72,7 @@ async def test_nobody_works_for_a_client_that_left() -> None:
 async def test_what_is_wrong_with_a_large_request_is_said_as_ever(dialect: str) -> None:
     body = body_of(SHAPES["one text"], dialect, "m", MB // 4)[:-1] + b',"stream":"maybe"}'
     path = {CHAT: "chat/completions", RESPONSES: "responses", MESSAGES: "messages"}[dialect]
-    async with running(None) as gateway:
+    async with in_process(None) as gateway:
         request = ask_of(body).replace(b"chat/completions", path.encode(), 1)
         answer = await gateway.fetch(request)
     assert answer.status == 400

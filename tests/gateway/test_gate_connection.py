@@ -10,7 +10,6 @@ import anyio.lowlevel
 import pytest
 
 from tests.gateway.client import Client
-from tests.gateway.harness import running, until, within
 from tests.gateway.wire import (
     DONE,
     PATH,
@@ -25,6 +24,7 @@ from tests.gateway.wire import (
     streaming,
     turn,
 )
+from tests.run import in_process, until, within
 from tests.wire.fake import CHUNKED, LAST, chunk
 
 ONE = streaming(turn("one"))
@@ -51,7 +51,7 @@ async def test_a_trailer_does_not_change_whose_request_it_is(piecewise: bool) ->
     trailers = b"authorization: Bearer of-bob\r\nx-session-id: of-bob\r\nx-request-id: bobs\r\n"
     body = chunk(chat()) + b"0\r\n" + trailers + b"\r\n"
     asked = coded("authorization: Bearer of-alice", "transfer-encoding: chunked", body=body)
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         client = await gate.connect()
         for at in range(0, len(asked), 40 if piecewise else len(asked)):
             await client.send(asked[at : at + (40 if piecewise else len(asked))])
@@ -66,13 +66,13 @@ async def test_a_trailer_does_not_change_whose_request_it_is(piecewise: bool) ->
 
 async def test_a_key_in_a_trailer_is_no_key() -> None:
     body = chunk(chat()) + b"0\r\nx-api-key: of-bob\r\n\r\n"
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         answer = await gate.fetch(coded("transfer-encoding: chunked", body=body))
         assert answer.status == 401
 
 
 async def test_trailers_without_end() -> None:
-    async with running(ONE, limits__header_bytes=2000) as gate:
+    async with in_process(ONE, limits__header_bytes=2000) as gate:
         client = await gate.send(coded("transfer-encoding: chunked", body=chunk(b"{") + b"0\r\n"))
         with suppress(ConnectionError):
             for number in range(100):
@@ -91,7 +91,7 @@ async def test_trailers_without_end() -> None:
     ],
 )
 async def test_a_coded_transfer_is_refused(headers: tuple[str, ...]) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(coded(*headers))
         answer = await client.answer()
         assert (answer.status, answer.error["code"]) == (400, "bad_request")
@@ -104,7 +104,7 @@ async def test_a_coded_transfer_is_refused(headers: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("path", [*ROUTES, "/v1/responses", "/v1/messages", "/api/chat"])
 async def test_a_websocket_is_told_to_use_http(path: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(get(path, *WEBSOCKET))
         answer = await client.answer()
         assert answer.status == 426
@@ -130,7 +130,7 @@ async def test_a_websocket_is_told_to_use_http(path: str) -> None:
     ids=["bare", "one of two", "with frames", "with a body", "after another"],
 )
 async def test_a_websocket_in_any_form(asked: bytes) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(asked)
         if b"healthz" in asked:
             assert (await client.answer()).status == 200
@@ -139,14 +139,14 @@ async def test_a_websocket_in_any_form(asked: bytes) -> None:
 
 
 async def test_a_page_elsewhere_is_not_even_told_that() -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(get("/v1/responses", *WEBSOCKET, "origin: https://evil.example"))
         assert answer.status == 403
 
 
 async def test_any_other_protocol_is_not_spoken() -> None:
     other = get("/healthz", "connection: upgrade", "upgrade: irc/6.9")
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(other)
         assert (await client.answer()).status == 400
         assert await client.closed()
@@ -164,7 +164,7 @@ async def test_a_large_request_during_an_answer_waits_for_its_end(size: int) -> 
     cue = Cue()
     stream = turn("one")
     story = on_cue(cue, CHUNKED + chunk(stream[:-20]), chunk(stream[-20:]) + LAST)
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         client = await gate.start()
         await client.saw(b"one")
         async with anyio.create_task_group() as tasks:
@@ -180,7 +180,7 @@ async def test_a_large_request_during_an_answer_waits_for_its_end(size: int) -> 
 
 
 async def test_who_sends_much_and_leaves_is_missed_at_once() -> None:
-    async with running(hanging(CHUNKED, chunk(turn("one")[:-20]))) as gate:
+    async with in_process(hanging(CHUNKED, chunk(turn("one")[:-20]))) as gate:
         client = await gate.start()
         await client.saw(b"one")
         with anyio.move_on_after(0.3):
@@ -197,7 +197,7 @@ async def test_the_last_answer_is_read_though_more_was_sent() -> None:
     cue = Cue()
     stream = turn("one")
     story = on_cue(cue, CHUNKED + chunk(stream[:-20]), chunk(stream[-20:]) + LAST)
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         client = await gate.start(chat(), "connection: close")
         await client.saw(b"one")
         with anyio.move_on_after(0.3):
@@ -208,7 +208,7 @@ async def test_the_last_answer_is_read_though_more_was_sent() -> None:
 
 
 async def test_nonsense_behind_a_request_is_refused_after_its_answer() -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(ask_of(chat()) + b"\r\nand some more\r\n\r\n")
         assert (await client.answer()).body.endswith(DONE)
         assert (await client.answer()).status == 400
@@ -224,7 +224,7 @@ async def test_nonsense_behind_a_request_is_refused_after_its_answer() -> None:
 async def test_a_request_that_trickles_in_for_ever_is_given_up(prefix: bytes) -> None:
     limits = {"limits__receive_total_ms": 400, "limits__receive_idle_ms": 10_000}
     drop = b"\r\n" if prefix == b"\r\n" else b"x" if not prefix else b" "
-    async with running(ONE, settings=limits) as gate:
+    async with in_process(ONE, settings=limits) as gate:
         client = await gate.send(prefix or b"POST /")
         with suppress(ConnectionError):
             while not await was_answered(client):
@@ -246,7 +246,7 @@ async def was_answered(client: Client) -> bool:
 
 
 async def test_an_idle_connection_may_be_older_than_a_request() -> None:
-    async with running(ONE, limits__receive_total_ms=200) as gate:
+    async with in_process(ONE, limits__receive_total_ms=200) as gate:
         client = await gate.send(get("/healthz"))
         assert (await client.answer()).status == 200
         await anyio.sleep(0.5)
@@ -259,7 +259,7 @@ async def test_nothing_is_said_twice_to_a_request_that_was_refused_early() -> No
     asked = request("POST", "/nothing", JSON, "content-length: 500").replace(
         b"content-length: 0\r\n", b""
     )
-    async with running(ONE, limits__receive_idle_ms=150) as gate:
+    async with in_process(ONE, limits__receive_idle_ms=150) as gate:
         client = await gate.send(asked + b"{")
         assert (await client.answer()).status == 404
         assert await client.closed()
@@ -268,7 +268,7 @@ async def test_nothing_is_said_twice_to_a_request_that_was_refused_early() -> No
 
 @pytest.mark.parametrize("key", ["limits__connections", "limits__connections_per_address"])
 async def test_too_many_connections_are_told_so(key: str) -> None:
-    async with running(ONE, settings={key: 2}) as gate:
+    async with in_process(ONE, settings={key: 2}) as gate:
         first, second = await gate.send(get("/healthz")), await gate.send(get("/healthz"))
         assert (await first.answer()).status == (await second.answer()).status == 200
         third = await gate.send(ask_of(chat()))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.harness import running
 from tests.gateway.wire import (
     PATH,
     ROUTES,
@@ -18,6 +17,7 @@ from tests.gateway.wire import (
     to,
     turn,
 )
+from tests.run import in_process
 
 ONE = streaming(turn("one"))
 JSON = "content-type: application/json"
@@ -46,7 +46,7 @@ KEYS = {
 )
 @pytest.mark.parametrize("path", [PATH, "/v1/models", "/v1/models/m", "/api/status", "/metrics"])
 async def test_no_or_a_wrong_key(headers: tuple[str, ...], path: str) -> None:
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         asked = ask_of(chat(), *headers) if path == PATH else get(path, *headers)
         answer = await gate.fetch(asked)
         assert answer.status == 401
@@ -58,7 +58,7 @@ async def test_no_or_a_wrong_key(headers: tuple[str, ...], path: str) -> None:
     "header", ["authorization: Bearer {}", "authorization: bearer {}", "x-api-key: {}"]
 )
 async def test_the_owner_comes_from_the_key(header: str) -> None:
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         answer = await gate.ask(chat(), header.format("key-of-alice"))
         assert answer.text == "one"
         await gate.quiet()
@@ -67,13 +67,13 @@ async def test_the_owner_comes_from_the_key(header: str) -> None:
 
 
 async def test_metrics_are_an_admins() -> None:
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         assert (await gate.fetch(get("/metrics", "x-api-key: key-of-alice"))).status == 403
         assert (await gate.fetch(get("/metrics", "x-api-key: key-of-root"))).status == 200
 
 
 async def test_signs_of_life_need_no_key() -> None:
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         for path in ("/", "/healthz", "/readyz"):
             assert (await gate.fetch(get(path))).status == 200
 
@@ -86,7 +86,7 @@ async def test_signs_of_life_need_no_key() -> None:
     "origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost"]
 )
 async def test_a_foreign_origin_is_refused_on_every_route(path: str, origin: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(to(path, f"origin: {origin}"))
         assert answer.status == 403
         assert answer.error["code"] == "forbidden"
@@ -99,7 +99,7 @@ async def test_a_foreign_origin_is_refused_on_every_route(path: str, origin: str
     "host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil"]
 )
 async def test_an_unknown_host_is_refused_on_every_route(path: str, host: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(to(path, f"host: {host}", host=None))
         assert answer.status == 403
         assert gate.requests == []
@@ -110,7 +110,7 @@ async def test_an_unknown_host_is_refused_on_every_route(path: str, host: str) -
     "host", ["[::1]evil", "[::1", "[::1]:80:80", "localhost:80evil", "localhost/x", "a@localhost"]
 )
 async def test_a_host_with_more_than_a_name_is_refused(path: str, host: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(to(path, host=host))
         assert (answer.status, answer.error["code"]) == (400, "bad_request")
         assert gate.requests == []
@@ -120,15 +120,15 @@ async def test_a_host_with_more_than_a_name_is_refused(path: str, host: str) -> 
     "host", ["127.0.0.1:9", "localhost", "LOCALHOST:1", "[::1]:80", "a.localhost", "127.9.9.9"]
 )
 async def test_names_of_this_machine_are_accepted(host: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         assert (await gate.fetch(to(PATH, host=host))).status == 200
 
 
 async def test_with_keys_any_host_is_and_a_list_narrows_it() -> None:
     key = "x-api-key: key-of-alice"
-    async with running(ONE, tables=KEYS) as gate:
+    async with in_process(ONE, tables=KEYS) as gate:
         assert (await gate.fetch(to(PATH, key, host="any.example"))).status == 200
-    async with running(ONE, tables=KEYS, server__hosts=["gate.example"]) as gate:
+    async with in_process(ONE, tables=KEYS, server__hosts=["gate.example"]) as gate:
         assert (await gate.fetch(to(PATH, key, host="any.example"))).status == 403
         assert (await gate.fetch(to(PATH, key, host="Gate.example:443"))).status == 200
 
@@ -136,7 +136,7 @@ async def test_with_keys_any_host_is_and_a_list_narrows_it() -> None:
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("hosts", [(), ("host: 127.0.0.1", "host: 127.0.0.1")])
 async def test_one_host_header_exactly(path: str, hosts: tuple[str, ...]) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(to(path, *hosts, host=None))
         assert answer.status == 400
         assert gate.requests == []
@@ -145,7 +145,7 @@ async def test_one_host_header_exactly(path: str, hosts: tuple[str, ...]) -> Non
 @pytest.mark.parametrize("path", ROUTES)
 async def test_a_listed_origin_may_read_every_answer(path: str) -> None:
     origin = "https://app.example"
-    async with running(ONE, server__cors_origins=[origin]) as gate:
+    async with in_process(ONE, server__cors_origins=[origin]) as gate:
         answer = await gate.fetch(to(path, f"origin: {origin}"))
         assert answer.headers["access-control-allow-origin"] == origin
         assert "x-request-id" in answer.headers["access-control-expose-headers"]
@@ -159,7 +159,7 @@ async def test_a_preflight_of_a_listed_origin() -> None:
         "access-control-request-method: POST",
         "access-control-request-headers: authorization,x-a",
     )
-    async with running(ONE, server__cors_origins=[origin], tables=KEYS) as gate:
+    async with in_process(ONE, server__cors_origins=[origin], tables=KEYS) as gate:
         client = await gate.send(request("OPTIONS", PATH, f"origin: {origin}", *asks))
         answer = await client.answer(bodyless=True)
         foreign = await gate.fetch(request("OPTIONS", PATH, "origin: https://evil.example", *asks))
@@ -174,7 +174,7 @@ async def test_a_preflight_of_a_listed_origin() -> None:
 
 
 async def test_methods_and_paths() -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         for asked, status in (
             (get("/"), 200),
             (get("/healthz"), 200),
@@ -199,7 +199,7 @@ async def test_methods_and_paths() -> None:
     "path, status", [("/", 200), ("/healthz", 200), ("/nothing", 404), (PATH, 405)]
 )
 async def test_head_has_no_body(path: str, status: int) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(request("HEAD", path))
         answer = await client.answer(bodyless=True)
         assert answer.status == status
@@ -209,12 +209,12 @@ async def test_head_has_no_body(path: str, status: int) -> None:
 
 async def test_an_absolute_uri_is_a_path() -> None:
     asked = ask_of(chat()).replace(PATH.encode(), b"http://127.0.0.1" + PATH.encode(), 1)
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         assert (await gate.fetch(asked)).text == "one"
 
 
 async def test_options_without_origin() -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(request("OPTIONS", PATH))
         answer = await client.answer(bodyless=True)
     assert answer.status == 204
@@ -223,7 +223,7 @@ async def test_options_without_origin() -> None:
 
 @pytest.mark.parametrize("given", ["abc", "A-Z.0_9", "x" * 128])
 async def test_a_sane_request_id_is_taken(given: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.ask(chat(), f"x-request-id: {given}")
         await gate.quiet()
         assert answer.headers["x-request-id"] == given
@@ -233,7 +233,7 @@ async def test_a_sane_request_id_is_taken(given: str) -> None:
 
 @pytest.mark.parametrize("given", ["", "x" * 129, "a b", "a:b", "a\tb", "ä", '"'])
 async def test_any_other_is_replaced(given: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.ask(chat(), f"x-request-id: {given}")
         made = answer.headers["x-request-id"]
         assert made.startswith("req_")
@@ -271,7 +271,7 @@ BAD: list[tuple[bytes, str | None]] = [
 @pytest.mark.parametrize("body, field", BAD, ids=[body[:40].decode("latin-1") for body, _ in BAD])
 async def test_a_body_that_cannot_be_read_names_the_field(body: bytes, field: str | None) -> None:
     models = [{"name": name, "routes": [f"a/{name}"]} for name in ("m", "n")]
-    async with running(ONE, tables={"models": models}) as gate:
+    async with in_process(ONE, tables={"models": models}) as gate:
         answer = await gate.ask(body)
         assert answer.status == 400
         assert answer.error["param"] == field
@@ -280,7 +280,7 @@ async def test_a_body_that_cannot_be_read_names_the_field(body: bytes, field: st
 
 
 async def test_an_unknown_model_names_the_nearest() -> None:
-    async with running(
+    async with in_process(
         ONE, upstream={"models": ["gpt-5-mini", "gpt-5"]}, tables={"models": []}
     ) as gate:
         answer = await gate.ask(chat(model="gpt-5-mino"))
@@ -293,7 +293,7 @@ async def test_an_unknown_model_names_the_nearest() -> None:
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "json"])
 async def test_a_body_needs_a_json_content_type(kind: str) -> None:
     """Any web page can post a form to a port of its reader's machine."""
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(request("POST", PATH, f"content-type: {kind}", body=chat()))
         assert answer.status == 415
         assert gate.requests == []
@@ -303,13 +303,13 @@ async def test_a_body_needs_a_json_content_type(kind: str) -> None:
     "kind", ["application/json; charset=utf-8", "Application/JSON", "application/x+json"]
 )
 async def test_json_by_any_of_its_names(kind: str) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.fetch(request("POST", PATH, f"content-type: {kind}", body=chat()))
         assert answer.text == "one"
 
 
 async def test_a_wrong_method_is_told_the_right_ones() -> None:
-    async with running(None) as gate:
+    async with in_process(None) as gate:
         for path, allowed in ((PATH, "POST"), ("/healthz", "GET")):
             answer = await gate.fetch(request("DELETE", path))
             assert answer.status == 405
@@ -318,7 +318,7 @@ async def test_a_wrong_method_is_told_the_right_ones() -> None:
 
 async def test_an_offer_of_http2_is_ignored_and_the_body_read() -> None:
     offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.ask(chat(), *offer)
         assert answer.status == 200
 
@@ -326,7 +326,7 @@ async def test_an_offer_of_http2_is_ignored_and_the_body_read() -> None:
 async def test_it_is_degraded_when_its_store_is_gone(tmp_path: Path) -> None:
     place = tmp_path / "sessions"
     settings = {"store__url": "", "server__session_dir": str(place)}
-    async with running(ONE, settings=settings) as gate:
+    async with in_process(ONE, settings=settings) as gate:
         assert (await gate.fetch(get("/readyz"))).status == 200
         place.rename(tmp_path / "elsewhere")
         answer = await gate.fetch(get("/readyz"))

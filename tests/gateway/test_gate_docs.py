@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.routing import Route
 
 from gateway.app.routes import relays_of, routes_of
-from tests.gateway.harness import running
+from tests.run import in_process
 from tests.sessions.talk import model
 
 PAGE = Path(__file__).parents[2].joinpath("docs/http-api.md").read_text()
@@ -16,7 +16,7 @@ NAMED = {path.partition("?")[0] for path in re.findall(r"`[A-Z]+ (/[^`]*)`", PAG
 
 
 async def test_every_route_is_named() -> None:
-    async with running(model("x")) as gate:
+    async with in_process(model("x")) as gate:
         parts = gate.gateway.parts
         ordinary = [route.path for route in routes_of(parts) if isinstance(route, Route)]
         paths = [*ordinary, *relays_of(parts)]

@@ -18,8 +18,8 @@ import anyio
 import pytest
 
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import plain_failures, until, upstreams_of
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, get, hanging, text
+from tests.run import plain_failures, until, upstreams_of
 from tests.wire.fake import CHUNKED, LAST, FakeUpstream, Peer, Story, chunk, fake_upstream
 
 ROOT = Path(__file__).parents[2]

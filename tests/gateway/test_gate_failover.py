@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import (
     Cue,
     chat,
@@ -18,6 +17,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
+from tests.run import Running, in_process, until
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
@@ -50,7 +50,7 @@ FAILURES: dict[str, Story | None] = {
 
 @pytest.mark.parametrize("first", FAILURES.values(), ids=FAILURES)
 async def test_the_next_upstream_answers_and_the_client_cannot_tell(first: Story | None) -> None:
-    async with running(first, GOOD, upstream={"first_byte_ms": 100}) as gate:
+    async with in_process(first, GOOD, upstream={"first_byte_ms": 100}) as gate:
         answer = await gate.ask()
     assert answer.status == 200
     assert answer.body == turn("from b", "b")
@@ -72,7 +72,7 @@ async def test_the_next_upstream_answers_and_the_client_cannot_tell(first: Story
 async def test_a_whole_answer_may_come_from_the_next_up_to_its_last_byte(
     first: Story | None,
 ) -> None:
-    async with running(first, GOOD_WHOLE, upstream={"idle_ms": 100}) as gate:
+    async with in_process(first, GOOD_WHOLE, upstream={"idle_ms": 100}) as gate:
         answer = await gate.ask(chat(stream=False))
     assert answer.status == 200
     assert answer.body == whole("from b")
@@ -81,7 +81,7 @@ async def test_a_whole_answer_may_come_from_the_next_up_to_its_last_byte(
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 async def test_a_request_that_is_bad_everywhere_is_asked_once(status: int) -> None:
-    async with running(refusing(status), GOOD) as gate:
+    async with in_process(refusing(status), GOOD) as gate:
         answer = await gate.ask()
         assert answer.status == status
         assert answer.body == ERROR
@@ -92,7 +92,7 @@ async def test_a_request_that_is_bad_everywhere_is_asked_once(status: int) -> No
 async def test_when_all_fail_the_last_one_is_shown() -> None:
     last = b'{"error": {"message": "from c"}}'
     slow = refusing(429, "retry-after: 9", "x-ratelimit-limit-requests: 5", body=last)
-    async with running(None, refusing(500), slow) as gate:
+    async with in_process(None, refusing(500), slow) as gate:
         answer = await gate.ask()
         assert [len(fake.requests) for fake in gate.fakes] == [0, 1, 1]
     assert answer.status == 429
@@ -111,7 +111,7 @@ async def test_after_the_first_event_there_is_no_way_back() -> None:
         await cue.wait()
         peer.reset()
 
-    async with running(breaking, GOOD) as gate:
+    async with in_process(breaking, GOOD) as gate:
         client = await gate.start()
         await client.saw(ROLE)
         cue.give()
@@ -122,7 +122,9 @@ async def test_after_the_first_event_there_is_no_way_back() -> None:
 async def test_after_a_heartbeat_the_next_one_may_still_answer() -> None:
     """The start line is out, but nothing of an answer is."""
     upstream = {"first_byte_ms": 150}
-    async with running(hanging(CHUNKED), GOOD, upstream=upstream, server__keepalive_ms=20) as gate:
+    async with in_process(
+        hanging(CHUNKED), GOOD, upstream=upstream, server__keepalive_ms=20
+    ) as gate:
         answer = await gate.ask()
     assert answer.body.lstrip(b": wait\n") == turn("from b", "b")
     assert answer.body.startswith(b": wait\n")
@@ -130,7 +132,7 @@ async def test_after_a_heartbeat_the_next_one_may_still_answer() -> None:
 
 async def test_every_route_gets_its_own_model_name_and_the_same_request_id() -> None:
     routes = {"models": [{"name": "m", "routes": ["a/one", "b/two"]}]}
-    async with running(refusing(500), GOOD, tables=routes) as gate:
+    async with in_process(refusing(500), GOOD, tables=routes) as gate:
         await gate.ask(chat(), "x-request-id: abc")
         first, second = gate.requests
     assert b'"one"' in first.body
@@ -139,7 +141,7 @@ async def test_every_route_gets_its_own_model_name_and_the_same_request_id() -> 
 
 
 async def test_leaving_during_the_second_try_ends_it() -> None:
-    async with running(refusing(500), hanging()) as gate:
+    async with in_process(refusing(500), hanging()) as gate:
         client = await gate.start()
         await until(lambda: bool(gate.fakes[1].requests))
         client.leave()
@@ -160,7 +162,7 @@ async def cooling(gate: Running) -> dict[str, float]:
 
 async def test_who_failed_is_asked_last_for_a_while() -> None:
     story = in_turn(once(sized(ERROR, status="500 Hm")), streaming(turn("from a")))
-    async with running(story, GOOD) as gate:
+    async with in_process(story, GOOD) as gate:
         assert await order_of(gate, 3) == "bbb"
         assert len(gate.fakes[0].requests) == 1
         seconds = await cooling(gate)
@@ -169,7 +171,7 @@ async def test_who_failed_is_asked_last_for_a_while() -> None:
 
 
 async def test_who_fails_again_is_put_last_for_longer() -> None:
-    async with running(refusing(500), refusing(500)) as gate:
+    async with in_process(refusing(500), refusing(500)) as gate:
         for _ in range(3):
             assert (await gate.ask()).status == 500
         seconds = await cooling(gate)
@@ -178,20 +180,20 @@ async def test_who_fails_again_is_put_last_for_longer() -> None:
 
 
 async def test_the_wish_of_a_busy_upstream_is_honoured() -> None:
-    async with running(refusing(429, "retry-after: 60"), GOOD) as gate:
+    async with in_process(refusing(429, "retry-after: 60"), GOOD) as gate:
         assert await order_of(gate, 2) == "bb"
         assert 50 < (await cooling(gate))["a"] <= 60
 
 
 async def test_the_only_one_is_asked_all_the_same() -> None:
     story = in_turn(once(sized(ERROR, status="500 Hm")), streaming(turn("well again")))
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         assert (await gate.ask()).status == 500
         assert (await gate.ask()).text == "well again"
         assert (await cooling(gate))["a"] == 0
 
 
 async def test_no_second_request_to_the_same_upstream() -> None:
-    async with running(once(CHUNKED, chunk(text("half")[:40]), reset=True)) as gate:
+    async with in_process(once(CHUNKED, chunk(text("half")[:40]), reset=True)) as gate:
         assert (await gate.ask()).status == 502
         assert len(gate.requests) == 1

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.harness import recorded, running, until, within
 from tests.gateway.wire import (
     DONE,
     Cue,
@@ -22,6 +21,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
+from tests.run import in_process, recorded, until, within
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, answering, chunk, head, once, sized
 
 TEXT = recorded("chat_text.sse")
@@ -42,7 +42,7 @@ def shown_of(sent: bytes) -> bytes:
 
 
 async def test_nobody_there() -> None:
-    async with running(None) as gate:
+    async with in_process(None) as gate:
         answer = await gate.ask()
     assert answer.status == 502
     assert answer.error["code"] == "upstream_unreachable"
@@ -52,7 +52,7 @@ async def test_nobody_there() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("story", [hanging(), hanging(b"HTTP/1.1 200 OK\r\n"), hanging(CHUNKED)])
 async def test_no_first_byte(story: Story, stream: bool) -> None:
-    async with running(story, upstream={"first_byte_ms": 100}) as gate:
+    async with in_process(story, upstream={"first_byte_ms": 100}) as gate:
         async with within(1):
             answer = await gate.ask(chat(stream=stream))
         assert answer.status == 504
@@ -78,7 +78,7 @@ async def test_no_first_byte(story: Story, stream: bool) -> None:
     ],
 )
 async def test_no_answer_that_could_be_shown(story: Story) -> None:
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         answer = await gate.ask()
         assert answer.status == 502
         assert answer.error["code"] == "upstream_broke"
@@ -94,7 +94,7 @@ async def test_an_error_of_the_upstreams_own_is_passed_on(status: int, stream: b
         "x-ratelimit-remaining-tokens: 3",
         "content-type: application/json",
     )
-    async with running(answering(sized(error, *limits, status=f"{status} Hm"))) as gate:
+    async with in_process(answering(sized(error, *limits, status=f"{status} Hm"))) as gate:
         answer = await gate.ask(chat(stream=stream))
     assert answer.status == status
     assert answer.body == error
@@ -106,7 +106,7 @@ async def test_an_error_of_the_upstreams_own_is_passed_on(status: int, stream: b
 
 async def test_an_error_that_is_a_page_is_said_in_our_words() -> None:
     page = sized(b"<html>nginx at 10.0.0.7", "content-type: text/html", status="502 Bad Gateway")
-    async with running(answering(page)) as gate:
+    async with in_process(answering(page)) as gate:
         answer = await gate.ask()
     assert answer.status == 502
     assert answer.error["message"] == "The upstream answered 502."
@@ -121,7 +121,7 @@ async def test_an_error_that_is_a_page_is_said_in_our_words() -> None:
     ],
 )
 async def test_an_error_under_a_200_keeps_its_status(story: Story) -> None:
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         answer = await gate.ask()
     assert answer.status == 529
     assert answer.body == OVERLOADED
@@ -129,7 +129,7 @@ async def test_an_error_under_a_200_keeps_its_status(story: Story) -> None:
 
 async def test_an_error_under_a_200_that_is_whole() -> None:
     body = b'{"error": {"message": "Something broke."}}'
-    async with running(answering(sized(body, "content-type: application/json"))) as gate:
+    async with in_process(answering(sized(body, "content-type: application/json"))) as gate:
         answer = await gate.ask(chat(stream=False))
     assert answer.status == 502
     assert answer.body == body
@@ -137,7 +137,7 @@ async def test_an_error_under_a_200_that_is_whole() -> None:
 
 async def test_too_many_at_once() -> None:
     upstream = {"max_connections": 1, "connect_ms": 60}
-    async with running(hanging(CHUNKED, chunk(ROLE)), upstream=upstream) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE)), upstream=upstream) as gate:
         first = await gate.start()
         await first.saw(ROLE)
         answer = await gate.ask()
@@ -166,7 +166,7 @@ async def test_broken_off_after_every_so_many_bytes(way: Callable[[Peer], None])
     done = len(TEXT)
     sizes = [*range(1, done, 41), TAIL - 1, TAIL, done - 17, done - 15, done - 1]
     cue = Cue()
-    async with running(breaking_off(sizes, cue, way)) as gate:
+    async with in_process(breaking_off(sizes, cue, way)) as gate:
         for size in sizes:
             client = await gate.start()
             shown = shown_of(TEXT[:size])
@@ -189,7 +189,7 @@ async def test_broken_off_after_every_so_many_bytes(way: Callable[[Peer], None])
 async def test_without_framing_the_finish_tells_a_whole_answer(size: int, is_whole: bool) -> None:
     """A body that ends with its connection looks the same whole or broken off."""
     until_closed = head("content-type: text/event-stream", "connection: close")
-    async with running(once(until_closed, TEXT[:size])) as gate:
+    async with in_process(once(until_closed, TEXT[:size])) as gate:
         answer = await gate.ask()
     if is_whole:
         assert answer.body == TEXT[:size]
@@ -199,7 +199,7 @@ async def test_without_framing_the_finish_tells_a_whole_answer(size: int, is_who
 
 
 async def test_silence_in_the_middle() -> None:
-    async with running(hanging(CHUNKED, chunk(ROLE)), upstream={"idle_ms": 100}) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE)), upstream={"idle_ms": 100}) as gate:
         async with within(1):
             answer = await gate.ask()
         assert answer.body.startswith(ROLE)
@@ -209,14 +209,14 @@ async def test_silence_in_the_middle() -> None:
 
 async def test_silence_in_the_middle_of_a_whole_answer() -> None:
     story = hanging(head("content-length: 500"), b'{"choices": [')
-    async with running(story, upstream={"idle_ms": 100}) as gate:
+    async with in_process(story, upstream={"idle_ms": 100}) as gate:
         answer = await gate.ask(chat(stream=False))
     assert answer.status == 504
 
 
 @pytest.mark.parametrize("finish", [b"", event({"content": "half a s"})])
 async def test_an_end_before_the_finish(finish: bytes) -> None:
-    async with running(streaming(ROLE, text("one"), finish or b"\n")) as gate:
+    async with in_process(streaming(ROLE, text("one"), finish or b"\n")) as gate:
         answer = await gate.ask()
     assert answer.failed == "upstream_broke"
     assert answer.text.startswith("one")
@@ -224,7 +224,7 @@ async def test_an_end_before_the_finish(finish: bytes) -> None:
 
 async def test_an_error_in_the_middle_is_passed_on_once() -> None:
     stream = ROLE + text("one") + b"data: " + OVERLOADED + b"\n\n"
-    async with running(streaming(ROLE, text("one"), stream[len(ROLE + text("one")) :])) as gate:
+    async with in_process(streaming(ROLE, text("one"), stream[len(ROLE + text("one")) :])) as gate:
         answer = await gate.ask()
     assert answer.body == stream
     assert answer.ending == "whole"
@@ -233,7 +233,7 @@ async def test_an_error_in_the_middle_is_passed_on_once() -> None:
 async def test_an_event_larger_than_allowed() -> None:
     """Larger than what one read can bring, too: what is there at once need not be kept."""
     stream = (ROLE, text("x" * 600_000), END)
-    async with running(streaming(*stream), limits__event_bytes=5_000) as gate:
+    async with in_process(streaming(*stream), limits__event_bytes=5_000) as gate:
         answer = await gate.ask()
         assert answer.body.startswith(ROLE + b'data: {"error"')
         assert answer.failed == "upstream_broke"
@@ -243,7 +243,7 @@ async def test_an_event_larger_than_allowed() -> None:
 async def test_a_whole_answer_larger_than_allowed() -> None:
     body = whole("x" * 10_000)
     story = answering(sized(body, "content-type: application/json"))
-    async with running(story, limits__body_bytes=5_000) as gate:
+    async with in_process(story, limits__body_bytes=5_000) as gate:
         answer = await gate.ask(chat(stream=False))
     assert answer.status == 502
     assert "longer than 5000 bytes" in answer.error["message"]
@@ -287,20 +287,20 @@ UNCHANGED = set(STRANGE) - {"empty events"}
 async def test_strange_streams_pass_byte_for_byte(name: str, step: int) -> None:
     stream = STRANGE[name]
     pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
-    async with running(streaming(*pieces)) as gate:
+    async with in_process(streaming(*pieces)) as gate:
         answer = await gate.ask()
     assert answer.ending == "whole"
     assert answer.body == stream
 
 
 async def test_empty_lines_between_events_may_be_lost() -> None:
-    async with running(streaming(STRANGE["empty events"])) as gate:
+    async with in_process(streaming(STRANGE["empty events"])) as gate:
         answer = await gate.ask()
     assert answer.body.replace(b"\n", b"") == STRANGE["empty events"].replace(b"\n", b"")
 
 
 async def test_a_byte_order_mark_is_taken_off() -> None:
-    async with running(streaming(b"\xef\xbb\xbf" + turn("one"))) as gate:
+    async with in_process(streaming(b"\xef\xbb\xbf" + turn("one"))) as gate:
         assert (await gate.ask()).body == turn("one")
 
 
@@ -308,14 +308,14 @@ async def test_a_byte_order_mark_is_taken_off() -> None:
     "more", [DONE, text("more"), b"HTTP/1.1 200 OK\r\n\r\n", b"\x00" * 100_000]
 )
 async def test_what_comes_after_the_end_is_dropped(more: bytes) -> None:
-    async with running(streaming(turn("one"), more)) as gate:
+    async with in_process(streaming(turn("one"), more)) as gate:
         for _ in range(3):
             assert (await gate.ask()).body == turn("one")
         await gate.quiet()
 
 
 async def test_the_end_does_not_wait_for_the_connection() -> None:
-    async with running(hanging(CHUNKED, chunk(turn("one")))) as gate:
+    async with in_process(hanging(CHUNKED, chunk(turn("one")))) as gate:
         async with within(0.5):
             assert (await gate.ask()).body == turn("one")
 
@@ -328,7 +328,7 @@ async def test_compressed_though_nobody_asked(coding: str) -> None:
         for piece in (ROLE, text("one"), END)
     ]
     start = CHUNKED[:-2] + f"content-encoding: {coding}\r\n\r\n".encode()
-    async with running(hanging(start, *map(chunk, pieces))) as gate:
+    async with in_process(hanging(start, *map(chunk, pieces))) as gate:
         answer = await gate.ask()
         assert answer.body == ROLE + text("one") + END
         assert "content-encoding" not in answer.headers
@@ -340,7 +340,7 @@ async def test_a_bomb_does_not_go_off(stream: bool) -> None:
     bomb = gzip.compress(b"data: " + bytes(50_000_000))
     kind = "text/event-stream" if stream else "application/json"
     story = answering(sized(bomb, f"content-type: {kind}", "content-encoding: gzip"))
-    async with running(story, limits__event_bytes=100_000, limits__body_bytes=100_000) as gate:
+    async with in_process(story, limits__event_bytes=100_000, limits__body_bytes=100_000) as gate:
         before = resident()
         answer = await gate.ask(chat(stream=stream))
         assert resident() - before < 20_000_000
@@ -361,7 +361,7 @@ async def test_an_endless_stream_goes_on_until_the_client_leaves() -> None:
         while True:
             await peer.send(chunk(batch))
 
-    async with running(endless, limits__event_bytes=100_000) as gate:
+    async with in_process(endless, limits__event_bytes=100_000) as gate:
         client = await gate.start()
         await client.saw(text("on and on"))
         before = resident()
@@ -373,7 +373,7 @@ async def test_an_endless_stream_goes_on_until_the_client_leaves() -> None:
 
 
 async def test_the_connection_is_used_again_after_a_good_end_only() -> None:
-    async with running(streaming(turn("one"))) as gate:
+    async with in_process(streaming(turn("one"))) as gate:
         for _ in range(4):
             await gate.ask()
             await gate.quiet()
@@ -383,7 +383,7 @@ async def test_the_connection_is_used_again_after_a_good_end_only() -> None:
 async def test_one_bad_client_request_does_not_cost_the_upstream_its_name() -> None:
     """A 400 is the request's fault: the next request goes to the same upstream first."""
     bad = sized(b'{"error":{"message":"no"}}', status="400 Bad Request")
-    async with running(answering(bad), answering(bad)) as gate:
+    async with in_process(answering(bad), answering(bad)) as gate:
         for _ in range(2):
             assert (await gate.ask()).headers["x-holdgate-upstream"] == "a"
         assert len(gate.fakes[1].requests) == 0

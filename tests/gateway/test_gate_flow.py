@@ -5,7 +5,6 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.gateway.harness import go_on, running, until, within
 from tests.gateway.wire import (
     DONE,
     Cue,
@@ -19,6 +18,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
+from tests.run import go_on, in_process, until, within
 from tests.wire.fake import CHUNKED, LAST, Peer, chunk, head, once, sized
 
 WAIT = b": wait\n"
@@ -36,7 +36,7 @@ async def test_each_event_is_there_before_the_next_is_sent(transport: str) -> No
     events = [ROLE, *[text(str(number)) for number in range(5)]]
     cue = Cue()
     story = on_cue(cue, CHUNKED, *map(chunk, events), chunk(END) + LAST)
-    async with running(story, upstream={"transport": transport}) as gate:
+    async with in_process(story, upstream={"transport": transport}) as gate:
         client = await gate.start()
         for frame in events:
             cue.give()
@@ -47,7 +47,7 @@ async def test_each_event_is_there_before_the_next_is_sent(transport: str) -> No
 
 async def test_the_start_line_waits_for_the_first_event() -> None:
     cue = Cue()
-    async with running(on_cue(cue, CHUNKED, chunk(ROLE + END) + LAST)) as gate:
+    async with in_process(on_cue(cue, CHUNKED, chunk(ROLE + END) + LAST)) as gate:
         client = await gate.start()
         with anyio.move_on_after(0.05) as early:
             await client.head()
@@ -59,7 +59,7 @@ async def test_the_start_line_waits_for_the_first_event() -> None:
 async def test_beats_before_and_between_events() -> None:
     cue = Cue()
     story = on_cue(cue, CHUNKED, chunk(ROLE), chunk(text("one")), chunk(END) + LAST)
-    async with running(story, server__keepalive_ms=20) as gate:
+    async with in_process(story, server__keepalive_ms=20) as gate:
         client = await gate.start()
         answer = await client.saw(WAIT + WAIT)
         assert answer.body.replace(WAIT, b"") == b""
@@ -78,7 +78,7 @@ async def test_no_beat_falls_inside_an_event() -> None:
     cue = Cue()
     one = text("one, in two halves")
     story = on_cue(cue, CHUNKED, chunk(ROLE + one[:40]), chunk(one[40:] + END) + LAST)
-    async with running(story, server__keepalive_ms=10) as gate:
+    async with in_process(story, server__keepalive_ms=10) as gate:
         client = await gate.start()
         cue.give()
         await client.saw(ROLE + BEAT + BEAT)
@@ -97,14 +97,14 @@ async def test_a_busy_stream_gets_no_beat() -> None:
             await peer.send(chunk(text(str(number))))
         await peer.send(chunk(END), LAST)
 
-    async with running(chatty, server__keepalive_ms=200) as gate:
+    async with in_process(chatty, server__keepalive_ms=200) as gate:
         assert BEAT not in (await gate.ask()).body
 
 
 async def test_beats_do_not_keep_a_silent_upstream_alive() -> None:
     upstream = {"idle_ms": 150}
     story = hanging(CHUNKED, chunk(ROLE))
-    async with running(story, upstream=upstream, server__keepalive_ms=20) as gate:
+    async with in_process(story, upstream=upstream, server__keepalive_ms=20) as gate:
         async with within(1):
             answer = await gate.ask()
         assert BEAT + BEAT in answer.body
@@ -116,7 +116,7 @@ async def test_nor_one_that_never_begins() -> None:
     """The heartbeat has sent the start line, so what is left to say is said in the stream."""
     story = hanging(CHUNKED)
     upstream = {"first_byte_ms": 150}
-    async with running(story, upstream=upstream, server__keepalive_ms=20) as gate:
+    async with in_process(story, upstream=upstream, server__keepalive_ms=20) as gate:
         answer = await gate.ask()
     assert answer.status == 200
     assert answer.body.startswith(WAIT + WAIT)
@@ -132,7 +132,7 @@ async def test_no_beat_before_the_upstream_has_answered() -> None:
         await cue.wait()
         await peer.send(sized(b'{"error":{}}', status="400 Bad Request"))
 
-    async with running(slow_to_refuse, server__keepalive_ms=10) as gate:
+    async with in_process(slow_to_refuse, server__keepalive_ms=10) as gate:
         client = await gate.start()
         await until(lambda: bool(gate.requests))
         await anyio.sleep(0.05)
@@ -144,7 +144,7 @@ async def test_a_whole_answer_gets_no_beat() -> None:
     cue = Cue()
     body = whole("slowly")
     story = on_cue(cue, head(f"content-length: {len(body)}"), body[:9], body[9:])
-    async with running(story, server__keepalive_ms=10) as gate:
+    async with in_process(story, server__keepalive_ms=10) as gate:
         client = await gate.start(chat(stream=False))
         for _ in range(2):
             await anyio.sleep(0.03)
@@ -161,7 +161,7 @@ async def test_beats_while_a_follow_up_is_opened() -> None:
         await peer.send(CHUNKED, chunk(turn("two", "b")), LAST)
 
     story = in_turn(once(CHUNKED, chunk(turn("one")), LAST), second, streaming(turn("three")))
-    async with running(story, rules=(go_on,), server__keepalive_ms=20) as gate:
+    async with in_process(story, rules=(go_on,), server__keepalive_ms=20) as gate:
         client = await gate.start()
         await client.saw(text("one") + BEAT + BEAT)
         cue.give()
@@ -171,7 +171,7 @@ async def test_beats_while_a_follow_up_is_opened() -> None:
 
 
 async def test_many_idle_clients_all_get_their_beats() -> None:
-    async with running(hanging(CHUNKED, chunk(ROLE)), server__keepalive_ms=30) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE)), server__keepalive_ms=30) as gate:
         clients = [await gate.start() for _ in range(50)]
         for client in clients:
             await client.saw(ROLE + BEAT + BEAT)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.exchange.rules import RULES
-from tests.gateway.harness import go_on, running, until
 from tests.gateway.wire import (
     DONE,
     Cue,
@@ -25,6 +24,7 @@ from tests.gateway.wire import (
     usage,
     whole,
 )
+from tests.run import go_on, in_process, until
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, once, sized
 
 GO_ON = (go_on,)
@@ -58,7 +58,7 @@ THREE = (
 
 
 async def test_three_turns_are_one_answer() -> None:
-    async with running(turns(*THREE), rules=GO_ON) as gate:
+    async with in_process(turns(*THREE), rules=GO_ON) as gate:
         answer = await gate.ask(chat("begin", stream_options={"include_usage": True}))
     events = answer.events
     choices = [event["choices"][0] for event in events if event["choices"]]
@@ -76,7 +76,7 @@ async def test_three_turns_are_one_answer() -> None:
 
 
 async def test_usage_is_summed_only_if_it_was_asked_for() -> None:
-    async with running(turns(*THREE), rules=GO_ON) as gate:
+    async with in_process(turns(*THREE), rules=GO_ON) as gate:
         answer = await gate.ask()
         assert not [event for event in answer.events if event.get("usage")]
         await gate.quiet()
@@ -86,7 +86,7 @@ async def test_usage_is_summed_only_if_it_was_asked_for() -> None:
 
 async def test_a_follow_up_carries_what_was_said_and_what_to_do() -> None:
     asked = chat("begin", temperature=0.5, seed=2**70)
-    async with running(turns(*THREE), rules=GO_ON) as gate:
+    async with in_process(turns(*THREE), rules=GO_ON) as gate:
         await gate.ask(asked, "x-request-id: abc")
         first, second, third = gate.requests
     begin = {"role": "user", "content": "begin"}
@@ -106,7 +106,7 @@ async def test_three_whole_turns_are_one_answer() -> None:
         for n, said in enumerate(("one", "two", "three"), 1)
     ]
     story = in_turn(*[once(sized(body, JSON)) for body in bodies])
-    async with running(story, rules=GO_ON) as gate:
+    async with in_process(story, rules=GO_ON) as gate:
         answer = await gate.ask(chat("begin", stream=False))
         assert messages(gate.requests[-1].body)[-1]["content"] == "go on"
     (choice,) = answer.json["choices"]
@@ -124,7 +124,7 @@ async def test_the_end_of_a_turn_waits_for_the_verdict_and_its_text_does_not() -
         await peer.send(CHUNKED, chunk(turn("two", "b")), LAST)
 
     story = in_turn(FIRST, second, streaming(turn("three", "c")))
-    async with running(story, rules=GO_ON) as gate:
+    async with in_process(story, rules=GO_ON) as gate:
         client = await gate.start()
         answer = await client.saw(text("one"))
         await until(lambda: len(gate.requests) == 2)
@@ -152,7 +152,7 @@ async def test_a_follow_up_lost_before_its_first_event_leaves_the_answer_whole(
     second: Story,
 ) -> None:
     upstream = {"first_byte_ms": 100}
-    async with running(in_turn(FIRST, second), rules=GO_ON, upstream=upstream) as gate:
+    async with in_process(in_turn(FIRST, second), rules=GO_ON, upstream=upstream) as gate:
         answer = await gate.ask()
         await gate.quiet()
         (line,) = gate.exchanges
@@ -163,7 +163,7 @@ async def test_a_follow_up_lost_before_its_first_event_leaves_the_answer_whole(
 
 async def test_a_whole_follow_up_lost_leaves_the_answer_whole() -> None:
     story = in_turn(once(sized(whole("one"), JSON)), once(sized(ERROR, status="500 Hm")))
-    async with running(story, rules=GO_ON) as gate:
+    async with in_process(story, rules=GO_ON) as gate:
         answer = await gate.ask(chat(stream=False))
     assert answer.status == 200
     assert answer.json["choices"][0]["message"]["content"] == "one"
@@ -178,7 +178,7 @@ async def test_a_follow_up_broken_after_its_first_event_is_an_error() -> None:
         await cue.wait()
         peer.reset()
 
-    async with running(in_turn(FIRST, second), rules=GO_ON) as gate:
+    async with in_process(in_turn(FIRST, second), rules=GO_ON) as gate:
         client = await gate.start()
         await client.saw(text("two"))
         cue.give()
@@ -189,14 +189,14 @@ async def test_a_follow_up_broken_after_its_first_event_is_an_error() -> None:
 
 async def test_a_follow_up_that_falls_silent_is_an_error() -> None:
     story = in_turn(FIRST, hanging(CHUNKED, chunk(text("two", "b"))))
-    async with running(story, rules=GO_ON, upstream={"idle_ms": 100}) as gate:
+    async with in_process(story, rules=GO_ON, upstream={"idle_ms": 100}) as gate:
         assert (await gate.ask()).failed == "upstream_timeout"
 
 
 async def test_a_follow_up_stays_with_who_answered_and_may_fail_over() -> None:
     flaky = in_turn(FIRST, once(sized(ERROR, status="503 Hm")))
     rest = turns(turn("two", "b"), turn("three", "c"))
-    async with running(flaky, rest, rules=GO_ON) as gate:
+    async with in_process(flaky, rest, rules=GO_ON) as gate:
         answer = await gate.ask()
         assert [len(fake.requests) for fake in gate.fakes] == [2, 2]
         asked_of_a, asked_of_b = gate.fakes[0].requests[1], gate.fakes[1].requests[0]
@@ -224,7 +224,7 @@ async def test_strange_follow_ups_are_fitted_on(name: str) -> None:
     stream, step = STRANGE[name], 1 if name == "one byte at a time" else 10**6
     pieces = [chunk(stream[at : at + step]) for at in range(0, len(stream), step)]
     story = in_turn(FIRST, once(CHUNKED, *pieces, LAST), streaming(turn("three", "c")))
-    async with running(story, rules=GO_ON) as gate:
+    async with in_process(story, rules=GO_ON) as gate:
         answer = await gate.ask()
     assert answer.text == "one\n\ntwo\n\nthree"
     assert {event["id"] for event in answer.events} == {"a"}
@@ -233,7 +233,9 @@ async def test_strange_follow_ups_are_fitted_on(name: str) -> None:
 
 
 async def test_a_follow_up_that_says_nothing_adds_nothing() -> None:
-    async with running(turns(turn("one"), turn("", "b"), turn("three", "c")), rules=GO_ON) as gate:
+    async with in_process(
+        turns(turn("one"), turn("", "b"), turn("three", "c")), rules=GO_ON
+    ) as gate:
         assert (await gate.ask()).text == "one\n\nthree"
 
 
@@ -242,7 +244,7 @@ async def test_an_error_inside_a_follow_up() -> None:
     cue = Cue()
     error = data({"error": {"message": "gave up", "code": "tired"}})
     second = on_cue(cue, CHUNKED + chunk(text("two", "b")), chunk(error) + LAST)
-    async with running(in_turn(FIRST, second), rules=GO_ON) as gate:
+    async with in_process(in_turn(FIRST, second), rules=GO_ON) as gate:
         client = await gate.start()
         await client.saw(text("two"))
         cue.give()
@@ -253,7 +255,7 @@ async def test_an_error_inside_a_follow_up() -> None:
 
 async def test_an_event_of_a_follow_up_larger_than_allowed() -> None:
     big = text("x" * 600_000, "b")
-    async with running(
+    async with in_process(
         turns(turn("one"), text("two", "b") + big), rules=GO_ON, limits__event_bytes=5_000
     ) as gate:
         answer = await gate.ask()
@@ -261,7 +263,7 @@ async def test_an_event_of_a_follow_up_larger_than_allowed() -> None:
 
 
 async def test_nothing_follows_what_cannot_be_joined_on() -> None:
-    async with running(turns(*[turn("one")] * 2), rules=(*RULES, go_on)) as gate:
+    async with in_process(turns(*[turn("one")] * 2), rules=(*RULES, go_on)) as gate:
         answer = await gate.ask(chat(n=2))
         assert answer.body == turn("one")
         assert len(gate.requests) == 1
@@ -270,13 +272,13 @@ async def test_nothing_follows_what_cannot_be_joined_on() -> None:
 async def test_client_tools_end_the_answer() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     stream = event({"tool_calls": [call]}) + event({}, "tool_calls") + DONE
-    async with running(turns(stream), rules=(*RULES, go_on)) as gate:
+    async with in_process(turns(stream), rules=(*RULES, go_on)) as gate:
         assert (await gate.ask()).body == stream
         assert len(gate.requests) == 1
 
 
 async def test_notes_tell_of_each_state() -> None:
-    async with running(turns(*THREE), rules=GO_ON) as gate:
+    async with in_process(turns(*THREE), rules=GO_ON) as gate:
         answer = await gate.ask(chat(), "x-holdgate-notes: 1")
     lines = bytes(answer.body).split(b"\n\n")
     notes = [json.loads(line[11:]) for line in lines if line.startswith(b": holdgate ")]
@@ -291,7 +293,7 @@ async def test_notes_tell_of_each_state() -> None:
 
 
 async def test_metrics_count_turns() -> None:
-    async with running(turns(*THREE), rules=GO_ON) as gate:
+    async with in_process(turns(*THREE), rules=GO_ON) as gate:
         await gate.ask()
         await gate.quiet()
         metrics = (await gate.fetch(get("/metrics"))).body.decode()

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from tests.gateway.client import Client
-from tests.gateway.harness import SOON, Running, go_on, running, until, within
 from tests.gateway.wire import (
     DONE,
     ask_of,
@@ -25,6 +24,7 @@ from tests.gateway.wire import (
     turn,
     whole,
 )
+from tests.run import SOON, Running, go_on, in_process, until, within
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, head, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
@@ -87,7 +87,7 @@ WAYS: dict[str, Callable[[Client], None]] = {
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 async def test_leaving_closes_the_upstream_and_starts_nothing(state: State, way: str) -> None:
     rules = (go_on,) if state.rules else ()
-    async with running(state.story(), rules=rules, server__keepalive_ms=20) as gate:
+    async with in_process(state.story(), rules=rules, server__keepalive_ms=20) as gate:
         fake = gate.fakes[0]
         client = await gate.start(chat(stream=state.stream))
         if state.seen:
@@ -111,14 +111,14 @@ class TestOnEveryLoopAndTransport:
         return ("asyncio", {"use_uvloop": use_uvloop})
 
     async def test_before_headers(self, transport: str) -> None:
-        async with running(hanging(), upstream={"transport": transport}) as gate:
+        async with in_process(hanging(), upstream={"transport": transport}) as gate:
             client = await gate.start()
             await until(lambda: bool(gate.requests))
             client.leave()
             await until(lambda: gate.fakes[0].open == 0, SOON)
 
     async def test_while_relaying(self, transport: str) -> None:
-        async with running(
+        async with in_process(
             hanging(CHUNKED, chunk(ROLE)), upstream={"transport": transport}
         ) as gate:
             client = await gate.start()
@@ -128,7 +128,7 @@ class TestOnEveryLoopAndTransport:
 
 
 async def test_leaving_after_the_end_is_normal() -> None:
-    async with running(streaming(turn("one"))) as gate:
+    async with in_process(streaming(turn("one"))) as gate:
         for _ in range(3):
             client = await gate.start()
             await client.saw(DONE)
@@ -139,7 +139,7 @@ async def test_leaving_after_the_end_is_normal() -> None:
 
 
 async def test_leaving_while_still_sending_asks_nobody() -> None:
-    async with running(streaming(turn("one"))) as gate:
+    async with in_process(streaming(turn("one"))) as gate:
         asked = ask_of(chat("x" * 100_000))
         for sent in (20, 300, 70_000, len(asked) - 1):
             client = await gate.send(asked[:sent])
@@ -154,7 +154,7 @@ async def test_leaving_while_still_sending_asks_nobody() -> None:
 async def test_leaving_with_the_next_request_already_sent(together: bool) -> None:
     """A request that waits behind another does not hide that its client left."""
     asked = ask_of(chat())
-    async with running(hanging(CHUNKED, chunk(ROLE))) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE))) as gate:
         client = await gate.send(asked * 2 if together else asked)
         await client.saw(ROLE)
         if not together:
@@ -166,7 +166,7 @@ async def test_leaving_with_the_next_request_already_sent(together: bool) -> Non
 
 
 async def test_leaving_while_the_upstream_has_no_free_connection() -> None:
-    async with running(hanging(CHUNKED, chunk(ROLE)), upstream={"max_connections": 1}) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE)), upstream={"max_connections": 1}) as gate:
         first = await gate.start()
         await first.saw(ROLE)
         waiting = await gate.start()
@@ -225,7 +225,7 @@ class Visitors:
 async def hasty_visitors(transport: str, visits: int) -> None:
     visitors = Visitors(visits)
     upstream = {"transport": transport, "max_connections": 20}
-    async with running(visitors.upstream, upstream=upstream, patience=240) as gate:
+    async with in_process(visitors.upstream, upstream=upstream, patience=240) as gate:
         async with anyio.create_task_group() as tasks:
             for _ in range(30):
                 tasks.start_soon(visitors.visitor, gate)

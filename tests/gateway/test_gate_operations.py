@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.version import __version__
-from tests.gateway.harness import running
 from tests.gateway.wire import (
     DONE,
     chat,
@@ -17,6 +16,7 @@ from tests.gateway.wire import (
     streaming,
     turn,
 )
+from tests.run import in_process
 from tests.wire.fake import CHUNKED, chunk
 
 ALICE = ("x-api-key: key-of-alice",)
@@ -32,7 +32,7 @@ KEYS = {
 
 async def test_models_are_listed_as_messages_clients_want_them() -> None:
     names = {"models": [{"name": "m", "routes": ["a/x"]}, {"name": "n", "routes": ["a/y"]}]}
-    async with running(None, tables=names) as gate:
+    async with in_process(None, tables=names) as gate:
         listed = (await gate.fetch(get("/v1/models", "anthropic-version: 2023-06-01"))).json
         one = (await gate.fetch(get("/v1/models/n", "anthropic-version: 2023-06-01"))).json
     assert [model["id"] for model in listed["data"]] == ["m", "n"]
@@ -40,7 +40,7 @@ async def test_models_are_listed_as_messages_clients_want_them() -> None:
     assert one == listed["data"][1]
     any_name = {"id": "a", "base_url": "http://127.0.0.1:9/v1", "models": ["*"]}
     anything = {"upstreams": [any_name], "models": []}
-    async with running(tables=anything) as gate:
+    async with in_process(tables=anything) as gate:
         none = (await gate.fetch(get("/v1/models", "anthropic-version: 2023-06-01"))).json
     assert none == {"data": [], "has_more": False, "first_id": None, "last_id": None}
     assert one["type"] == "model"
@@ -68,7 +68,7 @@ async def test_models_are_listed_as_messages_clients_want_them() -> None:
 async def test_errors_are_told_as_messages_clients_want_them(
     asked: bytes, status: int, kind: str
 ) -> None:
-    async with running(None, tables=KEYS) as gate:
+    async with in_process(None, tables=KEYS) as gate:
         answer = await gate.fetch(asked)
     assert (answer.status, answer.json["type"]) == (status, "error")
     assert answer.json["error"]["type"] == kind
@@ -76,7 +76,7 @@ async def test_errors_are_told_as_messages_clients_want_them(
 
 async def test_models_are_listed() -> None:
     names = {"models": [{"name": "m", "routes": ["a/x"]}, {"name": "n/n", "routes": ["a/y"]}]}
-    async with running(ONE, tables=names) as gate:
+    async with in_process(ONE, tables=names) as gate:
         listed = (await gate.fetch(get("/v1/models"))).json
         one = (await gate.fetch(get("/v1/models/n/n"))).json
         none = await gate.fetch(get("/v1/models/o"))
@@ -89,7 +89,7 @@ async def test_models_are_listed() -> None:
 
 
 async def test_the_status_tells_what_is_going_on() -> None:
-    async with running(hanging(CHUNKED, chunk(turn("one")[:200])), None) as gate:
+    async with in_process(hanging(CHUNKED, chunk(turn("one")[:200])), None) as gate:
         client = await gate.start()
         await client.saw(b"assistant")
         status: dict[str, Any] = (await gate.fetch(get("/api/status"))).json
@@ -104,7 +104,7 @@ async def test_the_status_tells_what_is_going_on() -> None:
 
 
 async def test_metrics_are_prometheus() -> None:
-    async with running(ONE, None) as gate:
+    async with in_process(ONE, None) as gate:
         await gate.ask()
         await gate.quiet()
         answer = await gate.fetch(get("/metrics"))
@@ -116,7 +116,7 @@ async def test_metrics_are_prometheus() -> None:
 
 
 async def test_one_log_line_an_exchange() -> None:
-    async with running(ONE, None) as gate:
+    async with in_process(ONE, None) as gate:
         for _ in range(3):
             await gate.ask()
         await gate.ask(chat(model="nobody's"))

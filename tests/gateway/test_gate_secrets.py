@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.gateway.harness import go_on, running
 from tests.gateway.wire import ask_of, chat, get, in_turn, streaming, turn, whole
+from tests.run import go_on, in_process
 from tests.wire.fake import CHUNKED, LAST, Peer, answering, chunk, head, once, sized
 
 CLIENT_KEY = "canary-client-key"
@@ -69,7 +69,7 @@ def lines(headers: dict[str, str]) -> tuple[str, ...]:
 
 
 async def test_what_goes_up() -> None:
-    async with running(streaming(turn("one")), tables=KEYS, upstream=UPSTREAM) as gate:
+    async with in_process(streaming(turn("one")), tables=KEYS, upstream=UPSTREAM) as gate:
         assert (await gate.ask(chat(), *MINE, *NOT_UP, *lines(UP))).text == "one"
         sent = {n.decode(): v.decode() for n, v in gate.requests[0].headers.items()}
     assert UP.items() <= sent.items()
@@ -91,7 +91,7 @@ async def test_what_comes_down(status: str, stream: bool) -> None:
     kind = "content-type: text/event-stream" if stream else "content-type: application/json"
     body = body if status.startswith("200") else b'{"error": {"message": "slow down"}}'
     story = once(sized(body, kind, *NOT_DOWN, *lines(DOWN), status=status))
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         answer = await gate.ask(chat(stream=stream))
     assert DOWN.items() <= answer.headers.items()
     assert "canary" not in str(answer.headers)
@@ -111,7 +111,7 @@ async def echo(peer: Peer) -> None:
 
 
 async def test_an_upstream_that_repeats_its_key_is_not_repeated() -> None:
-    async with running(echo, tables=KEYS, upstream=UPSTREAM) as gate:
+    async with in_process(echo, tables=KEYS, upstream=UPSTREAM) as gate:
         for stream in (True, False):
             answer = await gate.ask(chat(stream=stream), *MINE)
             assert answer.status == 401
@@ -129,7 +129,7 @@ async def test_nor_is_one_that_does_so_under_a_200() -> None:
         await peer.send(CHUNKED, chunk(b": hello\n\n"))
         await peer.send(chunk(b'data: {"error": {"message": "not ' + key + b'"}}\n\n'), LAST)
 
-    async with running(echo_in_a_stream, upstream=UPSTREAM) as gate:
+    async with in_process(echo_in_a_stream, upstream=UPSTREAM) as gate:
         answer = await gate.ask()
     assert b"not Bearer" in answer.body
     assert UPSTREAM_KEY.encode() not in answer.body
@@ -139,7 +139,7 @@ async def test_no_secret_and_no_word_of_a_user_is_logged_or_shown() -> None:
     """Good, bad, broken and followed-up exchanges; then everything an operator can look at."""
     first = once(CHUNKED, chunk(turn(f"{WORDS} 2")), LAST)
     story = in_turn(first, echo, once(head("content-length: 9"), b"x", reset=True), echo)
-    async with running(story, None, tables=KEYS, upstream=UPSTREAM, rules=(go_on,)) as gate:
+    async with in_process(story, None, tables=KEYS, upstream=UPSTREAM, rules=(go_on,)) as gate:
         asked = chat(WORDS, user=WORDS, metadata={"a": WORDS}, stop=[WORDS])
         answers = [await gate.ask(asked, *MINE, *NOT_UP, f"x-request-id: r{n}") for n in range(4)]
         bad = [chat(WORDS, model=f"no {WORDS}"), asked[:-9], asked.replace(b'"messages"', b'"x"')]
@@ -160,7 +160,7 @@ async def test_no_secret_and_no_word_of_a_user_is_logged_or_shown() -> None:
 async def test_a_log_line_stays_a_line() -> None:
     nasty = 'm\n{"event":"exchange"}\r\x1b[31m'
     tables = {"models": [{"name": nasty, "routes": ["a/m"]}]}
-    async with running(answering(sized(whole())), tables=tables) as gate:
+    async with in_process(answering(sized(whole())), tables=tables) as gate:
         await gate.ask(chat(model=nasty, stream=False))
         await gate.quiet()
         assert len(gate.exchanges) == 1

@@ -11,7 +11,6 @@ import anyio.lowlevel
 import pytest
 from zstandard import ZstdCompressor
 
-from tests.gateway.harness import running, within
 from tests.gateway.wire import (
     PATH,
     ROUTES,
@@ -25,6 +24,7 @@ from tests.gateway.wire import (
     to,
     turn,
 )
+from tests.run import in_process, within
 from tests.wire.fake import CHUNKED, LAST, chunk
 
 GZIP = ("too large", "a bomb", "cut short", "not at all")
@@ -42,7 +42,7 @@ KEYS = {
     "coding, packed", [("gzip", gzip.compress), ("zstd", ZstdCompressor().compress)]
 )
 async def test_a_compressed_body_is_unpacked(coding: str, packed: Callable[[bytes], bytes]) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         answer = await gate.ask(packed(chat("zipped")), f"content-encoding: {coding}")
         assert answer.text == "one"
         assert gate.requests[0].body == chat("zipped")
@@ -66,7 +66,7 @@ async def test_a_compressed_body_is_unpacked(coding: str, packed: Callable[[byte
     ids=[*GZIP, *(f"zstd {name}" for name in GZIP), "brotli", "twice"],
 )
 async def test_compressed_bodies_we_do_not_read(body: bytes, coding: str, status: int) -> None:
-    async with running(ONE, limits__body_bytes=1000) as gate:
+    async with in_process(ONE, limits__body_bytes=1000) as gate:
         answer = await gate.ask(body, f"content-encoding: {coding}")
         assert answer.status == status
         assert gate.requests == []
@@ -81,7 +81,7 @@ def chunked(body: bytes) -> bytes:
 
 async def test_a_body_in_chunks() -> None:
     body = chat("x" * 100_000)
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         assert (await gate.fetch(chunked(body))).text == "one"
         assert gate.requests[0].body == body
 
@@ -89,7 +89,7 @@ async def test_a_body_in_chunks() -> None:
 @pytest.mark.parametrize("size", [1001, 200_000])
 async def test_a_body_larger_than_allowed(size: int) -> None:
     body = chat()[:-1] + b" " * (size - len(chat())) + b"}"
-    async with running(ONE, limits__body_bytes=1000) as gate:
+    async with in_process(ONE, limits__body_bytes=1000) as gate:
         for asked in (ask_of(body), chunked(body)):
             client = await gate.send(asked)
             answer = await client.answer()
@@ -103,7 +103,7 @@ async def test_a_body_larger_than_allowed(size: int) -> None:
 @pytest.mark.parametrize("asked", [ask_of(bytes(12_000_000)), chunked(bytes(12_000_000))])
 async def test_who_sends_all_before_reading_can_still_read_why(asked: bytes) -> None:
     """More than sockets take at once: closed too early, the connection would be reset instead."""
-    async with running(ONE, limits__body_bytes=1000) as gate:
+    async with in_process(ONE, limits__body_bytes=1000) as gate:
         client = await gate.send(asked)
         assert (await client.answer()).status == 413
         assert await client.closed() == "closed"
@@ -111,14 +111,14 @@ async def test_who_sends_all_before_reading_can_still_read_why(asked: bytes) -> 
 
 async def test_a_body_too_large_is_refused_before_it_is_sent() -> None:
     asked = request("POST", PATH, JSON, "expect: 100-continue", "content-length: 5000", body=b"")
-    async with running(ONE, limits__body_bytes=1000) as gate:
+    async with in_process(ONE, limits__body_bytes=1000) as gate:
         client = await gate.send(asked.replace(b"content-length: 0\r\n", b""))
         assert (await client.answer()).status == 413
 
 
 async def test_a_client_that_waits_to_be_told_to_send() -> None:
     head, _, body = ask_of(chat(), "expect: 100-continue").partition(b"\r\n\r\n")
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(head + b"\r\n\r\n")
         assert (await client.head()).status == 100
         await client.send(body)
@@ -133,14 +133,14 @@ async def test_a_client_that_waits_to_be_told_to_send() -> None:
 )
 @pytest.mark.parametrize("path", ROUTES)
 async def test_headers_larger_than_allowed(path: str, lines: tuple[str, ...]) -> None:
-    async with running(ONE, limits__header_bytes=2000) as gate:
+    async with in_process(ONE, limits__header_bytes=2000) as gate:
         answer = await gate.fetch(to(path, *lines))
         assert answer.status == 400
         assert gate.requests == []
 
 
 async def test_headers_without_end() -> None:
-    async with running(ONE, limits__header_bytes=2000) as gate:
+    async with in_process(ONE, limits__header_bytes=2000) as gate:
         client = await gate.send(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n")
         with suppress(ConnectionError):
             for number in range(100):
@@ -165,7 +165,7 @@ async def test_headers_without_end() -> None:
     ids=["not HTTP", "space", "both lengths", "two lengths", "unknown coding", "TLS"],
 )
 async def test_ambiguous_framing_is_refused(asked: bytes) -> None:
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(asked)
         answer = await client.answer()
         assert (answer.status, answer.error["code"]) == (400, "bad_request")
@@ -179,7 +179,7 @@ async def test_ambiguous_framing_is_refused(asked: bytes) -> None:
     ids=["nothing", "half a line", "half the headers", "half the body"],
 )
 async def test_a_request_that_stops_coming_is_given_up(sent: bytes) -> None:
-    async with running(ONE, limits__receive_idle_ms=150) as gate:
+    async with in_process(ONE, limits__receive_idle_ms=150) as gate:
         async with within(2):
             client = await gate.send(sent)
             answer = await client.answer()
@@ -191,7 +191,7 @@ async def test_a_request_that_stops_coming_is_given_up(sent: bytes) -> None:
 
 async def test_slow_but_steady_is_fine() -> None:
     asked = ask_of(chat())
-    async with running(ONE, limits__receive_idle_ms=200) as gate:
+    async with in_process(ONE, limits__receive_idle_ms=200) as gate:
         client = await gate.connect()
         for at in range(0, len(asked), 40):
             await client.send(asked[at : at + 40])
@@ -200,7 +200,7 @@ async def test_slow_but_steady_is_fine() -> None:
 
 
 async def test_an_answer_may_take_longer_than_a_request() -> None:
-    async with running(
+    async with in_process(
         hanging(CHUNKED, chunk(turn("one")[:-20])), limits__receive_idle_ms=80
     ) as gate:
         client = await gate.start()
@@ -211,7 +211,7 @@ async def test_an_answer_may_take_longer_than_a_request() -> None:
 
 async def test_requests_on_one_connection_are_answered_in_order() -> None:
     asked = [ask_of(chat(f"number {n}"), f"x-request-id: n{n}") for n in range(4)]
-    async with running(ONE) as gate:
+    async with in_process(ONE) as gate:
         client = await gate.send(asked[0] + asked[1][:50])
         await client.send(asked[1][50:] + asked[2] + asked[3])
         for number in range(4):
@@ -227,7 +227,7 @@ async def test_what_follows_a_request_does_not_get_into_its_answer() -> None:
     cue = Cue()
     stream = turn("one")
     story = on_cue(cue, CHUNKED + chunk(stream[:-20]), chunk(stream[-20:]) + LAST)
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         client = await gate.start()
         await client.saw(b"one")
         await client.send(b"\r\nand some more\r\n\r\n")

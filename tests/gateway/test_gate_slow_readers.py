@@ -7,9 +7,9 @@ import pytest
 
 from gateway.wire.http_client.connection import HIGH_WATER
 from tests.gateway.client import Client
-from tests.gateway.harness import running, until, within
 from tests.gateway.test_gate_drain import gateway_process
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, hanging, on_cue, text, whole
+from tests.run import in_process, until, within
 from tests.wire.fake import CHUNKED, LAST, Peer, chunk, once, sized
 
 ROLE = event({"role": "assistant", "content": ""})
@@ -37,7 +37,7 @@ class Endless:
 async def test_one_that_never_reads_is_given_up_and_nothing_grows() -> None:
     upstream = Endless()
     limits = {"limits__slow_reader_ms": 400, "server__keepalive_ms": 50}
-    async with running(upstream.story, settings=limits) as gate:
+    async with in_process(upstream.story, settings=limits) as gate:
         await gate.send(ask_of(chat()), receive_buffer=4096)
         await until(lambda: upstream.sent > 0)
         async with within(3):
@@ -51,7 +51,7 @@ async def test_one_that_never_reads_is_given_up_and_nothing_grows() -> None:
 async def test_one_that_does_not_read_a_whole_answer_is_reset(size: int) -> None:
     """It has its answer in the kernels' buffers, or ours; nobody waits for it to be taken."""
     story = once(sized(whole("x" * size)))
-    async with running(story, limits__slow_reader_ms=400) as gate:
+    async with in_process(story, limits__slow_reader_ms=400) as gate:
         client = await gate.send(ask_of(chat(stream=False)), receive_buffer=4096)
         await until(lambda: [line["state"] for line in gate.exchanges] == ["done"])
         async with within(3):
@@ -62,7 +62,7 @@ async def test_one_that_does_not_read_a_whole_answer_is_reset(size: int) -> None
 async def test_one_that_does_not_read_its_stream_is_reset() -> None:
     """Its socket is closed as well, not left with what it never took."""
     limits = {"limits__slow_reader_ms": 400, "server__keepalive_ms": 50}
-    async with running(Endless().story, settings=limits) as gate:
+    async with in_process(Endless().story, settings=limits) as gate:
         client = await gate.send(ask_of(chat()), receive_buffer=4096)
         await until(lambda: gate.live == 1)
         async with within(3):
@@ -72,7 +72,7 @@ async def test_one_that_does_not_read_its_stream_is_reset() -> None:
 
 async def test_one_that_reads_little_by_little_is_not_given_up() -> None:
     limits = {"limits__slow_reader_ms": 500, "server__keepalive_ms": 50}
-    async with running(Endless().story, settings=limits) as gate:
+    async with in_process(Endless().story, settings=limits) as gate:
         client = await gate.send(ask_of(chat()), receive_buffer=4096)
         for _ in range(20):
             await client.discard(3000)
@@ -106,7 +106,7 @@ async def test_a_stream_that_is_not_read_costs_at_most_twice_the_high_water() ->
 async def test_one_that_pauses_gets_everything() -> None:
     cue = Cue()
     story = on_cue(cue, CHUNKED + chunk(ROLE), chunk(BIG) + chunk(text("more")) + chunk(END) + LAST)
-    async with running(story, server__keepalive_ms=50) as gate:
+    async with in_process(story, server__keepalive_ms=50) as gate:
         client = await gate.start()
         cue.give()
         await anyio.sleep(0.3)
@@ -117,7 +117,7 @@ async def test_one_that_pauses_gets_everything() -> None:
 async def test_one_that_has_read_all_is_no_slow_reader() -> None:
     """A heartbeat found the socket full; then the client read on, and only the upstream is quiet."""
     limits = {"limits__slow_reader_ms": 1000, "server__keepalive_ms": 50}
-    async with running(hanging(CHUNKED, chunk(ROLE + BIG)), settings=limits) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE + BIG)), settings=limits) as gate:
         client = await gate.start()
         await anyio.sleep(0.3)
         await client.saw(BIG)
@@ -133,7 +133,7 @@ async def test_others_get_their_beats_meanwhile() -> None:
         await peer.send(CHUNKED, chunk(ROLE + BIG if b"big" in asked.body else ROLE))
         await peer.gone()
 
-    async with running(big_or_small, server__keepalive_ms=50) as gate:
+    async with in_process(big_or_small, server__keepalive_ms=50) as gate:
         stuck = [await gate.start(chat("big")) for _ in range(5)]
         client = await gate.start(chat("small"))
         async with within(3):
@@ -145,7 +145,7 @@ async def test_one_that_does_not_read_its_notes_can_be_sent_home() -> None:
     """The turn is over and its note cannot be sent when the gateway has to go."""
     stream = ROLE + BIG + END
     story = hanging(CHUNKED, chunk(stream))
-    async with running(story, server__drain_ms=200) as gate:
+    async with in_process(story, server__drain_ms=200) as gate:
         client = await gate.start(chat(), "x-holdgate-notes: 1")
         await until(lambda: gate.states == ["closing"])
         gate.gateway.leave(lambda: None)

@@ -15,7 +15,6 @@ from typing import Any
 
 from gateway.clock import ManualClock
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import get, request
 from tests.golden.placeholders import START, Placeholders
 from tests.golden.reading import (
@@ -30,6 +29,7 @@ from tests.golden.reading import (
 )
 from tests.outbox.receiver import Posted
 from tests.pairs.neutral import Ask, Tongue
+from tests.run import Running, in_process, until
 from tests.sessions.talk import JSON, SESSION
 from tests.wire.fake import Story
 
@@ -185,7 +185,7 @@ async def recorded(
     settings = {"clock__enabled": False, **kept, **quick, **options.pop("settings", {})}
     told = {"agents": AGENTS, **(tables or {})}
     with _warnings() as warnings:
-        async with running(
+        async with in_process(
             *stories, clock=clock, tables=told, settings=settings, **options
         ) as gate:
             # What is added while jobs are being read at the start may be taken for gone.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.gateway.harness import until
 from tests.gateway.wire import get, request
 from tests.golden.conftest import Record
 from tests.golden.models import CLOCK, HOUR, SECOND, calls, clock, plan, reminder
@@ -15,6 +14,7 @@ from tests.jobs.words import cron, ran, run_now
 from tests.outbox.receiver import receiving
 from tests.pairs.gate import CHAT, each_tongue, telling, telling_all
 from tests.pairs.neutral import Answer, Ask, Call, Tongue, Turn
+from tests.run import until
 from tests.sessions.talk import JSON
 from tests.wire.fake import CHUNKED, LAST, answering, chunk, sized
 

@@ -13,7 +13,6 @@ from gateway.clock import ManualClock
 from tests.agents.talking import begin, messages_of, text_of
 from tests.agents.talking import said as tell
 from tests.clock.words import Call, play, says
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, hanging, in_turn, turn
 from tests.jobs.faults import Flaky
 from tests.jobs.models import cued, failing, failing_after, task, told
@@ -38,6 +37,7 @@ from tests.jobs.words import (
 )
 from tests.pairs.gate import each_tongue, telling_all
 from tests.pairs.neutral import Answer, Tongue
+from tests.run import Running, until
 from tests.sessions.talk import kept, model, notes_of
 from tests.wire.fake import CHUNKED, LAST, chunk, once
 

@@ -13,7 +13,6 @@ from tests.agents.talking import begin, messages_of, said, text_of
 from tests.clock.holding import acting, held, schedules
 from tests.clock.holding import says as tells
 from tests.gateway.client import Client
-from tests.gateway.harness import Running, until, within
 from tests.gateway.wire import Cue
 from tests.jobs.models import cued
 from tests.jobs.words import (
@@ -36,6 +35,7 @@ from tests.jobs.words import (
     statuses,
 )
 from tests.jobs.words import said as told
+from tests.run import Running, until, within
 from tests.sessions.talk import kept, model, notes_of
 
 SLOW = {"cron__idle_retry_ms": 50, "cron__max_busy_wait_ms": 150}

@@ -12,10 +12,10 @@ from gateway.clock import ManualClock
 from gateway.jobs.model import Status
 from gateway.outbox.queue import DeliveryCounts
 from tests.clock.holding import metrics
-from tests.gateway.harness import Running
 from tests.gateway.wire import request
 from tests.jobs.models import failing
 from tests.jobs.words import HOUR, MINUTE, NOW, add, every, house, inbox, ran, run_now
+from tests.run import Running
 from tests.sessions.talk import JSON, SESSION, kept, model, talk
 
 PAGE = Path(__file__).parents[2].joinpath("docs/operations.md").read_text()

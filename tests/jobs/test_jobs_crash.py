@@ -11,7 +11,6 @@ import anyio
 from gateway.clock import ManualClock
 from tests.clock.reminding import fetch, variables
 from tests.gateway.client import Answer
-from tests.gateway.harness import until
 from tests.gateway.wire import Cue, hanging, in_turn, streaming, turn
 from tests.jobs.models import cued
 from tests.jobs.words import (
@@ -33,6 +32,7 @@ from tests.jobs.words import (
     seen,
     statuses,
 )
+from tests.run import until
 from tests.sessions.process import process
 from tests.sessions.talk import kept, model
 from tests.wire.fake import FakeUpstream, fake_upstream

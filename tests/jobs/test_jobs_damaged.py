@@ -10,7 +10,6 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.stores.disk import PROBE_FILE, ROWS_FILE
 from tests.clock.reminding import listed, remind
-from tests.gateway.harness import Running
 from tests.gateway.wire import get
 from tests.jobs.words import (
     HOUR,
@@ -26,6 +25,7 @@ from tests.jobs.words import (
     run_now,
     seen,
 )
+from tests.run import Running
 from tests.sessions.talk import kept, model
 from tests.stores.mounts import small_disk
 

@@ -18,9 +18,9 @@ from gateway.clock import ManualClock
 from tests.agents.talking import messages_of, roles, text_of
 from tests.agents.talking import said as tell
 from tests.clock.words import Call, Said, clock, item, play, says
-from tests.gateway.harness import Running, until
 from tests.jobs.models import task
 from tests.jobs.words import DAY, HOUR, cron, house, inbox, ms_of, ran, seen
+from tests.run import Running, until
 from tests.sessions.talk import Message
 
 ZONE = ZoneInfo("America/New_York")

@@ -10,7 +10,6 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.agents.talking import messages_of, says
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, hanging, in_turn, streaming, turn
 from tests.jobs.models import cued, failing
 from tests.jobs.words import (
@@ -37,6 +36,7 @@ from tests.jobs.words import (
     runs_of,
     seen,
 )
+from tests.run import Running, until
 from tests.sessions.talk import kept, model, notes_of
 
 BACK_OFF = [30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, HOUR]

@@ -11,7 +11,6 @@ import pytest
 from gateway.clock import ManualClock
 from tests.agents.talking import begin, messages_of
 from tests.agents.talking import said as says
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, get, hanging
 from tests.jobs.models import cued, failing
 from tests.jobs.test_jobs_crash import Door, settings
@@ -36,6 +35,7 @@ from tests.jobs.words import (
     seen,
     statuses,
 )
+from tests.run import Running, until
 from tests.sessions.process import process
 from tests.sessions.talk import kept, model
 from tests.wire.fake import fake_upstream

@@ -16,7 +16,6 @@ from gateway.jobs.run_rules import after_interrupted, claim_manual, finished
 from gateway.jobs.scheduler import Scheduler
 from gateway.stores.rows import Claimed
 from gateway.stores.urls import system_ms
-from tests.gateway.harness import Running
 from tests.gateway.wire import hanging
 from tests.jobs.words import (
     HOUR,
@@ -32,6 +31,7 @@ from tests.jobs.words import (
     runs_of,
     statuses,
 )
+from tests.run import Running
 from tests.sessions.talk import model
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from gateway.clock import ManualClock
 from tests.clock.reminding import carried, remind
 from tests.clock.words import Call, function, play, says
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import request
 from tests.jobs.models import failing, failing_after, task, told
 from tests.jobs.words import (
@@ -28,6 +27,7 @@ from tests.jobs.words import (
 )
 from tests.pairs.gate import MESSAGES, each_tongue, telling_all
 from tests.pairs.neutral import Answer, Ask, Tongue, Turn
+from tests.run import Running, until
 from tests.sessions.talk import JSON, SESSION, assistant, kept, model, system, talk, text_of, user
 from tests.wire.fake import CHUNKED, LAST, Request, answering, chunk
 

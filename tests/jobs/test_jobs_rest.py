@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
-from tests.gateway.harness import Running
 from tests.gateway.wire import hanging, request
 from tests.jobs.words import (
     HOUR,
@@ -29,6 +28,7 @@ from tests.jobs.words import (
     run_now,
     runs_of,
 )
+from tests.run import Running
 from tests.sessions.talk import JSON, model
 
 DAILY = {"kind": "cron", "cron": "0 9 * * *", "tz": "Asia/Shanghai"}

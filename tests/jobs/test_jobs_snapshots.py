@@ -18,9 +18,9 @@ from gateway.jobs.snapshots import LARGEST, Snapshots
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import Snapshot
 from gateway.stores.urls import system_ms, tell_nobody
-from tests.gateway.harness import until
 from tests.jobs.faults import Flaky
 from tests.jobs.words import NOW, seen
+from tests.run import until
 
 END = TurnEnd(Stop.STOP, usage=Usage())
 

@@ -12,7 +12,6 @@ import pytest
 
 from gateway.clock import ManualClock, SystemClock
 from gateway.timestamps import iso
-from tests.gateway.harness import Running, until
 from tests.gateway.wire import Cue, hanging
 from tests.jobs.models import cued
 from tests.jobs.words import (
@@ -36,6 +35,7 @@ from tests.jobs.words import (
     seen,
     statuses,
 )
+from tests.run import Running, until
 from tests.sessions.talk import kept, model
 
 

@@ -10,7 +10,6 @@ import pytest
 from gateway.clock import ManualClock
 from tests.agents.talking import said as tell
 from tests.clock.words import Call, play, says, tools
-from tests.gateway.harness import Running
 from tests.jobs.models import task, told
 from tests.jobs.words import (
     HOUR,
@@ -27,6 +26,7 @@ from tests.jobs.words import (
     ran,
     said,
 )
+from tests.run import Running
 from tests.sessions.talk import SESSION, talk
 
 COMPACT = [

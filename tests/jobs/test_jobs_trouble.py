@@ -9,7 +9,6 @@ from gateway.clock import ManualClock
 from gateway.jobs.model import Job
 from gateway.jobs.schedule.model import Cron
 from tests.agents.talking import messages_of
-from tests.gateway.harness import Running, until
 from tests.jobs.faults import Flaky
 from tests.jobs.words import (
     HOUR,
@@ -27,6 +26,7 @@ from tests.jobs.words import (
     seen,
     statuses,
 )
+from tests.run import Running, until
 from tests.sessions.talk import kept, model, notes_of
 
 

@@ -15,8 +15,8 @@ import anyio
 from gateway.clock import Clock
 from gateway.timestamps import iso
 from tests.gateway.client import Answer
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import get, request
+from tests.run import Running, in_process, until
 from tests.sessions.talk import JSON, Message
 from tests.wire.fake import Request, Story
 
@@ -53,7 +53,7 @@ def house(
     tables = {"agents": [HELPER, ASIDE], **options.pop("tables", {})}
     quick = {"clock__time_tag": "off", "cron__idle_retry_ms": 10, "cron__offer_to_clients": True}
     settings = {**quick, **options.pop("settings", {})}
-    return running(*stories, tables=tables, clock=clock, settings=settings, **options)
+    return in_process(*stories, tables=tables, clock=clock, settings=settings, **options)
 
 
 def keys(*owners: str, admin: str = "") -> list[dict[str, Any]]:

@@ -16,10 +16,10 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.reader import OURS, SETTABLE
 from gateway.jobs.schedule.model import Every
 from gateway.jobs.view import show_job, show_run
-from tests.gateway.harness import running
 from tests.gateway.wire import get
 from tests.jobs.words import HELPER, key, keys
 from tests.openapi.routes import nameless, ways
+from tests.run import in_process
 
 JOB = Job(job_id="j", user_id="u", session_id="s", name="n", schedule=Every(1000, 0), message="m")
 RUN = Run(run_id="r", job_id="j", user_id="u", due_ms=0)
@@ -37,7 +37,7 @@ def operations() -> Iterator[tuple[str, str, Any]]:
 
 async def test_every_route_is_described_and_nothing_else() -> None:
     described = {(method, nameless(path)) for method, path, _ in operations() if method != "HEAD"}
-    async with running(None, tables={"agents": [HELPER]}) as gate:
+    async with in_process(None, tables={"agents": [HELPER]}) as gate:
         there = ways(gate.gateway.parts)
     assert there - described == set()
     assert described - there == set()
@@ -65,7 +65,7 @@ def test_whatever_is_named_is_there_and_whatever_is_there_is_named() -> None:
 
 async def test_it_is_shown_without_a_key_and_without_a_secret() -> None:
     tables = {"keys": keys("ann"), "agents": [{**HELPER, "id": "canary"}]}
-    async with running(None, tables=tables, upstream={"api_key": "canary"}) as gate:
+    async with in_process(None, tables=tables, upstream={"api_key": "canary"}) as gate:
         shown = await gate.fetch(get("/openapi.json"))
         with_key = await gate.fetch(get("/openapi.json", key("ann")))
     assert (shown.status, shown.headers["content-type"]) == (200, "application/json")

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.timestamps import iso
-from tests.gateway.harness import running
 from tests.gateway.wire import PATH, get, request
 from tests.jobs.words import DAY, NOW, add, ask, cron, house, refused
+from tests.run import in_process
 from tests.sessions.talk import JSON, model
 
 ADMIN = "/api/admin/cron"
@@ -50,7 +50,7 @@ async def test_a_place_that_is_none_is_refused_beside_a_header_that_counts(after
     ("path", "allowed"), [(PATH, "POST"), ("/api/chat", "POST"), ("/api/sessions", None)]
 )
 async def test_no_method_is_promised_that_is_not_there(path: str, allowed: str | None) -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         client = await gate.send(request("OPTIONS", path))
         answer = await client.answer(bodyless=True)
         client.leave()

@@ -32,8 +32,8 @@ from gateway.wire.http_server.limits import ConnectionLimits
 from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
-from tests.gateway.harness import TestServer, plain_failures
 from tests.gateway.wire import get, request
+from tests.run import TestServer, plain_failures
 
 NOW = 1_770_067_358_229
 MINUTE = 60_000

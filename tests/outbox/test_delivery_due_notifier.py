@@ -9,9 +9,9 @@ import pytest
 from gateway.outbox.webhooks import Hook
 from gateway.reminders.model import ReminderRequest, Rules
 from gateway.stores import DocumentKey, Memory, Stored, StoreUnavailable
-from tests.gateway.harness import until
 from tests.outbox.house import MINUTE, NOW, OWNER, SESSION, WEEK, House, living
 from tests.outbox.ledger import Ledger
+from tests.run import until
 
 ANNS = Hook("ann", "http://127.0.0.1:9/", b"secret")
 

@@ -15,10 +15,10 @@ from sse_starlette.sse import _get_shutdown_state
 
 from gateway.api.delivery import FeedTimes
 from tests.gateway.client import Client
-from tests.gateway.harness import until, within
 from tests.gateway.wire import get
 from tests.outbox.house import MINUTE, OWNER, SESSION, SOON, House, Open, open_house
 from tests.outbox.ledger import Ledger
+from tests.run import until, within
 
 EVENTS = "/api/sessions/s/events"
 ANN, BOB = "authorization: Bearer ann's key", "authorization: Bearer bob's key"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gateway.errors import Draining, TooMany
 from gateway.outbox.feed import Feed
 from gateway.stores.rows import SessionEvent
-from tests.gateway.harness import until
 from tests.outbox.house import OWNER, SESSION, WEEK, House, build, living
 from tests.outbox.ledger import Ledger
+from tests.run import until
 
 
 class Reader:

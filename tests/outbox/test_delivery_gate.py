@@ -12,10 +12,10 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.stores.rows import OutboxItem
 from tests.clock.reminding import NO_HOLD, remind, reminding
-from tests.gateway.harness import Running, running, until, within
 from tests.gateway.wire import get, in_turn, request, streaming, turn
 from tests.outbox.house import MINUTE, NOW, SOON, answer_of
 from tests.outbox.receiver import receiving
+from tests.run import Running, in_process, until, within
 from tests.sessions.talk import JSON, SESSION, messages, talk
 from tests.wire.fake import Request, once, sized
 
@@ -51,7 +51,7 @@ def brought(asked: Request) -> list[str]:
 
 
 async def test_a_result_comes_with_the_next_request_once() -> None:
-    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+    async with in_process(HELLO, clock=ManualClock(NOW)) as gate:
         await result(gate)
         await gate.ask(talk("hi"), "x-session-id: another")
         await gate.ask(talk("hi"), SESSION)
@@ -66,7 +66,7 @@ async def test_a_result_comes_with_the_next_request_once() -> None:
 
 
 async def test_without_a_clock_results_come_all_the_same() -> None:
-    async with running(HELLO) as gate:
+    async with in_process(HELLO) as gate:
         await result(gate)
         await gate.ask(talk("hi"), SESSION)
         assert brought(gate.requests[0]) == [f"{HEADING}\nall is well"]
@@ -74,7 +74,7 @@ async def test_without_a_clock_results_come_all_the_same() -> None:
 
 async def test_when_the_upstream_fails_it_comes_again() -> None:
     failing = once(sized(b'{"error": {"message": "no"}}', JSON, status="500 Hm"))
-    async with running(in_turn(failing, HELLO), clock=ManualClock(NOW)) as gate:
+    async with in_process(in_turn(failing, HELLO), clock=ManualClock(NOW)) as gate:
         await result(gate)
         assert (await gate.ask(talk("hi"), SESSION)).status == 500
         assert len(await inbox(gate)) == 1
@@ -100,7 +100,7 @@ class SlowRows:
 
 
 async def test_who_leaves_while_results_are_looked_for_leaves_the_reminder_too() -> None:
-    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+    async with in_process(HELLO, clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         await result(gate)
         deliveries: Any = gate.gateway.parts.deliveries
@@ -117,7 +117,7 @@ async def test_who_leaves_while_results_are_looked_for_leaves_the_reminder_too()
 
 
 async def test_of_many_requests_one_brings_it() -> None:
-    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+    async with in_process(HELLO, clock=ManualClock(NOW)) as gate:
         await result(gate)
         async with anyio.create_task_group() as tasks:
             for _ in range(50):
@@ -126,7 +126,7 @@ async def test_of_many_requests_one_brings_it() -> None:
 
 
 async def test_reading_the_inbox_takes_nothing_and_a_receipt_does() -> None:
-    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+    async with in_process(HELLO, clock=ManualClock(NOW)) as gate:
         tea = await remind(gate, "drink tea", NOW)
         run = await result(gate)
         assert [item["id"] for item in await inbox(gate)] == [tea, run]
@@ -139,7 +139,7 @@ async def test_reading_the_inbox_takes_nothing_and_a_receipt_does() -> None:
 
 
 async def test_what_was_only_read_is_brought() -> None:
-    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+    async with in_process(HELLO, clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         await result(gate)
         assert len(await inbox(gate)) == 2
@@ -150,7 +150,7 @@ async def test_what_was_only_read_is_brought() -> None:
 
 async def test_a_long_poll_hears_of_a_reminder_set_by_another_request() -> None:
     clock = ManualClock(NOW)
-    async with running(HELLO, clock=clock, clock__due_window_ms=0) as gate:
+    async with in_process(HELLO, clock=clock, clock__due_window_ms=0) as gate:
         client = await gate.send(get(f"{INBOX}?wait_ms=60000"))
         await until(lambda: len(gate.gateway.parts.inbox.subscribers) == 1)
         await remind(gate, "drink tea", NOW + MINUTE)
@@ -162,7 +162,7 @@ async def test_a_long_poll_hears_of_a_reminder_set_by_another_request() -> None:
 
 async def test_a_subscriber_comes_back_and_has_missed_nothing() -> None:
     clock = ManualClock(NOW)
-    async with running(HELLO, clock=clock, clock__due_window_ms=0) as gate:
+    async with in_process(HELLO, clock=clock, clock__due_window_ms=0) as gate:
         client = await gate.send(get(EVENTS))
         place = (await client.head()).headers["x-holdgate-event-id"]
         client.reset()
@@ -174,7 +174,7 @@ async def test_a_subscriber_comes_back_and_has_missed_nothing() -> None:
 
 
 async def test_all_who_wait_are_sent_home_when_the_gateway_leaves() -> None:
-    async with running(HELLO, clock=ManualClock(NOW)) as gate:
+    async with in_process(HELLO, clock=ManualClock(NOW)) as gate:
         stream = await gate.send(get(EVENTS))
         await stream.head()
         poll = await gate.send(get(f"{INBOX}?wait_ms=60000"))
@@ -194,14 +194,14 @@ async def test_what_waits_outlives_the_process(tmp_path: Path, url: str) -> None
         "store__url": f"sqlite:///{tmp_path}/kept.sqlite3" if url else "",
         "server__session_dir": str(tmp_path / "sessions"),
     }
-    async with running(HELLO, clock=clock, settings=settings) as gate:
+    async with in_process(HELLO, clock=clock, settings=settings) as gate:
         await result(gate, "one", 1)
         await result(gate, "two", 2)
         assert await ack(gate, "run-1") == ["run-1"]
-    async with running(HELLO, clock=clock, settings=settings) as gate:
+    async with in_process(HELLO, clock=clock, settings=settings) as gate:
         await gate.ask(talk("hi"), SESSION)
         assert brought(gate.requests[0]) == [f"{HEADING}\ntwo"]
-    async with running(HELLO, clock=clock, settings=settings) as gate:
+    async with in_process(HELLO, clock=clock, settings=settings) as gate:
         await gate.ask(talk("hi"), SESSION)
         assert brought(gate.requests[0]) == []
 
@@ -213,12 +213,12 @@ async def test_a_subscriber_of_the_former_process_hears_of_what_came_due(tmp_pat
         "server__session_dir": str(tmp_path / "sessions"),
         "clock__due_window_ms": 0,
     }
-    async with running(HELLO, clock=clock, settings=settings) as gate:
+    async with in_process(HELLO, clock=clock, settings=settings) as gate:
         client = await gate.send(get(EVENTS))
         place = (await client.head()).headers["x-holdgate-event-id"]
         tea = await remind(gate, "drink tea", NOW + MINUTE)
     clock.advance(MINUTE)
-    async with running(HELLO, clock=clock, settings=settings) as gate:
+    async with in_process(HELLO, clock=clock, settings=settings) as gate:
         # Told without anybody asking: it is there for whoever comes.
         await until(lambda: len(gate.gateway.parts.feed.open) == 0)
         client = await gate.send(get(EVENTS, f"last-event-id: {place}"))
@@ -231,7 +231,7 @@ async def test_a_webhook_of_the_configuration_is_posted_to() -> None:
     async with receiving() as receiver:
         url = f"http://127.0.0.1:{receiver.port}/"
         hooks = [{"owner": "local", "url": url, "secret": "quiet"}]
-        async with running(
+        async with in_process(
             HELLO, clock=clock, tables={"webhooks": hooks}, clock__due_window_ms=0
         ) as gate:
             await remind(gate, "drink tea", NOW + MINUTE)
@@ -242,7 +242,7 @@ async def test_a_webhook_of_the_configuration_is_posted_to() -> None:
 
 
 async def test_how_many_polls_may_wait_is_configured() -> None:
-    async with running(HELLO, limits__inbox_polls_per_owner=1) as gate:
+    async with in_process(HELLO, limits__inbox_polls_per_owner=1) as gate:
         await gate.send(get(INBOX + "?wait_ms=20000"))
         await until(lambda: len(gate.gateway.parts.inbox.subscribers) == 1)
         assert (await gate.fetch(get(INBOX + "?wait_ms=20000"))).status == 429

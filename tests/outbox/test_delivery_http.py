@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from tests.gateway.client import Client
-from tests.gateway.harness import until, within
 from tests.gateway.wire import get, request
 from tests.outbox.house import MINUTE, SESSION, SOON, Open, answer_of, open_house
 from tests.outbox.ledger import Ledger
+from tests.run import until, within
 
 JSON = "content-type: application/json"
 INBOX, ACK, EVENTS = (f"/api/sessions/s/{part}" for part in ("inbox", "inbox/ack", "events"))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gateway.outbox.inbox import MOST_SHOWN_CHARACTERS, Page, Seen, read_cursor
 from gateway.outbox.wakeup import Wakeup
 from gateway.reminders.model import ReminderRequest, Rules
-from tests.gateway.harness import until
 from tests.outbox.house import MINUTE, NOW, OWNER, SESSION, House, build, living
 from tests.outbox.ledger import Ledger
+from tests.run import until
 
 
 async def look(house: House, seen: Seen | None = None, session: str = SESSION) -> Page:

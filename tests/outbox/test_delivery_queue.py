@@ -10,9 +10,9 @@ from gateway.outbox.queue import MOST_CARRIED, MOST_WAITING, TRIMMED_AFTER, Outb
 from gateway.outbox.text import results_text
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.rows import OutboxItem
-from tests.gateway.harness import until
 from tests.outbox.house import OWNER, SESSION, House, Notes, build, living
 from tests.outbox.ledger import Ledger
+from tests.run import until
 
 
 async def reserve(house: House, chain: str = "c1", session: str = SESSION) -> Claim[OutboxItem]:

@@ -16,7 +16,6 @@ from gateway.outbox.webhooks import Hook, Tries
 from gateway.reminders.service import SHAPE
 from gateway.stores import open_documents, open_rows
 from gateway.stores.rows import DeliveryRows
-from tests.gateway.harness import until
 from tests.outbox.house import MINUTE, NOW, House, build, living
 from tests.outbox.ledger import Ledger
 from tests.outbox.receiver import (
@@ -30,6 +29,7 @@ from tests.outbox.receiver import (
     receiving,
     takes,
 )
+from tests.run import until
 from tests.wire.fake import Peer, fake_upstream
 
 SECRET = b"ann's secret"

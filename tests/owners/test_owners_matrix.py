@@ -18,7 +18,6 @@ from gateway.api.openapi import document
 from gateway.clock import ManualClock
 from gateway.timestamps import iso
 from tests.agents.talking import says
-from tests.gateway.harness import Running
 from tests.gateway.wire import ask_of, get, request
 from tests.jobs.words import (
     DAY,
@@ -37,6 +36,7 @@ from tests.jobs.words import (
 )
 from tests.openapi.routes import Way, nameless, ways
 from tests.owners.requests import AGENT, DEDUPE_KEY, SESSION, TRIES, Ids, Try, written
+from tests.run import Running
 from tests.sessions.talk import JSON, reply, talk
 from tests.wire.fake import Peer, Story
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway import harness
+from tests import run
 from tests.gateway.client import Answer as Sent
 from tests.gateway.wire import request
 from tests.wire.fake import (
@@ -47,7 +47,7 @@ both_ways = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "w
 class Gate:
     """A gateway whose model `m` is called something else by all its upstreams."""
 
-    def __init__(self, running: harness.Running) -> None:
+    def __init__(self, running: run.Running) -> None:
         self.running = running
 
     async def send(self, client: Tongue, body: bytes, *headers: str) -> Sent:
@@ -81,7 +81,7 @@ async def gate(
     `upstream` holds keys of all upstreams.
     """
     async with AsyncExitStack() as stack:
-        stack.enter_context(harness.plain_failures())
+        stack.enter_context(run.plain_failures())
         fakes = [await stack.enter_async_context(fake_upstream(story)) for _, story in upstreams]
         ids = "abc"[: len(fakes)]
         sections = [
@@ -95,7 +95,7 @@ async def gate(
         ]
         models = models or [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]
         tables = {"upstreams": sections, "models": models}
-        running = await stack.enter_async_context(harness.running(tables=tables, **settings))
+        running = await stack.enter_async_context(run.in_process(tables=tables, **settings))
         running.fakes += fakes
         yield Gate(running)
 

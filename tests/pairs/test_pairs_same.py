@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.gateway.harness import recorded
 from tests.gateway.wire import streaming
+from tests.run import recorded
 from tests.wire.fake import answering, sized
 
 from .gate import CHAT, JSON, MESSAGES, RESPONSES, each_tongue, gate

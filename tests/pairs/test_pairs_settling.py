@@ -10,7 +10,6 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.clock.reminding import NO_HOLD, carried, remind
-from tests.gateway.harness import running, until
 from tests.gateway.wire import (
     DONE,
     Cue,
@@ -23,6 +22,7 @@ from tests.gateway.wire import (
     text,
     turn,
 )
+from tests.run import in_process, until
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk
 
 from .gate import CHAT, JSON, MESSAGES, RESPONSES, TONGUES, gate, read, telling
@@ -230,7 +230,7 @@ async def test_a_first_frame_waits_no_longer_than_that(settle_ms: int, transport
     rest = text("one", "bad") + event({}, "stop", "bad") + DONE
     slow = on_cue(cue, CHUNKED + chunk(ROLE), chunk(rest) + LAST)
     keys = {"settle_ms": settle_ms, "transport": transport}
-    async with running(slow, hanging(), upstream=keys) as gate:
+    async with in_process(slow, hanging(), upstream=keys) as gate:
         client = await gate.start()
         await client.saw(ROLE)
         cue.give()
@@ -249,7 +249,7 @@ async def test_a_route_that_breaks_before_it_said_anything_is_replaced(
         await anyio.sleep(0.02)
         way(peer)
 
-    async with running(breaks, streaming(turn("from b", "b")), upstream=PATIENT) as gate:
+    async with in_process(breaks, streaming(turn("from b", "b")), upstream=PATIENT) as gate:
         answer = await gate.ask()
     assert answer.body == turn("from b", "b")
     assert answer.headers["x-holdgate-upstream"] == "b"
@@ -260,7 +260,7 @@ async def test_heartbeats_in_between_tell_nothing_of_a_route_that_fails() -> Non
     error = data(coded(503))
     first = on_cue(cue, CHUNKED + chunk(ROLE), chunk(error) + LAST)
     second = on_cue(cue, CHUNKED + chunk(text("from b", "b")), chunk(event({}, "stop", "b") + DONE))
-    async with running(first, second, upstream=PATIENT, server__keepalive_ms=20) as gate:
+    async with in_process(first, second, upstream=PATIENT, server__keepalive_ms=20) as gate:
         client = await gate.start()
         await client.saw(b": wait\n: wait\n: wait\n")
         cue.give()
@@ -270,7 +270,7 @@ async def test_heartbeats_in_between_tell_nothing_of_a_route_that_fails() -> Non
 
 
 async def test_whoever_leaves_in_between_is_gone() -> None:
-    async with running(hanging(CHUNKED, chunk(ROLE)), hanging(), upstream=PATIENT) as gate:
+    async with in_process(hanging(CHUNKED, chunk(ROLE)), hanging(), upstream=PATIENT) as gate:
         client = await gate.start()
         await until(lambda: bool(gate.fakes[0].requests))
         await anyio.sleep(0.02)
@@ -283,7 +283,7 @@ async def test_whoever_leaves_in_between_is_gone() -> None:
 async def test_the_next_route_carries_the_reminder_of_one_that_only_began() -> None:
     first = a_write_a_frame([ROLE, data(coded(503))], 0.02)
     second = streaming(turn("from b", "b"))
-    async with running(first, second, upstream=PATIENT, clock=ManualClock(NOW)) as gate:
+    async with in_process(first, second, upstream=PATIENT, clock=ManualClock(NOW)) as gate:
         await remind(gate, "tea", NOW)
         for _ in range(2):
             assert (await gate.ask(None, "x-session-id: s", NO_HOLD)).text == "from b"

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.gateway.client import Answer
-from tests.gateway.harness import Running
 from tests.gateway.wire import get, request, turn, usage, whole
+from tests.run import Running
 from tests.wire.fake import CHUNKED, LAST, Peer, Request, Story, chunk, sized
 
 Message = dict[str, Any]

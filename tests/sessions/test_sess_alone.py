@@ -12,8 +12,8 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.sessions.directives.memory import RETRY_MS
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import request
+from tests.run import Running, in_process
 from tests.sessions.talk import (
     GO_ON,
     JSON,
@@ -42,7 +42,7 @@ A, B = "<**!a**> hi", "<**!b**> hi"
 def gate_at(
     clock: ManualClock, *stories: Story | None, **settings: Any
 ) -> AbstractAsyncContextManager[Running]:
-    return running(*stories, clock=clock, clock__enabled=False, **settings)
+    return in_process(*stories, clock=clock, clock__enabled=False, **settings)
 
 
 async def in_force(gate: Running) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from gateway.clock import ManualClock
 from tests.clock.reminding import due
 from tests.clock.words import NOW
-from tests.gateway.harness import running
 from tests.gateway.wire import get, request
+from tests.run import in_process
 from tests.sessions.talk import JSON, model
 
 NUL, HALF = "a\\u0000b", "a\\ud800b"
@@ -65,7 +65,7 @@ AGENTS = [{"id": "a", "model": "m"}]
 @pytest.mark.parametrize("name", [*REQUESTS, *PATHS])
 async def test_an_id_that_cannot_be_one_is_refused(name: str) -> None:
     asked = REQUESTS.get(name) or PATHS[name]
-    async with running(model(), clock=ManualClock(NOW), tables={"agents": AGENTS}) as gate:
+    async with in_process(model(), clock=ManualClock(NOW), tables={"agents": AGENTS}) as gate:
         answer = await gate.fetch(asked)
         assert answer.status == 400, bytes(answer.body)
         assert gate.requests == []

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.gateway.client import Client
-from tests.gateway.harness import Running, running, until, upstreams_of
 from tests.gateway.wire import ask_of
+from tests.run import Running, in_process, until, upstreams_of
 from tests.sessions.process import Gate, process
 from tests.sessions.talk import (
     GO_ON,
@@ -49,7 +49,7 @@ async def crowd(gate: Running, size: int) -> list[str]:
 @pytest.mark.parametrize("store", ["memory", "files"])
 async def test_a_crowd_shares_what_is_left(tmp_path: Path, store: str) -> None:
     settings = kept(tmp_path) if store == "files" else {}
-    async with running(
+    async with in_process(
         model(("cut", "length"), *[f"t {n}" for n in range(99)]), **settings
     ) as gate:
         await gate.ask(talk(GO_ON + "hi"), SESSION)
@@ -62,7 +62,7 @@ async def test_a_crowd_shares_what_is_left(tmp_path: Path, store: str) -> None:
 
 async def test_a_crowd_that_sends_the_same_directive_arms_it_once(tmp_path: Path) -> None:
     """The same message in the same place is the same directive, whoever sends it."""
-    async with running(model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), **kept(tmp_path)) as gate:
         told: Counter[str] = Counter()
 
         async def ask() -> None:

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from gateway.stores import Documents
-from tests.gateway.harness import running
 from tests.gateway.wire import get
+from tests.run import in_process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -60,7 +60,7 @@ TROUBLES = {"the disk is full": full, "the disk is read-only": protected}
 @pytest.mark.parametrize("reason", TROUBLES)
 async def test_the_chat_is_served_and_the_directive_reported(tmp_path: Path, reason: str) -> None:
     with TROUBLES[reason](tmp_path) as (place, trouble):
-        async with running(model(("cut", "length"), "two"), model("b"), **kept(place)) as gate:
+        async with in_process(model(("cut", "length"), "two"), model("b"), **kept(place)) as gate:
             await gate.ask(talk(OLD), SESSION)
             before = document(place)
             with trouble():
@@ -80,7 +80,7 @@ async def test_the_chat_is_served_and_the_directive_reported(tmp_path: Path, rea
 @pytest.mark.parametrize("reason", TROUBLES)
 async def test_what_cannot_be_counted_is_not_sent(tmp_path: Path, reason: str) -> None:
     with TROUBLES[reason](tmp_path) as (place, trouble):
-        async with running(model(("cut", "length"), "a", "b", "c"), **kept(place)) as gate:
+        async with in_process(model(("cut", "length"), "a", "b", "c"), **kept(place)) as gate:
             await gate.ask(talk(OLD), SESSION)
             with trouble():
                 assert text_of(await gate.ask(talk("hi"), SESSION)) == "a"
@@ -94,7 +94,7 @@ async def test_what_cannot_be_counted_is_not_sent(tmp_path: Path, reason: str) -
 @pytest.mark.parametrize("reason", TROUBLES)
 async def test_a_forced_route_needs_no_disk(tmp_path: Path, reason: str) -> None:
     with TROUBLES[reason](tmp_path) as (place, trouble):
-        async with running(model("a"), model("b"), **kept(place)) as gate:
+        async with in_process(model("a"), model("b"), **kept(place)) as gate:
             await gate.ask(talk("hi <**#a**>"), SESSION)
             with trouble():
                 answer = await gate.ask(talk("hi", assistant("x"), "<**a.m**>"), SESSION)
@@ -104,7 +104,7 @@ async def test_a_forced_route_needs_no_disk(tmp_path: Path, reason: str) -> None
 
 async def test_a_directive_that_was_not_stored_acts_when_it_is_sent_again(tmp_path: Path) -> None:
     with full(tmp_path) as (place, trouble):
-        async with running(model("a"), model("b"), **kept(place)) as gate:
+        async with in_process(model("a"), model("b"), **kept(place)) as gate:
             with trouble():
                 answer = await gate.ask(talk("<**#a**>"), SESSION)
                 assert (text_of(answer), told(answer)[:7]) == ("a", "ignored")
@@ -114,7 +114,7 @@ async def test_a_directive_that_was_not_stored_acts_when_it_is_sent_again(tmp_pa
 
 async def test_nothing_is_forgotten_that_cannot_be_removed(tmp_path: Path) -> None:
     with protected(tmp_path) as (place, trouble):
-        async with running(model("a"), model("b"), **kept(place)) as gate:
+        async with in_process(model("a"), model("b"), **kept(place)) as gate:
             await gate.ask(talk("<**#a**>"), SESSION)
             with trouble():
                 refused = await forget(gate)
@@ -125,7 +125,7 @@ async def test_nothing_is_forgotten_that_cannot_be_removed(tmp_path: Path) -> No
 
 async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     place = tmp_path / "kept"
-    async with running(model("a"), model("b"), **kept(place)) as gate:
+    async with in_process(model("a"), model("b"), **kept(place)) as gate:
         await gate.ask(talk("<**#a**>"), SESSION)
         place.rename(tmp_path / "away")
         answer = await gate.ask(talk("hi", assistant("x"), GO_ON), SESSION)
@@ -170,7 +170,7 @@ async def test_a_session_without_state_costs_no_write(tmp_path: Path) -> None:
         talk("<**!nobody**> cannot be read"),
         talk("an old <**#b**>", assistant("x"), "hi", stream=False),
     ]
-    async with running(model("a"), model("b"), **kept(tmp_path)) as gate:
+    async with in_process(model("a"), model("b"), **kept(tmp_path)) as gate:
         store = gate.gateway.parts.states.store
         gate.gateway.parts.states.store = counting = Counting(store)
         await gate.fetch(get("/api/sessions"))
@@ -192,7 +192,7 @@ async def test_a_session_without_state_costs_no_write(tmp_path: Path) -> None:
 
 async def test_a_tool_loop_writes_once(tmp_path: Path) -> None:
     """Seeing the same directive again and again is not worth a write each time."""
-    async with running(model(("cut", "length")), **kept(tmp_path)) as gate:
+    async with in_process(model(("cut", "length")), **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         before = snapshot(tmp_path)
         for number in range(10):
@@ -202,7 +202,7 @@ async def test_a_tool_loop_writes_once(tmp_path: Path) -> None:
 
 
 async def test_an_armed_stop_message_that_is_not_used_costs_no_write(tmp_path: Path) -> None:
-    async with running(model(("cut", "length")), **kept(tmp_path)) as gate:
+    async with in_process(model(("cut", "length")), **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         before = snapshot(tmp_path)
         for _ in range(5):

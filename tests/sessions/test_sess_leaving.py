@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from tests.gateway.client import Client
-from tests.gateway.harness import SOON, Running, running, until
 from tests.gateway.wire import text
+from tests.run import SOON, Running, in_process, until
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -80,7 +80,7 @@ async def test_who_leaves_during_a_follow_up_ends_it(name: str) -> None:
     stream, said = MOMENTS[name]
     random, upstream = Random(name), Watched(said)
     went: dict[str, float] = {}
-    async with running(upstream.play) as gate:
+    async with in_process(upstream.play) as gate:
 
         async def one(session: str) -> None:
             went[session] = await leaves(gate, upstream, session, random.random() / 4, stream)
@@ -102,7 +102,7 @@ async def test_who_leaves_at_any_moment_ends_it(tmp_path: Path) -> None:
 
     random, upstream = Random(5), Watched()
     upstream.hangs = False
-    async with running(upstream.play, **kept(tmp_path)) as gate:
+    async with in_process(upstream.play, **kept(tmp_path)) as gate:
 
         async def one(session: str, turn: int, pause: float) -> None:
             body = talk(f'<**stopMessage:"go on",500**>{session}')
@@ -126,7 +126,7 @@ async def test_who_leaves_at_any_moment_ends_it(tmp_path: Path) -> None:
 
 async def test_the_count_stays_and_the_next_request_goes_on_from_there() -> None:
     upstream = Watched()
-    async with running(upstream.play) as gate:
+    async with in_process(upstream.play) as gate:
         await leaves(gate, upstream, "s", 0, stream=True)
         await gate.quiet()
         assert (await stop_message(gate))["used"] == 1

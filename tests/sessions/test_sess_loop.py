@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.client import Answer
-from tests.gateway.harness import running
 from tests.gateway.wire import DONE
+from tests.run import in_process
 from tests.sessions.talk import (
     SESSION,
     assistant,
@@ -46,7 +46,7 @@ def usages(answer: Answer) -> list[Any]:
 @STREAMED
 async def test_three_repeats_are_four_requests_and_one_answer(stream: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if stream else {}
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(QUOTED, stream=stream, **options), SESSION)
         assert len(gate.requests) == 4
     assert text_of(answer) == ALL_FOUR
@@ -60,7 +60,7 @@ async def test_three_repeats_are_four_requests_and_one_answer(stream: bool) -> N
 
 @STREAMED
 async def test_each_follow_up_carries_the_turns_before_it_and_the_text(stream: bool) -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(QUOTED, stream=stream, seed=7), SESSION, "x-request-id: abc")
         first, *others = gate.requests
     hi = user(" hi")
@@ -84,7 +84,7 @@ async def test_each_follow_up_carries_the_turns_before_it_and_the_text(stream: b
 
 @STREAMED
 async def test_without_a_session_it_acts_within_its_exchange_alone(stream: bool) -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(QUOTED, stream=stream))
         assert text_of(answer) == ALL_FOUR
         assert told(answer) == "set"
@@ -93,7 +93,7 @@ async def test_without_a_session_it_acts_within_its_exchange_alone(stream: bool)
 
 
 async def test_two_requests_without_a_session_have_nothing_in_common() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(QUOTED))
         assert told(await gate.ask(talk(QUOTED))) == "set"
         assert len(gate.requests) == 8
@@ -101,7 +101,7 @@ async def test_two_requests_without_a_session_have_nothing_in_common() -> None:
 
 async def test_more_rounds_than_turns_of_tools_are_allowed() -> None:
     """The limit on turns is for tools; the rounds of a stop message are bounded by N alone."""
-    async with running(model(), limits__turns=2) as gate:
+    async with in_process(model(), limits__turns=2) as gate:
         answer = await gate.ask(talk('<**stopMessage:"more",30**>go'), SESSION)
         assert len(gate.requests) == 31
     assert text_of(answer).endswith("answer 31")
@@ -109,7 +109,7 @@ async def test_more_rounds_than_turns_of_tools_are_allowed() -> None:
 
 
 async def test_the_count_is_the_default_where_none_is_said() -> None:
-    async with running(model(), stop_message__default_repeats=2) as gate:
+    async with in_process(model(), stop_message__default_repeats=2) as gate:
         for text in ("<**stopMessage:x**>", '<**stopMessage:"x",0**>', '<**stopMessage:"x",y**>'):
             before = len(gate.requests)
             await gate.ask(talk(text), f"x-session-id: {before}")
@@ -118,7 +118,7 @@ async def test_the_count_is_the_default_where_none_is_said() -> None:
 
 async def test_a_tool_choice_that_forces_a_tool_is_not_repeated() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(QUOTED, tools=tools, tool_choice="required"), SESSION)
         first, *others = [json.loads(request.body) for request in gate.requests]
     assert first["tool_choice"] == "required"
@@ -129,13 +129,13 @@ async def test_a_tool_choice_that_forces_a_tool_is_not_repeated() -> None:
 
 
 async def test_a_tool_choice_that_leaves_the_choice_is_repeated() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(QUOTED, tools=[], tool_choice="auto"), SESSION)
         assert [json.loads(r.body)["tool_choice"] for r in gate.requests] == ["auto"] * 4
 
 
 async def test_a_message_of_only_a_directive_becomes_a_dot() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(" <**stopMessage:go,1**>\n"), SESSION)
         first, second = gate.requests
     assert messages(first) == [user(".")]
@@ -146,7 +146,7 @@ async def test_a_directive_in_a_text_beside_an_image() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     text = {"type": "text", "text": "<**stopMessage:go,1**>"}
     caption = {"type": "text", "text": "see"}
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(user([text, image, caption])), SESSION)
         await gate.ask(talk(user([text])), "x-session-id: other")
         beside, _, alone, _ = gate.requests
@@ -156,7 +156,7 @@ async def test_a_directive_in_a_text_beside_an_image() -> None:
 
 async def test_the_follow_ups_text_is_text_whatever_it_looks_like() -> None:
     """It is the gateway that sends it, so nothing in it acts."""
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(r'<**stopMessage:"a\n\"b\" **> <**clear**>",2**>'), SESSION)
         shown = await stop_message(gate)
         assert len(follow_ups(gate.requests)) == 2
@@ -167,7 +167,7 @@ async def test_it_goes_on_after_the_model_asked_for_tools_and_got_them() -> None
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     called = {"role": "assistant", "content": None, "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "c", "content": "<**clear**> ok"}
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(user(QUOTED), called, result), SESSION)
         assert messages(gate.requests[-1])[:3] == [user(" hi"), called, result]
     assert text_of(answer) == ALL_FOUR

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import anyio
 import pytest
 
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import get
+from tests.run import Running, in_process, until
 from tests.sessions.talk import (
     GO_ON,
     document,
@@ -69,7 +69,7 @@ def text(name: str) -> str:
 
 async def test_every_id_has_a_file_of_its_own_inside_the_directory(tmp_path: Path) -> None:
     directory = tmp_path / "deep" / "kept"
-    async with running(CUT, **kept(directory)) as gate:
+    async with in_process(CUT, **kept(directory)) as gate:
         for name in NAMES:
             answer = await gate.ask(
                 talk(text(name)), f"x-session-id: {name}".encode().decode("latin-1")
@@ -77,7 +77,7 @@ async def test_every_id_has_a_file_of_its_own_inside_the_directory(tmp_path: Pat
             assert told(answer) == "set"
             shown = answer.headers["x-holdgate-session"]
             assert name in (shown, unquote(shown))
-    async with running(CUT, **kept(directory)) as gate:
+    async with in_process(CUT, **kept(directory)) as gate:
         for name in NAMES:
             assert (await stop_message(gate, name))["text"] == name.encode().hex()
         listed = (await gate.fetch(get("/api/sessions"))).json["sessions"]
@@ -92,13 +92,13 @@ async def test_every_id_has_a_file_of_its_own_inside_the_directory(tmp_path: Pat
 
 
 async def test_plain_ids_are_the_names_of_their_files(tmp_path: Path) -> None:
-    async with running(CUT, **kept(tmp_path)) as gate:
+    async with in_process(CUT, **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), "x-session-id: My.session_1-2")
     assert [path.name for path in files(tmp_path)] == ["My.session_1-2.json"]
 
 
 async def test_two_owners_with_one_id(tmp_path: Path) -> None:
-    async with running(CUT, tables=OWNERS, **kept(tmp_path)) as gate:
+    async with in_process(CUT, tables=OWNERS, **kept(tmp_path)) as gate:
         for key, owner in ((ALICE, "alice"), (BOB, "bob")):
             await gate.ask(talk(text(owner)), "x-session-id: same", key)
         for key, owner in ((ALICE, "alice"), (BOB, "bob")):
@@ -110,21 +110,21 @@ async def test_two_owners_with_one_id(tmp_path: Path) -> None:
 
 async def test_the_file_of_another_owner_is_not_taken_over(tmp_path: Path) -> None:
     """Where keys were brought in later, what was local is not theirs; and a copied file is not."""
-    async with running(CUT, **kept(tmp_path)) as gate:
+    async with in_process(CUT, **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), "x-session-id: s")
-    async with running(CUT, tables=OWNERS, **kept(tmp_path)) as gate:
+    async with in_process(CUT, tables=OWNERS, **kept(tmp_path)) as gate:
         await gate.ask(talk(text("alice")), "x-session-id: s", ALICE)
         (hers,) = [path for path in files(tmp_path) if "~" in path.name]
         assert (await look(gate, "s", BOB)).status == 404
     tmp_path.joinpath("session", "t.json").write_bytes(hers.read_bytes())
-    async with running(CUT, **kept(tmp_path)) as gate:
+    async with in_process(CUT, **kept(tmp_path)) as gate:
         assert (await look(gate, "t")).status == 404
         assert (await stop_message(gate, "s"))["text"] == "go on"
 
 
 @pytest.mark.parametrize("where", ["header", "metadata"])
 async def test_an_id_that_is_too_long_is_a_bad_request(where: str) -> None:
-    async with running(CUT) as gate:
+    async with in_process(CUT) as gate:
         for length, status in ((256, 200), (257, 400), (5000, 400)):
             name = "é" * (length // 2) + "x" * (length % 2)
             if where == "header":
@@ -183,7 +183,7 @@ async def test_five_hundred_corrupt_files_hurt_only_themselves(tmp_path: Path) -
         CORRUPTIONS[name.partition("-")[0]](directory / f"{name}.json")
     for name in good:
         directory.joinpath(f"{name}.json").write_bytes(_bytes(name))
-    async with running(model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), **kept(tmp_path)) as gate:
         await served(gate, [*bad[::10], *good], followed=good)
         listed = (await gate.fetch(get("/api/sessions"))).json["sessions"]
         assert sorted(item["sessionId"] for item in listed) == sorted(good)
@@ -213,7 +213,7 @@ async def test_a_document_of_a_newer_holdgate_is_left_as_it_is(tmp_path: Path) -
     tmp_path.joinpath("session").mkdir()
     path = tmp_path.joinpath("session", "s.json")
     path.write_bytes(_bytes("s", version=2))
-    async with running(model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), **kept(tmp_path)) as gate:
         answer = await gate.ask(talk(GO_ON), "x-session-id: s")
         assert text_of(answer) == "answer 1"
         assert "not stored" in told(answer)
@@ -228,7 +228,7 @@ async def test_a_time_beyond_all_calendars_can_be_shown(tmp_path: Path, at: int)
     tmp_path.joinpath("session").mkdir()
     state = _bytes("s", stopMessageUpdatedAt=at, stopMessageLastUsedAt=at, updatedAtMs=2**62)
     tmp_path.joinpath("session", "s.json").write_bytes(state)
-    async with running(model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), **kept(tmp_path)) as gate:
         assert (await stop_message(gate))["updatedAt"].startswith("9999-12-31")
         page = (await gate.fetch(get("/api/sessions?limit=1"))).json
         assert page["sessions"][0]["updatedAt"].startswith("9999-12-31")
@@ -239,7 +239,7 @@ async def test_a_time_beyond_all_calendars_can_be_shown(tmp_path: Path, at: int)
 
 
 async def test_a_file_changed_by_hand_counts_at_once(tmp_path: Path) -> None:
-    async with running(model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), "x-session-id: s")
         state = {**document(tmp_path), "stopMessageUsed": 2, "stopMessageText": "by hand"}
         tmp_path.joinpath("session", "s.json").write_text(json.dumps(state))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.harness import running
 from tests.gateway.wire import DONE, data, event, streaming, text
+from tests.run import in_process
 from tests.sessions.talk import (
     GO_ON,
     JSON,
@@ -55,7 +55,7 @@ ENDS: dict[str, tuple[str, dict[str, Any]]] = {
 async def test_only_a_stop_is_followed_up(name: str, stream: bool) -> None:
     finish, said = ENDS[name]
     story = deltas(finish, **said) if stream else message(finish, **said)
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         answer = await gate.ask(talk(GO_ON + "hi", stream=stream, tools=TOOLS), SESSION)
         assert (answer.status, told(answer)) == (200, "set")
         assert len(gate.requests) == 1
@@ -64,7 +64,7 @@ async def test_only_a_stop_is_followed_up(name: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_several_choices_are_not_followed_up(stream: bool) -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(GO_ON + "hi", stream=stream, n=2), SESSION)
         assert text_of(answer) == "answer 1"
         assert (await stop_message(gate))["used"] == 0
@@ -72,14 +72,14 @@ async def test_several_choices_are_not_followed_up(stream: bool) -> None:
 
 
 async def test_an_answer_that_breaks_off_is_not_followed_up() -> None:
-    async with running(streaming(text("half"))) as gate:
+    async with in_process(streaming(text("half"))) as gate:
         assert (await gate.ask(talk(GO_ON + "hi"), SESSION)).failed == "upstream_broke"
         assert len(gate.requests) == 1
         assert (await stop_message(gate))["used"] == 0
 
 
 async def test_an_error_is_not_followed_up() -> None:
-    async with running(answering(sized(b"{}", JSON, status="500 Hm"))) as gate:
+    async with in_process(answering(sized(b"{}", JSON, status="500 Hm"))) as gate:
         answer = await gate.ask(talk(GO_ON + "hi"), SESSION)
         assert (answer.status, told(answer)) == (500, "set")
         assert len(gate.requests) == 1
@@ -107,7 +107,7 @@ CONVERSATIONS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("said", COMPACTIONS.values(), ids=COMPACTIONS)
 async def test_a_compaction_is_not_followed_up(said: tuple[Any, ...]) -> None:
-    async with running(model(("cut", "length"), "summary")) as gate:
+    async with in_process(model(("cut", "length"), "summary")) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         assert text_of(await gate.ask(talk(*said), SESSION)) == "summary"
         assert (await stop_message(gate))["used"] == 0
@@ -115,21 +115,21 @@ async def test_a_compaction_is_not_followed_up(said: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("said", CONVERSATIONS.values(), ids=CONVERSATIONS)
 async def test_a_sentinel_elsewhere_does_not_count(said: tuple[Any, ...]) -> None:
-    async with running(model(("cut", "length"), "a", "b", "c", "d")) as gate:
+    async with in_process(model(("cut", "length"), "a", "b", "c", "d")) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         assert text_of(await gate.ask(talk(*said), SESSION)) == "a\n\nb\n\nc\n\nd"
 
 
 async def test_sentinels_are_the_operators() -> None:
     sentinels = ["boil it down"]
-    async with running(model(), stop_message__compaction_sentinels=sentinels) as gate:
+    async with in_process(model(), stop_message__compaction_sentinels=sentinels) as gate:
         assert text_of(await gate.ask(talk(f"{GO_ON}Boil it down"), SESSION)) == "answer 1"
         other = await gate.ask(talk(f"{GO_ON}{SENTINEL}"), "x-session-id: t")
         assert text_of(other).count("answer") == 4
 
 
 async def test_without_sentinels_nothing_is_a_compaction() -> None:
-    async with running(model(), stop_message__compaction_sentinels=[]) as gate:
+    async with in_process(model(), stop_message__compaction_sentinels=[]) as gate:
         assert text_of(await gate.ask(talk(f"{GO_ON}{SENTINEL}"), SESSION)).count("answer") == 4
 
 
@@ -139,7 +139,7 @@ TITLE = system("Write a title of five words.")
 
 async def test_side_requests_of_an_agent_are_left_alone() -> None:
     """Once a session has sent tools, one without any and under another system text is one."""
-    async with running(model(("cut", "length"), "title", "a", "b", "c", "d")) as gate:
+    async with in_process(model(("cut", "length"), "title", "a", "b", "c", "d")) as gate:
         await gate.ask(talk(WORK, GO_ON + "hi", tools=TOOLS), SESSION)
         side = await gate.ask(talk(TITLE, GO_ON + "hi"), SESSION)
         assert text_of(side) == "title"
@@ -159,7 +159,7 @@ SIDE_CALLS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("said", SIDE_CALLS.values(), ids=SIDE_CALLS)
 async def test_directives_of_side_requests_do_not_act(said: tuple[Any, ...]) -> None:
-    async with running(model(("cut", "length"))) as gate:
+    async with in_process(model(("cut", "length"))) as gate:
         await gate.ask(talk(WORK, GO_ON + "hi", tools=TOOLS), SESSION)
         before = await stop_message(gate)
         assert told(await gate.ask(talk(*said), SESSION)).startswith("ignored")
@@ -179,13 +179,13 @@ CONVERSING: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("name", CONVERSING)
 async def test_these_are_no_side_requests(name: str) -> None:
     body, session = CONVERSING[name]
-    async with running(model(("cut", "length"), "a", "b", "c", "d")) as gate:
+    async with in_process(model(("cut", "length"), "a", "b", "c", "d")) as gate:
         await gate.ask(talk(WORK, GO_ON + "hi", tools=TOOLS), SESSION)
         assert text_of(await gate.ask(body, session)) == "a\n\nb\n\nc\n\nd"
 
 
 async def test_the_system_text_of_the_last_request_with_tools_counts() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(WORK, "hi", tools=TOOLS), SESSION)
         await gate.ask(talk(TITLE, "hi", tools=TOOLS), SESSION)
         assert told(await gate.ask(talk(WORK, GO_ON), SESSION)).startswith("ignored")
@@ -193,6 +193,6 @@ async def test_the_system_text_of_the_last_request_with_tools_counts() -> None:
 
 
 async def test_a_session_without_tools_has_no_side_requests() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(WORK, "hi"), SESSION)
         assert told(await gate.ask(talk(TITLE, GO_ON), SESSION)) == "set"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import get, request
+from tests.run import Running, in_process
 from tests.sessions.talk import (
     GO_ON,
     JSON,
@@ -48,7 +48,7 @@ async def in_force(gate: Running, session: str = "s") -> list[str]:
 
 
 async def test_allow_only() -> None:
-    async with running(model(), model(), model()) as gate:
+    async with in_process(model(), model(), model()) as gate:
         assert await asks(gate) == "a/m"
         assert await asks(gate, "<**!b**> hi") == "b/m"
         assert await asks(gate) == "b/m"
@@ -61,14 +61,14 @@ async def test_allow_only() -> None:
 
 
 async def test_the_only_one_allowed_is_not_replaced_when_it_fails() -> None:
-    async with running(model(), DOWN) as gate:
+    async with in_process(model(), DOWN) as gate:
         answer = await gate.ask(talk("<**!b**>"), SESSION)
         assert (answer.status, told(answer)) == (503, "set")
         assert not gate.fakes[0].requests
 
 
 async def test_exclude_and_take_back() -> None:
-    async with running(model(), model(), model()) as gate:
+    async with in_process(model(), model(), model()) as gate:
         assert await asks(gate, "<**#a**>") == "b/m"
         assert await asks(gate) == "b/m"
         assert await asks(gate, "<**#b**>") == "a/m"
@@ -81,7 +81,7 @@ async def test_exclude_and_take_back() -> None:
 
 
 async def test_exclude_a_model_of_an_upstream() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         assert await asks(gate, "<**#a.other**>") == "a/m"
         assert await asks(gate, "<**#a.m**>") == "b/m"
         assert await in_force(gate) == ["<**#a.m**>"]
@@ -89,17 +89,17 @@ async def test_exclude_a_model_of_an_upstream() -> None:
 
 
 async def test_prefer_a_route_and_ask_others_when_it_fails() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         assert await asks(gate, "<**!b.big**>") == "b/big"
         assert await asks(gate) == "b/big"
         assert await in_force(gate) == ["<**!b.big**>"]
-    async with running(model(), DOWN) as gate:
+    async with in_process(model(), DOWN) as gate:
         assert await asks(gate, "<**!b.big**>") == "a/m"
         assert json.loads(gate.fakes[1].requests[0].body)["model"] == "big"
 
 
 async def test_force_a_route_for_one_request() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         assert await asks(gate, "<**b.some/other-1.5**> hi") == "b/some/other-1.5"
         assert await asks(gate) == "a/m"
         assert (await look(gate)).status == 404
@@ -112,7 +112,7 @@ async def test_a_forced_route_stays_with_its_message() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": "ok"},
     ]
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         for history in ([], [], loop, loop * 2):
             answer = await gate.ask(talk("<**b.m2**> hi", *history), SESSION)
             assert (answer.headers["x-holdgate-upstream"], told(answer)) == ("b", "set")
@@ -121,7 +121,7 @@ async def test_a_forced_route_stays_with_its_message() -> None:
 
 
 async def test_a_forced_route_needs_no_session_and_has_no_substitute() -> None:
-    async with running(model(), DOWN) as gate:
+    async with in_process(model(), DOWN) as gate:
         answer = await gate.ask(talk("<**b.m**> hi"))
         assert (answer.status, told(answer)) == (503, "set")
         assert (await gate.ask(talk("<**a.m**> hi"))).status == 200
@@ -129,14 +129,14 @@ async def test_a_forced_route_needs_no_session_and_has_no_substitute() -> None:
 
 
 async def test_a_forced_route_overrides_what_is_in_force() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         assert await asks(gate, "<**#a**>") == "b/m"
         assert await asks(gate, "<**a.m**>") == "a/m"
         assert await asks(gate) == "b/m"
 
 
 async def test_follow_ups_go_the_same_way() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         answer = await gate.ask(talk(f"<**!b.big**>{GO_ON} hi"), SESSION)
         assert text_of(answer).count("answer") == 4
         assert not gate.fakes[0].requests
@@ -144,14 +144,14 @@ async def test_follow_ups_go_the_same_way() -> None:
 
 
 async def test_a_follow_up_of_a_forced_route_is_forced_too() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         await gate.ask(talk(f"<**b.big**>{GO_ON} hi"), SESSION)
         assert {json.loads(r.body)["model"] for r in gate.fakes[1].requests} == {"big"}
         assert len(gate.fakes[1].requests) == 4
 
 
 async def test_clear_forgets_all_of_it(tmp_path: Path) -> None:
-    async with running(model(("a", "length")), model(), **kept(tmp_path)) as gate:
+    async with in_process(model(("a", "length")), model(), **kept(tmp_path)) as gate:
         await asks(gate, f"<**!a**><**!a.m**><**#b**>{GO_ON}")
         shown = (await look(gate)).json
         assert shown["directives"] == ["<**!a**>", "<**!a.m**>", "<**#b**>"]
@@ -163,7 +163,7 @@ async def test_clear_forgets_all_of_it(tmp_path: Path) -> None:
 
 
 async def test_stop_message_clear_leaves_the_routing() -> None:
-    async with running(model(("a", "length")), model()) as gate:
+    async with in_process(model(("a", "length")), model()) as gate:
         await asks(gate, f"<**!a**>{GO_ON}")
         await asks(gate, "<**stopMessage:clear**>")
         shown = (await look(gate)).json
@@ -171,9 +171,9 @@ async def test_stop_message_clear_leaves_the_routing() -> None:
 
 
 async def test_routing_is_kept_over_a_restart(tmp_path: Path) -> None:
-    async with running(model(), model(), model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), model(), model(), **kept(tmp_path)) as gate:
         assert await asks(gate, "<**!b,c**><**!c.big**><**#b**>") == "c/big"
-    async with running(model(), model(), model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), model(), model(), **kept(tmp_path)) as gate:
         assert await asks(gate) == "c/big"
         assert await in_force(gate) == ["<**!b,c**>", "<**!c.big**>", "<**#b**>"]
 
@@ -188,7 +188,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("text", EMPTY)
 async def test_no_route_left_is_a_bad_request_that_names_the_cause(text: str) -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         answer = await gate.ask(talk(text), SESSION)
         assert (answer.status, answer.error["code"]) == (400, "no_route")
         assert told(answer) == "set"
@@ -202,7 +202,7 @@ async def test_no_route_left_is_a_bad_request_that_names_the_cause(text: str) ->
 
 async def test_no_route_of_this_model_alone() -> None:
     names = {"models": [{"name": n, "routes": [f"{n}/{n}"]} for n in ("a", "b")]}
-    async with running(model(), model(), tables=names) as gate:
+    async with in_process(model(), model(), tables=names) as gate:
         await gate.ask(talk("<**!b**>", model="b"), SESSION)
         refused = await gate.ask(talk("hi", model="a"), SESSION)
         assert "'a'" in refused.error["message"]
@@ -211,7 +211,7 @@ async def test_no_route_of_this_model_alone() -> None:
 
 @pytest.mark.parametrize("text", ["<**!b**>", "<**#a**>", "<**@a**>", "<**clear**>", "<**!b.m**>"])
 async def test_what_needs_a_session_is_ignored_without_one(text: str) -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         answer = await gate.ask(talk(f"{text}hi"))
         assert told(answer).startswith('ignored; reason="this needs a session id')
         assert answer.headers["x-holdgate-upstream"] == "a"
@@ -231,7 +231,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("text", UNREADABLE)
 async def test_what_cannot_be_read_is_taken_out_and_reported(text: str) -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         for _ in range(2):
             answer = await gate.ask(talk(f"hi {text}"), SESSION)
             assert told(answer).startswith('ignored; reason="')
@@ -242,7 +242,7 @@ async def test_what_cannot_be_read_is_taken_out_and_reported(text: str) -> None:
 
 
 async def test_several_outcomes_are_told_in_order() -> None:
-    async with running(model(("a", "length")), model()) as gate:
+    async with in_process(model(("a", "length")), model()) as gate:
         answer = await gate.ask(talk(f"<**!nobody**>{GO_ON}<**#b**><**#**>"), SESSION)
         first, second, third = told(answer).split(", ")
     assert "nobody" in first
@@ -261,7 +261,7 @@ ALICE, BOB = (f"authorization: Bearer {key}" for key in KEYS.values())
 
 
 async def test_somebody_elses_session_is_like_an_unknown_one(tmp_path: Path) -> None:
-    async with running(model(), model(), tables=OWNERS, **kept(tmp_path)) as gate:
+    async with in_process(model(), model(), tables=OWNERS, **kept(tmp_path)) as gate:
         assert await asks(gate, "<**!b**>", SESSION, ALICE) == "b/m"
         assert await asks(gate, "hi", SESSION, BOB) == "a/m"
         hers, his, nobodys = [
@@ -279,7 +279,7 @@ async def test_somebody_elses_session_is_like_an_unknown_one(tmp_path: Path) -> 
 
 
 async def test_a_session_is_not_named_by_the_text_of_its_url_alone() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         await gate.ask(talk("<**#b**>"), "x-session-id: a/b?c=%2F#d")
         assert (await look(gate, "a/b?c=%2F#d")).json["directives"] == ["<**#b**>"]
         assert (await look(gate, "a/b")).status == 404
@@ -289,7 +289,7 @@ async def test_a_session_is_not_named_by_the_text_of_its_url_alone() -> None:
 
 
 async def test_a_listing_in_pages(tmp_path: Path) -> None:
-    async with running(model(), once(), **kept(tmp_path)) as gate:
+    async with in_process(model(), once(), **kept(tmp_path)) as gate:
         for number in range(5):
             await gate.ask(talk("<**#b**>"), f"x-session-id: s:{number}")
         seen: list[str] = []
@@ -311,7 +311,7 @@ async def test_a_page_is_never_longer_than_the_longest_and_says_what_follows(
     for number in range(503):
         state = {"version": 1, "sessionId": f"s{number}", "updatedAtMs": number}
         tmp_path.joinpath("session", f"s{number}.json").write_text(json.dumps(state))
-    async with running(model(), **kept(tmp_path)) as gate:
+    async with in_process(model(), **kept(tmp_path)) as gate:
         page = (await gate.fetch(get("/api/sessions?limit=1000"))).json
         assert len(page["sessions"]) == 500
         rest = (await gate.fetch(get(f"/api/sessions?limit=1000&after={page['next']}"))).json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.harness import running
+from tests.run import in_process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -27,7 +27,7 @@ from tests.sessions.talk import (
 
 @pytest.mark.parametrize("headers", [(SESSION,), ()], ids=["in a session", "without one"])
 async def test_a_larger_count_is_lowered_and_the_log_says_so(headers: tuple[str, ...]) -> None:
-    async with running(model(), stop_message__max_repeats=2) as gate:
+    async with in_process(model(), stop_message__max_repeats=2) as gate:
         assert told(await gate.ask(talk('<**stopMessage:"x",9**>'), *headers)) == "set"
         assert len(follow_ups(gate.requests)) == 2
         (note,) = notes_of(gate, "stop_message_lowered")
@@ -35,7 +35,7 @@ async def test_a_larger_count_is_lowered_and_the_log_says_so(headers: tuple[str,
 
 
 async def test_a_count_within_the_cap_is_not_lowered() -> None:
-    async with running(model(), stop_message__max_repeats=2) as gate:
+    async with in_process(model(), stop_message__max_repeats=2) as gate:
         await gate.ask(talk('<**stopMessage:"x",2**>'), SESSION)
         await gate.ask(talk("x", assistant("y"), "<**stopMessage:x**>"), SESSION)
         assert len(follow_ups(gate.requests)) == 4
@@ -43,7 +43,7 @@ async def test_a_count_within_the_cap_is_not_lowered() -> None:
 
 
 async def test_switched_off_it_is_taken_out_and_reported() -> None:
-    async with running(model(), stop_message__enabled=False) as gate:
+    async with in_process(model(), stop_message__enabled=False) as gate:
         for _ in range(2):
             answer = await gate.ask(talk(f"{GO_ON}hi"), SESSION)
             assert text_of(answer).startswith("answer")
@@ -55,9 +55,9 @@ async def test_switched_off_it_is_taken_out_and_reported() -> None:
 
 
 async def test_switched_off_what_is_set_stays_and_does_nothing(tmp_path: Path) -> None:
-    async with running(model(("cut", "length")), **kept(tmp_path)) as gate:
+    async with in_process(model(("cut", "length")), **kept(tmp_path)) as gate:
         await gate.ask(talk(GO_ON), SESSION)
-    async with running(model(), stop_message__enabled=False, **kept(tmp_path)) as gate:
+    async with in_process(model(), stop_message__enabled=False, **kept(tmp_path)) as gate:
         assert text_of(await gate.ask(talk("hi"), SESSION)) == "answer 1"
         assert (await stop_message(gate))["used"] == 0
         other = talk("x", assistant("y"), "<**stopMessage:clear**>")
@@ -66,7 +66,7 @@ async def test_switched_off_what_is_set_stays_and_does_nothing(tmp_path: Path) -
 
 
 async def test_a_text_over_the_limit_is_ignored() -> None:
-    async with running(model(("cut", "length")), limits__stop_message_bytes=10) as gate:
+    async with in_process(model(("cut", "length")), limits__stop_message_bytes=10) as gate:
         for text in ("x" * 11, "é" * 6):
             answer = await gate.ask(talk(f'<**stopMessage:"{text}"**>hi'), SESSION)
             assert "longer than 10 bytes" in told(answer)
@@ -76,7 +76,7 @@ async def test_a_text_over_the_limit_is_ignored() -> None:
 
 
 async def test_an_older_one_stays_when_the_new_one_is_ignored() -> None:
-    async with running(model(("cut", "length"))) as gate:
+    async with in_process(model(("cut", "length"))) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         for bad in (f'<**stopMessage:"{"x" * 5000}",2**>', '<**stopMessage:" "**>'):
             answer = await gate.ask(talk("x", assistant("y"), bad), SESSION)
@@ -86,7 +86,7 @@ async def test_an_older_one_stays_when_the_new_one_is_ignored() -> None:
 
 
 async def test_a_directive_over_eight_kilobytes_is_ignored() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(f'<**stopMessage:"{"x" * 9000}"**>hi'), SESSION)
         assert "longer than 8192 bytes" in told(answer)
         assert newest(gate.requests[-1]) == "hi"
@@ -121,7 +121,7 @@ READABLE = {
 
 @pytest.mark.parametrize("name", READABLE)
 async def test_a_text_from_a_file(texts: Path, name: str) -> None:
-    async with running(model(), stop_message__files_dir=str(texts)) as gate:
+    async with in_process(model(), stop_message__files_dir=str(texts)) as gate:
         answer = await gate.ask(talk(f"<**stopMessage:<file://{name}>,2**>hi"), SESSION)
         assert told(answer) == "set"
         assert [newest(request) for request in gate.requests] == ["hi", *[READABLE[name]] * 2]
@@ -131,7 +131,7 @@ async def test_a_text_from_a_file(texts: Path, name: str) -> None:
 async def test_the_file_is_read_when_it_is_set(texts: Path) -> None:
     said = "<**stopMessage:<file://go.md>,2**>hi"
     story = model("one", ("two", "length"), "three")
-    async with running(story, stop_message__files_dir=str(texts)) as gate:
+    async with in_process(story, stop_message__files_dir=str(texts)) as gate:
         await gate.ask(talk(said), SESSION)
         texts.joinpath("go.md").write_text("changed")
         assert told(await gate.ask(talk(said), SESSION)) == "unchanged"
@@ -162,7 +162,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_no_text_of_the_operators_is_ignored(texts: Path, name: str) -> None:
-    async with running(model(), stop_message__files_dir=str(texts)) as gate:
+    async with in_process(model(), stop_message__files_dir=str(texts)) as gate:
         answer = await gate.ask(talk(f"<**stopMessage:<file://{name}>,2**>hi"), SESSION)
         assert told(answer).startswith('ignored; reason="stopMessage: ')
         assert REFUSED[name] in told(answer)
@@ -170,13 +170,13 @@ async def test_what_is_no_text_of_the_operators_is_ignored(texts: Path, name: st
 
 
 async def test_an_absolute_name_is_ignored_even_of_a_text_inside(texts: Path) -> None:
-    async with running(model(), stop_message__files_dir=str(texts)) as gate:
+    async with in_process(model(), stop_message__files_dir=str(texts)) as gate:
         answer = await gate.ask(talk(f"<**stopMessage:<file://{texts}/go.md>**>hi"), SESSION)
         assert OUTSIDE in told(answer)
 
 
 async def test_without_a_directory_files_are_off() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         for _ in range(2):
             answer = await gate.ask(talk("<**stopMessage:<file://go.md>**>hi"), SESSION)
             assert "switched off (stop_message.files_dir)" in told(answer)

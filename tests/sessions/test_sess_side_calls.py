@@ -18,10 +18,10 @@ from gateway.clock import ManualClock
 from tests.clock.holding import delivered, listed
 from tests.clock.reminding import carried, due, fetch, iso, remind, results, variables
 from tests.clock.words import NOW, TAG, clock, play, says, sent
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import ask_of
 from tests.jobs.words import add, ran, run_now
 from tests.outbox.test_delivery_gate import brought, result
+from tests.run import Running, in_process, until
 from tests.sessions.process import process
 from tests.sessions.talk import (
     GO_ON,
@@ -118,9 +118,9 @@ async def test_a_title_request_that_comes_first_after_a_restart_takes_no_reminde
     time = ManualClock(NOW)
     call = clock("schedule", due("drink tea", NOW + 3600 * SECOND))
     acts = (says("", call), says("I will.")) if setter == "the model" else (says("I will."),)
-    async with running(play(*acts), clock=time, settings=kept(tmp_path)) as gate:
+    async with in_process(play(*acts), clock=time, settings=kept(tmp_path)) as gate:
         await SETTERS[setter](gate, time)
-    async with running(play(says("hm")), clock=time, settings=kept(tmp_path)) as gate:
+    async with in_process(play(says("hm")), clock=time, settings=kept(tmp_path)) as gate:
         await gate.ask(title("remind me"), SESSION)
         await gate.ask(main("remind me", assistant("I will."), "and?"), SESSION)
         first, second = gate.requests
@@ -131,9 +131,9 @@ async def test_a_title_request_that_comes_first_after_a_restart_takes_no_reminde
 async def test_a_title_request_that_comes_first_after_a_restart_spends_no_stop_message(
     tmp_path: Path,
 ) -> None:
-    async with running(model(("cut", "length")), settings=kept(tmp_path)) as gate:
+    async with in_process(model(("cut", "length")), settings=kept(tmp_path)) as gate:
         assert told(await gate.ask(main(GO_ON + "hi"), SESSION)) == "set"
-    async with running(model("title", "a", "b", "c", "d"), settings=kept(tmp_path)) as gate:
+    async with in_process(model("title", "a", "b", "c", "d"), settings=kept(tmp_path)) as gate:
         side = await gate.ask(title(GO_ON + "hi"), SESSION)
         assert text_of(side) == "title"
         assert told(side) == 'ignored; reason="side requests of an agent do not act"'
@@ -145,12 +145,12 @@ async def test_a_title_request_that_comes_first_after_a_restart_takes_no_result(
     tmp_path: Path,
 ) -> None:
     time, settings = ManualClock(NOW), kept(tmp_path)
-    async with running(model("hello", "Nothing new."), clock=time, settings=settings) as gate:
+    async with in_process(model("hello", "Nothing new."), clock=time, settings=settings) as gate:
         await gate.ask(main("hi"), SESSION)
         job = await add(gate, agent="")
         await run_now(gate, job)
         await ran(gate, job, "ok")
-    async with running(model(), clock=time, settings=settings) as gate:
+    async with in_process(model(), clock=time, settings=settings) as gate:
         await gate.ask(title("hi"), SESSION)
         await gate.ask(main("hi", assistant("hello"), "and?"), SESSION)
         first, second = map(messages, gate.requests)
@@ -160,10 +160,10 @@ async def test_a_title_request_that_comes_first_after_a_restart_takes_no_result(
 
 async def test_a_title_request_is_nothing_that_a_job_goes_on_from(tmp_path: Path) -> None:
     settings = kept(tmp_path)
-    async with running(model("hello"), settings=settings) as gate:
+    async with in_process(model("hello"), settings=settings) as gate:
         await gate.ask(main("hi"), SESSION)
         job = await add(gate, agent="")
-    async with running(model("title", "Nothing new."), settings=settings) as gate:
+    async with in_process(model("title", "Nothing new."), settings=settings) as gate:
         await gate.ask(title("hi"), SESSION)
         await run_now(gate, job)
         await ran(gate, job, "ok")
@@ -173,10 +173,10 @@ async def test_a_title_request_is_nothing_that_a_job_goes_on_from(tmp_path: Path
 async def test_the_conversation_without_tools_goes_on_after_a_restart(tmp_path: Path) -> None:
     """Under the system text that set it, and in sessions that never sent tools."""
     settings = kept(tmp_path)
-    async with running(model(("cut", "length")), settings=settings) as gate:
+    async with in_process(model(("cut", "length")), settings=settings) as gate:
         await gate.ask(main(GO_ON + "hi"), SESSION)
         await gate.ask(title(GO_ON + "hi"), "x-session-id: plain")
-    async with running(model("a", "b", "c", "d"), settings=settings) as gate:
+    async with in_process(model("a", "b", "c", "d"), settings=settings) as gate:
         assert text_of(await gate.ask(talk(WORK, "hi"), SESSION)).count("\n\n") == 3
         assert text_of(await gate.ask(talk(WORK, "hi"), "x-session-id: plain")).count("\n\n") == 3
 
@@ -209,7 +209,7 @@ async def test_a_gateway_that_was_killed_knows_the_title_request_again(tmp_path:
 async def test_what_a_title_request_claimed_goes_to_the_conversation(stream: bool) -> None:
     """Nothing is known of the session when the title request comes, a moment before the other."""
     upstream = Cued()
-    async with running(upstream, clock=ManualClock(NOW)) as gate:
+    async with in_process(upstream, clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         await result(gate)
         side = await gate.start(title("hi", stream=stream), SESSION)
@@ -237,7 +237,7 @@ async def test_what_a_title_request_claimed_comes_back_if_the_conversation_could
     None
 ):
     upstream = Cued()
-    async with running(upstream, clock=ManualClock(NOW)) as gate:
+    async with in_process(upstream, clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         side = await gate.start(title("hi"), SESSION)
         await upstream.asked(1)
@@ -252,7 +252,7 @@ async def test_what_a_title_request_claimed_comes_back_if_the_conversation_could
 async def test_two_requests_of_one_conversation_do_not_take_from_each_other() -> None:
     """The one without tools has the same system text: it is no side call."""
     upstream = Cued()
-    async with running(upstream, clock=ManualClock(NOW)) as gate:
+    async with in_process(upstream, clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         clients = [await gate.start(talk(WORK, "hi"), SESSION)]
         await upstream.asked(1)
@@ -267,7 +267,7 @@ async def test_two_requests_of_one_conversation_do_not_take_from_each_other() ->
 
 async def test_a_reminder_is_set_once_when_the_title_request_wants_it_too() -> None:
     upstream = Cued()
-    async with running(upstream, clock=ManualClock(NOW)) as gate:
+    async with in_process(upstream, clock=ManualClock(NOW)) as gate:
         side = await gate.start(title("remind me"), SESSION)
         await upstream.asked(1)
         conversation = await gate.start(main("remind me"), SESSION)
@@ -286,7 +286,7 @@ async def test_a_reminder_is_set_once_when_the_title_request_wants_it_too() -> N
 
 async def test_a_stop_message_is_not_spent_on_a_title_request_of_the_same_instant() -> None:
     upstream = Cued()
-    async with running(upstream) as gate:
+    async with in_process(upstream) as gate:
         side = await gate.start(title(GO_ON + "hi"), SESSION)
         await upstream.asked(1)
         conversation = await gate.start(main(GO_ON + "hi"), SESSION)
@@ -301,7 +301,7 @@ async def test_a_stop_message_is_not_spent_on_a_title_request_of_the_same_instan
 
 async def test_a_title_request_of_the_same_instant_does_not_hold() -> None:
     upstream, time = Cued(), ManualClock(NOW)
-    async with running(upstream, clock=time, clock__due_window_ms=0) as gate:
+    async with in_process(upstream, clock=time, clock__due_window_ms=0) as gate:
         await remind(gate, "drink tea", NOW + 5 * SECOND)
         side = await gate.start(title("hi"), SESSION)
         await upstream.asked(1)
@@ -321,7 +321,7 @@ async def test_a_title_request_of_the_same_instant_does_not_hold() -> None:
 
 async def test_a_request_for_a_structured_title_is_a_side_call_at_once() -> None:
     """Interactive Claude Code asks for its title like this, before anything else."""
-    async with running(model(), clock=ManualClock(NOW)) as gate:
+    async with in_process(model(), clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         side = await gate.ask(title(GO_ON + "hi", **FORM), SESSION)
         assert told(side).startswith("ignored")
@@ -331,7 +331,7 @@ async def test_a_request_for_a_structured_title_is_a_side_call_at_once() -> None
 
 
 async def test_of_a_deleted_session_it_is_forgotten_that_tools_were_sent() -> None:
-    async with running(model(), clock=ManualClock(NOW)) as gate:
+    async with in_process(model(), clock=ManualClock(NOW)) as gate:
         await gate.ask(main(GO_ON + "hi"), SESSION)
         assert (await forget(gate)).status == 200
         await gate.ask(title("hi"), SESSION)
@@ -339,7 +339,7 @@ async def test_of_a_deleted_session_it_is_forgotten_that_tools_were_sent() -> No
 
 
 async def test_without_a_session_nothing_is_a_side_call() -> None:
-    async with running(model(), clock=ManualClock(NOW)) as gate:
+    async with in_process(model(), clock=ManualClock(NOW)) as gate:
         await gate.ask(main("hi"))
         await gate.ask(title("hi"))
         assert newest(gate.requests[1]).startswith(TAG)
@@ -353,7 +353,7 @@ OPENCODE = system("You are a title generator. You output ONLY a thread title.")
 
 async def test_a_request_that_says_it_is_for_a_title_takes_nothing_in_a_new_session() -> None:
     time = ManualClock(NOW)
-    async with running(play(says("hm")), clock=time) as gate:
+    async with in_process(play(says("hm")), clock=time) as gate:
         await remind(gate, "drink tea", NOW)
         side = await gate.ask(talk(OPENCODE, GO_ON + "hi"), SESSION)
         assert told(side) == 'ignored; reason="side requests of an agent do not act"'
@@ -374,7 +374,7 @@ async def test_a_request_that_says_it_is_for_a_title_takes_nothing_in_a_new_sess
     ids=["with tools", "not at the start", "not at the start of the user's text"],
 )
 async def test_a_conversation_about_titles_is_no_side_call(asked: bytes) -> None:
-    async with running(play(says("hm")), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(says("hm")), clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         await gate.ask(asked, SESSION)
         assert carried(gate.requests[0]) == ["drink tea"]
@@ -382,7 +382,7 @@ async def test_a_conversation_about_titles_is_no_side_call(asked: bytes) -> None
 
 async def test_what_marks_a_side_call_is_the_operators() -> None:
     sentinels = {"stop_message__side_call_sentinels": ["name this chat"]}
-    async with running(play(says("hm")), clock=ManualClock(NOW), **sentinels) as gate:
+    async with in_process(play(says("hm")), clock=ManualClock(NOW), **sentinels) as gate:
         await remind(gate, "drink tea", NOW)
         await gate.ask(talk("Name this chat, please."), SESSION)
         await gate.ask(talk(OPENCODE, "hi"), SESSION)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import get
+from tests.run import Running, in_process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -44,11 +44,11 @@ def fields(directory: Path) -> set[str]:
 
 
 def gate_on(directory: Path, story: Story | None = None) -> AbstractAsyncContextManager[Running]:
-    return running(story or model(), **kept(directory))
+    return in_process(story or model(), **kept(directory))
 
 
 async def test_what_is_left_is_used_by_the_next_request() -> None:
-    async with running(model("one", ("two", "length"), "three", "four", "five", "six")) as gate:
+    async with in_process(model("one", ("two", "length"), "three", "four", "five", "six")) as gate:
         assert text_of(await gate.ask(talk(GO_ON + "hi"), SESSION)) == "one\n\ntwo"
         assert (await stop_message(gate))["used"] == 1
         assert text_of(await gate.ask(talk("hi"), SESSION)) == "three\n\nfour\n\nfive"
@@ -108,7 +108,7 @@ async def test_the_same_message_sent_again_arms_nothing(tmp_path: Path, restarte
 
 async def test_an_old_message_in_the_history_arms_nothing() -> None:
     history = (GO_ON + "hi", assistant("answer 1"), "thanks")
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(GO_ON + "hi"), SESSION)
         answer = await gate.ask(talk(*history), SESSION)
         assert not told(answer)
@@ -117,7 +117,7 @@ async def test_an_old_message_in_the_history_arms_nothing() -> None:
 
 async def test_the_same_text_in_a_new_message_arms_it_again() -> None:
     history = (GO_ON + "hi", assistant("answer 1"), GO_ON + "hi")
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(GO_ON + "hi"), SESSION)
         assert told(await gate.ask(talk(*history), SESSION)) == "set"
         assert len(gate.requests) == 8
@@ -165,13 +165,13 @@ async def test_clear_wins_over_a_set_in_the_same_message(tmp_path: Path, message
 
 
 async def test_the_last_of_several_sets_counts() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk('<**stopMessage:"a",2**><**clear**><**stopMessage:"b",1**>'), SESSION)
         assert [newest(request) for request in gate.requests] == [".", "b"]
 
 
 async def test_sessions_do_not_share_it() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         assert text_of(await gate.ask(talk("hi"), "x-session-id: t")) == "answer 5"
         assert text_of(await gate.ask(talk("hi"), "x-conversation-id: s")) == "answer 6"
@@ -194,7 +194,7 @@ async def test_forgetting_a_session(tmp_path: Path) -> None:
 
 
 async def test_what_is_known_of_a_message_is_forgotten_with_its_session() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         await forget(gate)
         assert told(await gate.ask(talk(GO_ON), SESSION)) == "set"

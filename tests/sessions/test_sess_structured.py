@@ -11,9 +11,9 @@ from gateway.clock import ManualClock
 from tests.clock.holding import held
 from tests.clock.reminding import carried, remind
 from tests.clock.words import NOW, TAG, Said, play, says
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import request
 from tests.outbox.test_delivery_gate import brought, result
+from tests.run import Running, in_process
 from tests.sessions.talk import (
     GO_ON,
     JSON,
@@ -55,12 +55,12 @@ async def answers_wait(gate: Running, **more: Any) -> None:
 async def test_a_structured_answer_is_left_alone_and_what_is_due_waits(
     form: str, tools: str, stream: bool
 ) -> None:
-    async with running(play(OBJECT), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(OBJECT), clock=ManualClock(NOW)) as gate:
         await answers_wait(gate, stream=stream, **FORMS[form], **TOOLED[tools])
 
 
 async def test_a_structured_answer_with_tools_is_told_the_time() -> None:
-    async with running(play(OBJECT), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(OBJECT), clock=ManualClock(NOW)) as gate:
         await gate.ask(talk("hi", tools=TOOLS, **FORMS["a schema"]), SESSION)
         await gate.ask(talk("hi", **FORMS["a schema"]))
         for asked in gate.requests:
@@ -68,14 +68,14 @@ async def test_a_structured_answer_with_tools_is_told_the_time() -> None:
 
 
 async def test_text_is_no_form() -> None:
-    async with running(play(OBJECT), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(OBJECT), clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         await gate.ask(talk("hi", response_format={"type": "text"}), SESSION)
         assert carried(gate.requests[0]) == ["drink tea"]
 
 
 async def test_a_structured_answer_is_not_followed_up() -> None:
-    async with running(model("a", "b", "c", "d", "e")) as gate:
+    async with in_process(model("a", "b", "c", "d", "e")) as gate:
         asked = talk(GO_ON + "hi", tools=TOOLS, **FORMS["a schema"])
         answer = await gate.ask(asked, SESSION)
         assert (text_of(answer), told(answer)) == ("a", "set")
@@ -87,7 +87,7 @@ async def test_a_structured_answer_does_not_wait_and_ends_no_hold() -> None:
     """It could not take the reminder over."""
     clock = ManualClock(NOW)
     acts: list[Said] = [says("I will."), OBJECT, says("Drink your tea.")]
-    async with running(play(*acts), clock=clock, clock__due_window_ms=0) as gate:
+    async with in_process(play(*acts), clock=clock, clock__due_window_ms=0) as gate:
         await remind(gate, "drink tea", NOW + 5000)
         client = await gate.start(talk("hi"), SESSION)
         await held(gate)
@@ -112,7 +112,7 @@ OTHERS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", OTHERS)
 async def test_in_every_dialect(name: str) -> None:
     path, body = OTHERS[name]
-    async with running(play(OBJECT), clock=ManualClock(NOW)) as gate:
+    async with in_process(play(OBJECT), clock=ManualClock(NOW)) as gate:
         await remind(gate, "drink tea", NOW)
         asked = request("POST", path, JSON, SESSION, body=json.dumps(body).encode())
         answer = await gate.fetch(asked)

@@ -18,11 +18,11 @@ from gateway.clock import ManualClock
 from tests.clock.holding import delivered, held, listed
 from tests.clock.reminding import carried, due, remind
 from tests.clock.words import NOW, clock, play, says
-from tests.gateway.harness import Running, running
 from tests.gateway.wire import get, hanging, text
 from tests.jobs.models import task
 from tests.jobs.words import every, inbox
 from tests.outbox.test_delivery_gate import brought, result
+from tests.run import Running, in_process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -64,7 +64,7 @@ def sub(*said: Any, **more: Any) -> bytes:
 
 @pytest.mark.parametrize("name", HEADERS)
 async def test_the_users_state_stays_with_the_conversation(name: str) -> None:
-    async with running(model(), clock=ManualClock(NOW)) as gate:
+    async with in_process(model(), clock=ManualClock(NOW)) as gate:
         await gate.ask(main(GO_ON.replace("3", "1") + "hi", max_tokens=1, n=2), SESSION)
         await remind(gate, "drink tea", NOW)
         await result(gate)
@@ -79,7 +79,7 @@ async def test_the_users_state_stays_with_the_conversation(name: str) -> None:
 
 
 async def test_directives_of_a_sub_agent_are_removed_and_do_not_act() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         answer = await gate.ask(sub(GO_ON + "<**b.m**><**!b**>find it"), *CLAUDE)
         assert told(answer) == 'ignored; reason="directives do not act in a sub-agent\'s request"'
         assert text_of(answer) == "answer 1"
@@ -88,7 +88,7 @@ async def test_directives_of_a_sub_agent_are_removed_and_do_not_act() -> None:
 
 
 async def test_a_sub_agent_is_bound_to_the_upstreams_of_its_conversation() -> None:
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         await gate.ask(main("<**!b**>hi"), SESSION)
         await gate.ask(sub("find it"), *CLAUDE)
         assert [len(fake.requests) for fake in gate.fakes] == [0, 2]
@@ -97,7 +97,7 @@ async def test_a_sub_agent_is_bound_to_the_upstreams_of_its_conversation() -> No
 async def test_a_sub_agents_request_does_not_end_a_hold_of_the_conversation() -> None:
     time = ManualClock(NOW)
     story = play(says("I will."), says("found"), says("Drink your tea."))
-    async with running(story, clock=time, clock__due_window_ms=0) as gate:
+    async with in_process(story, clock=time, clock__due_window_ms=0) as gate:
         await remind(gate, "drink tea", NOW + 5 * SECOND)
         client = await gate.start(main("hi"), SESSION)
         await held(gate)
@@ -119,7 +119,7 @@ async def scheduled(gate: Running) -> None:
 
 async def test_what_a_sub_agent_scheduled_is_its_own_while_it_asks() -> None:
     time = ManualClock(NOW)
-    async with running(scheduling("hm"), clock=time) as gate:
+    async with in_process(scheduling("hm"), clock=time) as gate:
         await scheduled(gate)
         time.advance(60 * MINUTE)
         await gate.ask(main("hi"), SESSION)
@@ -133,7 +133,7 @@ async def test_what_a_sub_agent_scheduled_is_its_own_while_it_asks() -> None:
 
 async def test_what_nobody_took_in_a_minute_passes_to_the_conversation() -> None:
     time = ManualClock(NOW)
-    async with running(scheduling("hm"), clock=time) as gate:
+    async with in_process(scheduling("hm"), clock=time) as gate:
         await scheduled(gate)
         time.advance(60 * MINUTE + 59 * SECOND)
         await gate.ask(main("hi"), SESSION)
@@ -157,7 +157,7 @@ async def passed(gate: Running) -> None:
 
 async def test_it_passes_into_a_hold_of_the_conversation() -> None:
     time = ManualClock(NOW)
-    async with running(scheduling("I wait.", "Drink your tea."), clock=time) as gate:
+    async with in_process(scheduling("I wait.", "Drink your tea."), clock=time) as gate:
         await scheduled(gate)
         time.advance(60 * MINUTE + 30 * SECOND)
         await remind(gate, "go home", NOW + 62 * MINUTE)
@@ -170,14 +170,14 @@ async def test_it_passes_into_a_hold_of_the_conversation() -> None:
 
 async def test_it_passes_after_a_restart_once(tmp_path: Path) -> None:
     time, settings = ManualClock(NOW), kept(tmp_path)
-    async with running(scheduling(), clock=time, settings=settings) as gate:
+    async with in_process(scheduling(), clock=time, settings=settings) as gate:
         await scheduled(gate)
     time.advance(62 * MINUTE)
-    async with running(play(says("hm")), clock=time, settings=settings) as gate:
+    async with in_process(play(says("hm")), clock=time, settings=settings) as gate:
         await passed(gate)
         await gate.ask(main("hi"), SESSION)
         assert carried(gate.requests[-1]) == ["drink tea"]
-    async with running(play(says("hm")), clock=time, settings=settings) as gate:
+    async with in_process(play(says("hm")), clock=time, settings=settings) as gate:
         await gate.ask(sub("hi"), *CLAUDE)
         await gate.ask(main("hi"), SESSION)
         assert [carried(one) for one in gate.requests] == [[], []]
@@ -188,7 +188,7 @@ async def test_jobs_of_a_sub_agent_are_the_conversations() -> None:
     call = task("add", schedule=every(MINUTE), message="what is new?")
     story = play(says("", call), says("I will."))
     settings = {"cron__offer_to_clients": True}
-    async with running(story, clock=ManualClock(NOW), settings=settings) as gate:
+    async with in_process(story, clock=ManualClock(NOW), settings=settings) as gate:
         await scheduled(gate)
         assert [job["session_id"] for job in (await look(gate)).json["jobs"]] == ["s"]
         assert await inbox(gate, quote(AGENT, safe="")) == []
@@ -196,7 +196,7 @@ async def test_jobs_of_a_sub_agent_are_the_conversations() -> None:
 
 async def test_a_session_is_forgotten_with_its_sub_agents(tmp_path: Path) -> None:
     time = ManualClock(NOW)
-    async with running(scheduling("hm"), clock=time, settings=kept(tmp_path)) as gate:
+    async with in_process(scheduling("hm"), clock=time, settings=kept(tmp_path)) as gate:
         await scheduled(gate)
         await remind(gate, "stay", NOW, "another")
         answer = await gate.fetch(get(f"/api/sessions/{quote(AGENT, safe='')}"))
@@ -211,7 +211,7 @@ async def test_a_session_is_forgotten_with_its_sub_agents(tmp_path: Path) -> Non
 
 
 async def test_what_a_sub_agent_is_being_answered_ends_with_its_session() -> None:
-    async with running(hanging(CHUNKED, chunk(text("so far")))) as gate:
+    async with in_process(hanging(CHUNKED, chunk(text("so far")))) as gate:
         client = await gate.start(sub("find it"), *CLAUDE)
         await client.saw(b"so far")
         assert (await forget(gate)).status == 200

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.harness import running
+from tests.run import in_process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -56,7 +56,7 @@ ELSEWHERE: dict[str, list[Message]] = {
 @pytest.mark.parametrize("name", ELSEWHERE)
 async def test_nothing_acts_and_nothing_is_changed_in(name: str) -> None:
     body = talk(*ELSEWHERE[name], unknown=[1.10, {"b": 1, "a": 2}])
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(body, SESSION)
         assert text_of(answer) == "answer 1"
         assert not told(answer)
@@ -76,7 +76,7 @@ UNKNOWN: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("said", UNKNOWN)
 async def test_an_unknown_mark_is_removed_and_reported(said: str) -> None:
     expected, hint = UNKNOWN[said]
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         answer = await gate.ask(talk(said), SESSION)
         assert text_of(answer) == "answer 1"
         assert told(answer).startswith('ignored; reason="unknown: no directive is called ')
@@ -89,7 +89,7 @@ async def test_an_unknown_mark_is_removed_and_reported(said: str) -> None:
 
 @pytest.mark.parametrize("said", UNKNOWN)
 async def test_unknown_marks_stay_where_the_operator_wants_them(said: str) -> None:
-    async with running(model(), directives__keep_unknown=True) as gate:
+    async with in_process(model(), directives__keep_unknown=True) as gate:
         answer = await gate.ask(talk(said + "<**#b**>"), SESSION)
         assert told(answer).startswith('ignored; reason="#: no upstream is called')
         assert messages(gate.requests[0]) == [user(said)]
@@ -104,7 +104,7 @@ TOO_MUCH = {
 @pytest.mark.parametrize("name", TOO_MUCH)
 async def test_a_text_that_is_too_much_is_left_as_it_is(name: str) -> None:
     said = TOO_MUCH[name]
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(said), SESSION)
         assert text_of(answer) == "answer 1"
         assert told(answer) == f'ignored; reason="directives: {name} is not read"'
@@ -113,7 +113,7 @@ async def test_a_text_that_is_too_much_is_left_as_it_is(name: str) -> None:
 
 
 async def test_a_full_width_sign_excludes() -> None:
-    async with running(model("a"), model("b")) as gate:
+    async with in_process(model("a"), model("b")) as gate:
         answer = await gate.ask(talk("<**＃a**> hi"), SESSION)
         assert (text_of(answer), told(answer)) == ("b", "set")
 
@@ -135,7 +135,7 @@ OLDER: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", OLDER)
 async def test_older_directives_do_not_act_and_are_taken_out(name: str) -> None:
     said, expected = OLDER[name]
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(user(said), assistant("done"), "and now?"), SESSION)
         assert not told(answer)
         (request,) = gate.requests
@@ -147,7 +147,7 @@ async def test_older_directives_do_not_act_and_are_taken_out(name: str) -> None:
 async def test_what_was_newest_is_sent_the_same_when_it_is_old() -> None:
     """Else the upstream's prompt cache would be of no use."""
     said = f"\n{GO_ON} one `{GO_ON}` <**#b**> two\n"
-    async with running(model(), model()) as gate:
+    async with in_process(model(), model()) as gate:
         await gate.ask(talk(said), SESSION)
         first = messages(gate.requests[0])
         await gate.ask(talk(said, assistant("answer 1"), "next"), SESSION)
@@ -172,7 +172,7 @@ PARTS = b'[{"type":"text","text":"<**clear**> a","k":12345678901234567890123, "z
 async def test_messages_without_directives_are_passed_on_byte_for_byte() -> None:
     body = b'{"model":"m", "seed": 1.0,"messages":[' + b" ,\n".join((*EXACT, CHANGED))
     body += b'],"stream":true,"z":[1.50]}'
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         assert told(await gate.ask(body, SESSION)) == "set"
         sent = gate.requests[0].body
     for message in EXACT:
@@ -186,7 +186,7 @@ async def test_messages_without_directives_are_passed_on_byte_for_byte() -> None
 
 async def test_beside_a_changed_text_its_part_stays_as_it_was() -> None:
     body = b'{"model":"m","messages":[{"role":"user","content":' + PARTS + b'}],"stream":true}'
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         assert told(await gate.ask(body, SESSION)) == "set"
         sent = gate.requests[0].body
     part = b'[{"type":"text","text":" a","k":12345678901234567890123,"z":1e400},5]'
@@ -210,13 +210,13 @@ async def test_directives_in_odd_spellings(name: str) -> None:
     body = talk(said)
     if name == "written with escapes":
         body = body.replace(b"<**", b"\\u003C\\u002a*")
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         assert told(await gate.ask(body, SESSION)) == "set"
         assert messages(gate.requests[0]) == [user(expected)]
 
 
 async def test_the_newest_user_message_acts_though_others_follow_it() -> None:
     said = [user(GO_ON + "hi"), CALLED, {"role": "tool", "tool_call_id": "c", "content": "ok"}]
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         assert told(await gate.ask(talk(*said), SESSION)) == "set"
         assert len(gate.requests) == 4

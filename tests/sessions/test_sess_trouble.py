@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.gateway.client import Answer
-from tests.gateway.harness import Running, running, until
 from tests.gateway.wire import DONE, Cue, data, event, hanging, in_turn, text, turn, whole
+from tests.run import Running, in_process, until
 from tests.sessions.talk import (
     GO_ON,
     JSON,
@@ -72,7 +72,7 @@ async def spent(gate: Running, why: str) -> None:
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
 async def test_a_follow_up_that_fails_is_tried_once_more(lost: Story) -> None:
     story = in_turn(says("one"), lost, says("two"), lost, says("three"), says("four"), says("five"))
-    async with running(story, upstream={"first_byte_ms": 100}) as gate:
+    async with in_process(story, upstream={"first_byte_ms": 100}) as gate:
         answer = await gate.ask(talk(GO_ON), SESSION, "x-request-id: r")
         assert text_of(answer) == "one\n\ntwo\n\nthree\n\nfour"
         ids = [request.headers[b"x-request-id"][2:].decode() for request in gate.requests]
@@ -86,7 +86,7 @@ async def test_a_follow_up_that_fails_is_tried_once_more(lost: Story) -> None:
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
 async def test_a_follow_up_that_fails_twice_ends_the_answer_well(lost: Story) -> None:
     story = in_turn(once(CHUNKED, chunk(turn("one")), LAST), lost, lost, says("later"))
-    async with running(story, upstream={"first_byte_ms": 100}) as gate:
+    async with in_process(story, upstream={"first_byte_ms": 100}) as gate:
         answer = await gate.ask(talk(GO_ON), SESSION)
         assert answer.body == turn("one")
         assert len(gate.requests) == 3
@@ -95,7 +95,7 @@ async def test_a_follow_up_that_fails_twice_ends_the_answer_well(lost: Story) ->
 
 async def test_a_whole_follow_up_that_fails_twice() -> None:
     story = in_turn(says("one", stream=False), LOST["closed"], LOST["reset"], says("later"))
-    async with running(story) as gate:
+    async with in_process(story) as gate:
         answer = await gate.ask(talk(GO_ON, stream=False), SESSION)
         assert (answer.status, text_of(answer)) == (200, "one")
         await spent(gate, "the follow-up failed")
@@ -104,7 +104,7 @@ async def test_a_whole_follow_up_that_fails_twice() -> None:
 async def test_with_several_routes_there_is_still_one_more_try() -> None:
     """Each route is asked as for any turn; then one more time, and that is all."""
     a = in_turn(says("one"), LOST["closed"])
-    async with running(a, LOST["closed"]) as gate:
+    async with in_process(a, LOST["closed"]) as gate:
         assert text_of(await gate.ask(talk(GO_ON), SESSION)) == "one"
         assert len(follow_ups(gate.requests)) == 3
         assert (await stop_message(gate))["armed"] is False
@@ -120,7 +120,7 @@ async def test_a_follow_up_that_breaks_after_its_first_byte_is_an_error() -> Non
         await cue.wait()
         peer.reset()
 
-    async with running(in_turn(says("one"), breaks)) as gate:
+    async with in_process(in_turn(says("one"), breaks)) as gate:
         client = await gate.start(talk(GO_ON), SESSION)
         await client.saw(text("two"))
         cue.give()
@@ -139,7 +139,7 @@ EMPTY: dict[str, bytes] = {
 @pytest.mark.parametrize("name", EMPTY)
 async def test_an_empty_follow_up_ends_it(name: str) -> None:
     empty = once(CHUNKED, chunk(EMPTY[name]), LAST)
-    async with running(in_turn(says("one"), empty, says("later"))) as gate:
+    async with in_process(in_turn(says("one"), empty, says("later"))) as gate:
         answer = await gate.ask(talk(GO_ON), SESSION)
         assert text_of(answer) == "one"
         assert answer.datas.count(b"[DONE]") == 1
@@ -152,7 +152,7 @@ async def test_an_empty_whole_follow_up_ends_it(content: str | None) -> None:
     body = json.loads(whole("x"))
     body["choices"][0]["message"]["content"] = content
     empty = once(sized(json.dumps(body).encode(), JSON))
-    async with running(in_turn(says("one", stream=False), empty, says("later"))) as gate:
+    async with in_process(in_turn(says("one", stream=False), empty, says("later"))) as gate:
         assert text_of(await gate.ask(talk(GO_ON, stream=False), SESSION)) == "one"
         assert len(gate.requests) == 2
         await spent(gate, "the follow-up was empty")
@@ -160,7 +160,7 @@ async def test_an_empty_whole_follow_up_ends_it(content: str | None) -> None:
 
 @STREAMED
 async def test_a_first_answer_may_be_empty(stream: bool) -> None:
-    async with running(model("", "two", "three", "four")) as gate:
+    async with in_process(model("", "two", "three", "four")) as gate:
         answer = await gate.ask(talk(GO_ON, stream=stream), SESSION)
         assert text_of(answer) == "two\n\nthree\n\nfour"
 
@@ -168,7 +168,7 @@ async def test_a_first_answer_may_be_empty(stream: bool) -> None:
 @STREAMED
 async def test_five_answers_that_say_the_same_end_it(stream: bool) -> None:
     texts = ["Done.", "done. ", " DONE.", "Done.\n", "Done.", "later"]
-    async with running(model(*texts)) as gate:
+    async with in_process(model(*texts)) as gate:
         body = talk('<**stopMessage:"go on",50**>', stream=stream)
         answer = await gate.ask(body, SESSION)
         assert text_of(answer) == "\n\n".join(texts[:5])
@@ -178,13 +178,13 @@ async def test_five_answers_that_say_the_same_end_it(stream: bool) -> None:
 
 async def test_five_in_a_row_it_must_be() -> None:
     texts = ["a"] * 4 + ["b"] + ["a"] * 4 + ["b", "c"]
-    async with running(model(*texts)) as gate:
+    async with in_process(model(*texts)) as gate:
         await gate.ask(talk('<**stopMessage:"go on",10**>'), SESSION)
         assert len(gate.requests) == 11
 
 
 async def test_sameness_is_judged_anew_in_each_exchange() -> None:
-    async with running(model("same")) as gate:
+    async with in_process(model("same")) as gate:
         await gate.ask(talk(GO_ON), SESSION)
         again = await gate.ask(talk("x", assistant("same"), GO_ON), SESSION)
         assert len(gate.requests) == 8
@@ -199,14 +199,14 @@ def notes(answer: Answer) -> list[Any]:
 @pytest.mark.parametrize("second", ["failed", "was empty"])
 async def test_a_note_says_why_it_was_cut_short(second: str) -> None:
     bad = LOST["closed"] if second == "failed" else once(CHUNKED, chunk(turn("")), LAST)
-    async with running(in_turn(says("one"), bad)) as gate:
+    async with in_process(in_turn(says("one"), bad)) as gate:
         answer = await gate.ask(talk(GO_ON), SESSION, "x-holdgate-notes: 1")
     last = notes(answer)[-1]
     assert (last["state"], last["why"]) == ("closing", f"the follow-up {second}")
 
 
 async def test_a_note_says_nothing_of_what_went_well() -> None:
-    async with running(model()) as gate:
+    async with in_process(model()) as gate:
         answer = await gate.ask(talk(GO_ON), SESSION, "x-holdgate-notes: 1")
     assert [note["turn"] for note in notes(answer) if note["state"] == "opening"] == [2, 3, 4]
     assert not [note for note in notes(answer) if "why" in note]
@@ -236,7 +236,7 @@ async def change(gate: Running, message: str) -> None:
 @pytest.mark.parametrize("how", ["<**stopMessage:clear**>", "<**clear**>"])
 async def test_cleared_meanwhile_it_ends(how: str) -> None:
     story = Meanwhile()
-    async with running(story.play) as gate:
+    async with in_process(story.play) as gate:
         client = await gate.start(talk(GO_ON + "hi"), SESSION)
         await until(lambda: story.waiting == 1)
         await change(gate, how)
@@ -250,7 +250,7 @@ async def test_cleared_meanwhile_it_ends(how: str) -> None:
 async def test_deleted_meanwhile_it_ends_at_once() -> None:
     """The follow-up is not waited for, and nothing of the session comes back."""
     story = Meanwhile()
-    async with running(story.play) as gate:
+    async with in_process(story.play) as gate:
         client = await gate.start(talk(GO_ON + "hi"), SESSION)
         await until(lambda: story.waiting == 1)
         assert (await forget(gate)).status == 200
@@ -264,7 +264,7 @@ async def test_deleted_meanwhile_it_ends_at_once() -> None:
 
 async def test_set_anew_meanwhile_it_goes_on_with_the_new_text() -> None:
     story = Meanwhile()
-    async with running(story.play) as gate:
+    async with in_process(story.play) as gate:
         client = await gate.start(talk(GO_ON + "hi"), SESSION)
         await until(lambda: story.waiting == 1)
         await change(gate, '<**stopMessage:"other",1**>')
@@ -284,7 +284,7 @@ async def test_set_anew_meanwhile_it_is_not_spent_for_the_old_one(end: str) -> N
         await cue.wait()
         await peer.send(*(reply("", stream=True) if end == "was empty" else ()))
 
-    async with running(in_turn(says("one"), second, says("aside"), LOST["closed"])) as gate:
+    async with in_process(in_turn(says("one"), second, says("aside"), LOST["closed"])) as gate:
         client = await gate.start(talk(GO_ON + "hi"), SESSION)
         await until(lambda: len(gate.requests) == 2)
         await change(gate, '<**stopMessage:"other",2**>')
@@ -297,7 +297,7 @@ async def test_set_anew_meanwhile_it_is_not_spent_for_the_old_one(end: str) -> N
 async def test_a_gateway_that_leaves_disarms_nothing(tmp_path: Path) -> None:
     """The follow-up did not fail: the gateway had to go, and the next one goes on."""
     story, left = in_turn(says("one"), hanging()), anyio.Event()
-    async with running(story, server__drain_ms=50, **kept(tmp_path)) as gate:
+    async with in_process(story, server__drain_ms=50, **kept(tmp_path)) as gate:
         client = await gate.start(talk(GO_ON), SESSION)
         await until(lambda: len(gate.requests) == 2)
         gate.gateway.leave(left.set)
@@ -305,5 +305,5 @@ async def test_a_gateway_that_leaves_disarms_nothing(tmp_path: Path) -> None:
         assert text_of(answer) == "one"
         await left.wait()
     assert document(tmp_path)["stopMessageUsed"] == 1
-    async with running(model("two", "three", "four"), **kept(tmp_path)) as gate:
+    async with in_process(model("two", "three", "four"), **kept(tmp_path)) as gate:
         assert text_of(await gate.ask(talk("hi"), SESSION)) == "two\n\nthree\n\nfour"

@@ -14,8 +14,8 @@ import pytest
 
 from gateway.sessions.task_tracker import LIMIT_SECONDS, Tracker
 from tests.gateway.client import Client
-from tests.gateway.harness import SOON, Running, running, until, upstreams_of, within
 from tests.gateway.wire import ask_of
+from tests.run import SOON, Running, in_process, until, upstreams_of, within
 from tests.sessions.process import process
 from tests.sessions.talk import (
     GO_ON,
@@ -62,7 +62,7 @@ class Bd:
 
 
 def gate_in(mode: str, *texts: str, bd_dir: str = "/") -> AbstractAsyncContextManager[Running]:
-    return running(model(*texts), stop_message__bd_mode=mode, stop_message__bd_dir=bd_dir)
+    return in_process(model(*texts), stop_message__bd_mode=mode, stop_message__bd_dir=bd_dir)
 
 
 LIST = "--no-db list --status in_progress --json"

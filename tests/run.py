@@ -27,7 +27,7 @@ from tests.gateway.client import Answer, Client
 from tests.gateway.wire import ask_of, chat
 from tests.wire.fake import FakeUpstream, Peer, Request, Story, fake_upstream
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parent / "fixtures"
 SOON = 0.25
 """How long a client's leaving may take to reach the upstream, in seconds."""
 
@@ -151,7 +151,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(
+async def in_process(
     *stories: Story | None,
     rules: tuple[Rule, ...] = RULES,
     upstream: Mapping[str, Any] | None = None,
