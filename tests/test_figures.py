@@ -20,7 +20,7 @@ AT_MOST = {
     "isolated: modules": 76,  # 60
     "class names in two modules": 15,  # 5
     "participle functions": 122,  # 0 outside the list of scripts/house/names.py
-    "code lines": 34_667,  # 33,546: 95 %
+    "code lines": 34_700,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,
 }

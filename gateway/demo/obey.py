@@ -50,15 +50,11 @@ def obey(line: str) -> Script:
 
 def choose_refusal(orders: FailureOrders) -> Step | None:
     """Return what is done instead of answering, if anything."""
-    if orders.drop:
-        return Break("close")
-    if orders.reset:
-        return Break("reset")
-    if orders.hang:
-        return Break("hang")
-    if orders.status is not None and orders.error_after is None:
-        return make_failure(orders, orders.status)
-    return None
+    if orders.drop or orders.reset or orders.hang:
+        return Break("close" if orders.drop else "reset" if orders.reset else "hang")
+    if orders.status is None or orders.error_after is not None:
+        return None
+    return make_failure(orders, orders.status)
 
 
 def make_failure(orders: FailureOrders, status: int) -> Fail:

@@ -115,9 +115,9 @@ duration = number(0, MOST_MS)
 
 
 def key(form: str, read: Callable[[OrderValue], Any], meaning: str, default: Any = None) -> Any:
-    """Make the field of a key; one that may be repeated has a tuple."""
+    """Make the field of a key; one that may be repeated has a tuple, one without a value is off."""
     described = OrderKey(form, read, meaning, repeats=default == ())
-    return field(default=default, metadata={"key": described})
+    return field(default=False if read is flag else default, metadata={"key": described})
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,12 @@ class AnswerOrders:
     tokens: int | None = key("tokens=N", count, "say N tokens; the text is repeated or cut to fit")
     size: int | None = key("size=N", number(1, MOST_BYTES), "make every token N characters long")
     delay_ms: int = key(
-        "delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst", default=30
+        "delay_ms=N", duration, "wait N ms after each token; 0 sends all in a burst", 30
     )
-    endless: bool = key("endless", flag, "never stop talking", default=False)
-    first_ms: int = key(
-        "first_ms=N", duration, "stay silent for N ms before the headers", default=0
-    )
+    endless: bool = key("endless", flag, "never stop talking")
+    first_ms: int = key("first_ms=N", duration, "stay silent for N ms before the headers", 0)
     quiet_ms: tuple[Marker, ...] = key(
-        "quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", default=()
+        "quiet_ms=N@K", quiet, "stay silent for N ms after K tokens", ()
     )
     tool: tuple[OrderedCall, ...] = key(
         "tool=NAME",
@@ -152,10 +150,8 @@ class AnswerOrders:
     )
     """Always empty: the arguments are put into the call before them."""
     finish: str | None = key("finish=REASON", plain, "end with this finish reason, known or not")
-    usage: bool = key(
-        "usage", flag, "send the usage frame though it was not asked for", default=False
-    )
-    no_usage: bool = key("no_usage", flag, "send no usage though it was asked for", default=False)
+    usage: bool = key("usage", flag, "send the usage frame though it was not asked for")
+    no_usage: bool = key("no_usage", flag, "send no usage though it was asked for")
 
 
 @dataclass(frozen=True)
@@ -181,31 +177,29 @@ class FailureOrders:
     reset_at: int | None = key(
         "reset_at=N", number(0, MOST_BYTES), "reset after N bytes of the body"
     )
-    drop: bool = key("drop", flag, "close the connection instead of answering", default=False)
-    reset: bool = key("reset", flag, "reset the connection instead of answering", default=False)
-    hang: bool = key("hang", flag, "never answer", default=False)
+    drop: bool = key("drop", flag, "close the connection instead of answering")
+    reset: bool = key("reset", flag, "reset the connection instead of answering")
+    hang: bool = key("hang", flag, "never answer")
 
 
 @dataclass(frozen=True)
 class FormatOrders:
     """How the answer ends, and how its bytes look."""
 
-    no_done: bool = key("no_done", flag, "leave out the end mark (`data: [DONE]`)", default=False)
-    two_done: bool = key("two_done", flag, "send the end mark twice", default=False)
-    after_done: int = key("after_done=K", count, "say K more tokens after the end mark", default=0)
-    split: int = key(
-        "split=N", number(1, 65536), "write N bytes at a time, each piece a chunk", default=0
-    )
-    crlf: bool = key("crlf", flag, "end lines with CR LF", default=False)
-    cr: bool = key("cr", flag, "end lines with CR", default=False)
-    bom: bool = key("bom", flag, "start the stream with a byte order mark", default=False)
-    gzip: bool = key("gzip", flag, "compress the body, whatever the client accepts", default=False)
+    no_done: bool = key("no_done", flag, "leave out the end mark (`data: [DONE]`)")
+    two_done: bool = key("two_done", flag, "send the end mark twice")
+    after_done: int = key("after_done=K", count, "say K more tokens after the end mark", 0)
+    split: int = key("split=N", number(1, 65536), "write N bytes at a time, each piece a chunk", 0)
+    crlf: bool = key("crlf", flag, "end lines with CR LF")
+    cr: bool = key("cr", flag, "end lines with CR")
+    bom: bool = key("bom", flag, "start the stream with a byte order mark")
+    gzip: bool = key("gzip", flag, "compress the body, whatever the client accepts")
     raw: tuple[Marker, ...] = key(
-        'raw="…"@K', raw, "write these bytes, one character each, after K tokens", default=()
+        'raw="…"@K', raw, "write these bytes, one character each, after K tokens", ()
     )
     content_type: str | None = key("content_type=TEXT", line_text, "say this content type instead")
     header: tuple[tuple[str, str], ...] = key(
-        'header="name: value"', header, "add a header to the answer", default=()
+        'header="name: value"', header, "add a header to the answer", ()
     )
 
 

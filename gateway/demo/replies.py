@@ -48,23 +48,22 @@ REMIND = re.compile(r"\A(?:Remind the user|提醒用户)[:：]\s*(?P<task>.+)\Z"
 def script_for(dialogue: Dialogue) -> Script:
     """Decide what to answer: orders are obeyed, all else is answered in the model's own words."""
     try:
-        ordered = obey_prompt(dialogue) or obey_due_task(dialogue)
+        ordered = obey_orders(dialogue)
     except InvalidOrder as error:
         return Script((Fail(400, str(error), code="bad_demo_line", param="messages"),))
     return ordered or write_script(reply_to(dialogue), dialogue.limit)
 
 
-def obey_prompt(dialogue: Dialogue) -> Script | None:
-    """Obey the prompt's first `demo:` line in the first turn, the second in the next, …"""
+def obey_orders(dialogue: Dialogue) -> Script | None:
+    """Obey the prompt's first `demo:` line in the first turn, the second in the next, …
+
+    A `demo:` line that comes back as a due task is obeyed too.
+    """
     lines = order_lines(dialogue.prompt)
-    turn = dialogue.turn if lines else 0
-    return obey(lines[turn]) if turn < len(lines) else None
-
-
-def obey_due_task(dialogue: Dialogue) -> Script | None:
-    """Obey a `demo:` line that comes back as a due task."""
-    lines = order_lines("\n".join(dialogue.due))
-    return obey(lines[0]) if lines else None
+    if lines and dialogue.turn < len(lines):
+        return obey(lines[dialogue.turn])
+    due = order_lines("\n".join(dialogue.due))
+    return obey(due[0]) if due else None
 
 
 def reply_to(dialogue: Dialogue) -> ModelReply:
