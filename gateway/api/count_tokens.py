@@ -92,7 +92,7 @@ class Counting:
         services = self.exchanges.services
         run = partial(services.offload.run, owner, len(body))
         tools = preparer.give_tools(given, view, model, to)
-        additions = (tools.first_at_once() or ()) if tools is not None else ()
+        additions = (tools.begin_now() or ()) if tools is not None else ()
         sent = view.asked.body
         if additions:
             sent = await run(partial(self.dialect.add, sent, additions))

@@ -50,7 +50,7 @@ class ToolOffer(Protocol):
 
 def reading_rules(preparer: ExchangePreparer, limits: BodyLimits) -> ReadingRules:
     """Return by what requests are read."""
-    added = {tool.name for tool in preparer.timepieces.settings.standard_tools}
+    added = {tool.name for tool in preparer.services.settings.standard_tools}
     own_tools, default = OWN_TOOLS | added, preparer.models.default_name
     return ReadingRules(limits.depth, default, own_tools, preparer.sessions.sentinels)
 

@@ -37,7 +37,7 @@ from gateway.reminders.handover import Handover
 from gateway.reminders.holds import Holds
 from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.service import ReminderService
-from gateway.reminders.timepiece import Timepieces
+from gateway.reminders.tool_scope import ToolServices
 from gateway.reminders.view import show_ntp
 from gateway.routing import Models
 from gateway.sessions.service import Sessions
@@ -103,7 +103,7 @@ class Parts:
             clock,
             config.limits.inbox_polls_per_owner,
         )
-        self.timepieces = self._timepieces()
+        self.tool_services = self._tool_services()
         offload = base.driver.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
@@ -131,20 +131,19 @@ class Parts:
     def _is_idle(self, owner: str, session: str) -> bool:
         return self.agenda.is_loaded and self.deliveries.idle(owner, session)
 
-    def _timepieces(self) -> Timepieces:
+    def _tool_services(self) -> ToolServices:
         base = self.base
         settings = wiring.time_settings(base.config)
-        pieces = Timepieces(
+        return ToolServices(
             base.clock,
             base.zone,
             self.reminders,
             base.holds,
-            settings,
             self.deliveries,
+            settings,
             self._unnamed_reminders() if settings.hold_without_session else None,
+            self.agenda,
         )
-        pieces.jobs = self.agenda
-        return pieces
 
     def _unnamed_reminders(self) -> ReminderService:
         """Return where reminders live that are only held for: with their answers, in memory."""
@@ -171,8 +170,7 @@ class Parts:
         return ExchangePreparer(
             base.models,
             self.sessions,
-            self.timepieces,
-            self.deliveries,
+            self.tool_services,
             services.upstreams.keys(),
             services.translators.find_dialect,
             base.config.clock.enabled,

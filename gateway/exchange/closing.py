@@ -16,7 +16,7 @@ SAVED = Saved()
 
 async def close(state: ExchangeState, effect: Close) -> Outcome:
     """Save, then show the withheld tail."""
-    time = state.time
+    tools = state.tools
     # Only a follow-up that came to nothing still carries something here.
     await state.release_claim()
     session = state.request.session
@@ -35,9 +35,9 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
         await state.client.end(tail)
     else:
         await state.client.whole(200, state.headers, tail)
-    if time is not None and time.owed and not state.gone:
+    if tools is not None and tools.claims.owed and not state.gone:
         with anyio.move_on_after(CLEAN_UP, shield=True):
-            await time.handed_over()
+            await tools.claims.commit_all()
             if Committed in state.wants:
                 await state.tell(Committed())
     return SAVED
@@ -80,8 +80,8 @@ async def let_go(state: ExchangeState, effect: LetGo) -> None:
 
 
 async def _release_all(state: ExchangeState) -> None:
-    time = state.time
-    if time is not None and (time.cargo is not None or time.owed):
-        time.let_go()
+    tools = state.tools
+    if tools is not None and not tools.claims.is_empty:
+        tools.claims.release_all()
         if Released in state.wants:
             await state.tell(Released())

@@ -32,9 +32,10 @@ class RunTools(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False):
-    """Wait with the client connected."""
+    """Wait with the client connected: until then, in UTC milliseconds, and no longer than this."""
 
     until_ms: int
+    most_ms: int
 
 
 class Close(msgspec.Struct, frozen=True, gc=False):

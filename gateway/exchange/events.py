@@ -132,9 +132,10 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
 
 
 class WaitUntil(msgspec.Struct, frozen=True, gc=False):
-    """Verdict: hold the answer open until this instant, in UTC milliseconds."""
+    """Verdict: hold the answer open until this instant, in UTC milliseconds, at most so long."""
 
     at_ms: int
+    most_ms: int
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):

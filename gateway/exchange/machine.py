@@ -298,7 +298,7 @@ def _enter_holding(exchange: Exchange, event: Event) -> Effect:
     assert isinstance(event, WaitUntil)
     # They are in the request by now, and the wait may be long.
     exchange.additions = ()
-    return Hold(event.at_ms)
+    return Hold(event.at_ms, event.most_ms)
 
 
 def _enter_closing(exchange: Exchange, event: Event) -> Effect:

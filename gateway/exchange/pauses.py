@@ -26,12 +26,12 @@ async def run_tools(state: ExchangeState, effect: RunTools) -> Outcome:
 
 
 async def _run_tool(state: ExchangeState, call: ToolCall, is_last: bool) -> ToolResult:
-    time, now = state.time, state.services.now
-    assert time is not None
+    tools, now = state.tools, state.services.now
+    assert tools is not None
     begun = now()
     if ToolStarted in state.wants:
         await state.tell(ToolStarted(call))
-    result = await time.run(call, is_last)
+    result = await tools.run(call, is_last)
     if ToolReturned in state.wants:
         await state.tell(ToolReturned(call, result.text, round((now() - begun) * 1000)))
     return result
@@ -49,9 +49,9 @@ async def _keep(state: ExchangeState, results: tuple[ToolResult, ...]) -> None:
 
 async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     """Wait with the client connected."""
-    assert state.time is not None
+    assert state.tools is not None
     if HeldUntil in state.wants:
-        await state.tell(HeldUntil(effect.until_ms, state.time.now_ms()))
+        await state.tell(HeldUntil(effect.until_ms, state.tools.now_ms()))
     if not state.request.asked.stream and not state.client.started:
         # White space before a JSON value is none of its own: it keeps the connection in use.
         state.client.ready(state.headers, lambda: b" ")
@@ -59,7 +59,7 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     if state.request.session is not None:
         state.request.session.rest()
     await state.pack()
-    outcome = await state.time.hold()
+    outcome = await state.tools.policy.hold(effect)
     if type(outcome) in state.wants:
         await state.tell(outcome)
     return outcome

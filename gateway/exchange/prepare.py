@@ -25,9 +25,8 @@ from gateway.exchange.answer_ids import Answers
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Request
-from gateway.outbox.queue import OutboxQueue
-from gateway.reminders.timepiece import Timepiece, Timepieces
-from gateway.reminders.tool_scope import ServerTool, ToolScope
+from gateway.reminders.server_tools import ServerTools
+from gateway.reminders.tool_scope import ServerTool, ToolScope, ToolServices
 from gateway.routing import Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
@@ -100,8 +99,7 @@ class ExchangePreparer:
 
     models: Models
     sessions: Sessions
-    timepieces: Timepieces
-    deliveries: OutboxQueue
+    services: ToolServices
     upstreams: Collection[str]
     """The names that directives may speak of."""
     dialect_of: Callable[[str], str]
@@ -131,7 +129,7 @@ class ExchangePreparer:
             notes=given.notes,
             session=view.session,
             answers=given.answers,
-            time=self.give_tools(given, view, model, routes[0]),
+            tools=self.give_tools(given, view, model, routes[0]),
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
@@ -167,7 +165,7 @@ class ExchangePreparer:
 
     def give_tools(
         self, given: ExchangeInput, view: SessionView, model: PublicModel, to: Route
-    ) -> Timepiece | None:
+    ) -> ServerTools | None:
         """Give the exchange its clock and tools, and what waits for its session; None: nothing."""
         kind, owner, session = view.kind, given.owner, given.session
         if kind is Kind.AUXILIARY and not given.is_composed:
@@ -175,14 +173,14 @@ class ExchangePreparer:
         # Who wants an answer of a certain form cannot take over what the session is held for.
         is_free = kind is not Kind.STRUCTURED
         if given.takes_over and session is not None and is_free:
-            self.timepieces.arrive(owner, session)
+            self.services.holds.end(owner, session)
         if kind is Kind.COMPACTION or not given.adds:
             return None
         asked = view.asked
         tools = given.tools if is_free else ()
         has_clock = self.clock and (model.clock or given.wants_clock)
         collects = given.collects and is_free and not asked.forces_one
-        waits = session is not None and collects and not self.deliveries.idle(owner, session)
+        waits = session is not None and collects and not self.services.queue.idle(owner, session)
         if not (has_clock or tools or waits):
             return None
         follows_results = asked.last_role == TOOL
@@ -190,18 +188,17 @@ class ExchangePreparer:
             owner=owner,
             session=session,
             chain=given.exchange_id,
-            asked=asked,
-            dialect=given.dialect,
+            last_role=asked.last_role,
+            streams=asked.stream,
             may_hold=given.may_hold and is_free,
             tags_results=not follows_results
             or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
-            extras=tools,
             collects=collects,
             main=given.main,
             asker=None if given.is_composed else view.session,
         )
-        return self.timepieces.give(scope)
+        return ServerTools(self.services, scope, asked, given.dialect, tools)
 
     def _take_snapshot(self, given: ExchangeInput, view: SessionView) -> Observer:
         """Return who remembers what the session asked, for jobs that go on from it."""

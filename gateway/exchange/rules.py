@@ -83,7 +83,7 @@ def clock_hold(facts: Facts) -> Verdict | None:
     wait = facts.wait
     if wait is None or facts.turn.stop not in (Stop.STOP, Stop.LENGTH):
         return None
-    return WaitUntil(wait.at_ms) if wait.in_ms <= wait.most_ms else None
+    return WaitUntil(wait.at_ms, wait.most_ms) if wait.in_ms <= wait.most_ms else None
 
 
 # The order is the specification.

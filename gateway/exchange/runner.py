@@ -1,4 +1,4 @@
-"""One exchange under way: the machine's effects, performed one at a time."""
+"""One exchange under way: the machine's effects, performed one at a tools."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
 
 
 class ExchangeRunner:
-    """Runs one exchange: one worker at a time, each with one outcome."""
+    """Runs one exchange: one worker at a tools, each with one outcome."""
 
     __slots__ = ("_scope", "_state")
 
@@ -130,9 +130,9 @@ class ExchangeRunner:
     def is_clean(self) -> bool:
         """Whether there is nothing to let go of."""
         state = self._state
-        time = state.time
-        holds = state.turn is not None or state.has_place
-        return not (holds or (time is not None and (time.cargo is not None or time.owed)))
+        if state.turn is not None or state.has_place:
+            return False
+        return state.tools is None or state.tools.claims.is_empty
 
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""

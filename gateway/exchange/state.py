@@ -26,9 +26,10 @@ from gateway.exchange.observer import (
     RequestExtended,
     UpstreamClosed,
 )
-from gateway.exchange.ports import Client, Request, Services, Time
+from gateway.exchange.ports import Client, Request, Services
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import NAME as CLOCK
+from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.redact import redact_secrets
 from gateway.wire.http_client.upstream import Turn
 
@@ -80,7 +81,7 @@ class ExchangeState:
         "splice",
         "status",
         "tap",
-        "time",
+        "tools",
         "translator",
         "turn",
         "usage",
@@ -93,13 +94,13 @@ class ExchangeState:
         asked, limits = request.asked, services.limits
         routes = services.health.order(request.routes, services.now())
         size = limits.event_bytes if asked.stream else limits.answer_bytes
-        tools = NO_TOOLS if request.time is None else request.time.tools
+        tools = NO_TOOLS if request.tools is None else request.tools.names
         self.services = services
         self.request = request
         self.client = client
         self.observer = observer
         self.wants = observer.wants
-        self.time = request.time
+        self.tools = request.tools
         self.exchange = Exchange(routes, services.rules, limits.turns)
         self.splice: Splice = request.dialect.splice(asked, tools, size)
         # The request as it stands, and up to which turn.
@@ -107,7 +108,7 @@ class ExchangeState:
         self.packed = False
         # What it has gained, to be written otherwise for another upstream.
         self.additions: tuple[Addition, ...] = ()
-        self.body_turn = 1 if request.time is None else 0
+        self.body_turn = 1 if request.tools is None else 0
         self.tap: Tap | None = None
         self.turn: Turn | None = None
         self.translator: Translator | None = None
@@ -193,7 +194,7 @@ class ExchangeState:
 
     def gateway_parts(self) -> GatewayParts:
         """Say what of the request the gateway wrote."""
-        tools, request = NO_TOOLS if self.time is None else self.time.tools, self.request
+        tools, request = NO_TOOLS if self.tools is None else self.tools.names, self.request
         if not tools:
             # Without tools in this request, earlier turns may still have called them.
             declares, offered = request.dialect.declares, request.asked.tools
@@ -205,8 +206,8 @@ class ExchangeState:
         if not self.has_place:
             await self.services.places.acquire()
             self.has_place = True
-            if self.time is not None:
-                await self.time.calm()
+            if self.tools is not None:
+                await self.tools.policy.calm()
 
     def leave_place(self) -> None:
         """Leave it to the next."""
@@ -214,17 +215,17 @@ class ExchangeState:
             self.has_place = False
             self.services.places.release()
 
-    async def commit_claim(self, time: Time) -> None:
+    async def commit_claim(self, claims: TurnClaims) -> None:
         """Count what the turn at hand carries to its session as delivered."""
-        await time.delivered()
+        await claims.commit()
         if Committed in self.wants:
             await self.tell(Committed())
 
     async def release_claim(self) -> None:
         """Give back what a turn carried that came to nothing."""
-        time = self.time
-        if time is not None and time.cargo is not None:
-            time.lost()
+        tools = self.tools
+        if tools is not None and tools.claims.current is not None:
+            tools.claims.release()
             if Released in self.wants:
                 await self.tell(Released())
 

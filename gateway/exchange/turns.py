@@ -30,9 +30,10 @@ from gateway.exchange.observer import (
     TurnEnded,
     UpstreamClosed,
 )
-from gateway.exchange.ports import Session, Time
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
+from gateway.reminders.turn_claim import TurnClaims
+from gateway.sessions.request_session import RequestSession
 from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Turn
 
@@ -158,10 +159,10 @@ async def _address_aside(state: ExchangeState, route: Route, name: str) -> bytes
 async def _build(state: ExchangeState, effect: OpenTurn) -> None:
     """Build the turn's request, once: another route is asked the same."""
     if effect.number == 1:
-        assert state.time is not None
-        told = state.time.first_at_once()
+        assert state.tools is not None
+        told = state.tools.begin_now()
         if told is None:
-            told = await state.time.first()
+            told = await state.tools.begin()
     else:
         told = _follow_up(state, effect)
     if told:
@@ -175,8 +176,8 @@ def _follow_up(state: ExchangeState, effect: OpenTurn) -> tuple[Addition, ...]:
     if state.tap is not None:
         return (state.tap.rebuild_turn(), *effect.additions)
     # After a long wait that turn is in the request already; only what ended the wait is not.
-    assert state.time is not None
-    return state.time.woken()
+    assert state.tools is not None
+    return state.tools.wake_up()
 
 
 def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
@@ -215,13 +216,14 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
-    client, time = state.client, state.time
+    client = state.client
+    claims = None if state.tools is None else state.tools.claims
     async for data in turn:
         shown = tap.feed(data)
         if shown:
             await client.frames(shown)
-            if time is not None and time.cargo is not None:
-                await _deliver(state, time, shown)
+            if claims is not None and claims.current is not None:
+                await _deliver(state, claims, shown)
         if tap.ended:
             return
         if client.blocked:
@@ -243,47 +245,47 @@ async def _wait_for_client(state: ExchangeState, turn: Turn) -> None:
 async def _show(state: ExchangeState, frames: bytes) -> None:
     """Show frames, and deliver what they answer."""
     await state.client.frames(frames)
-    time = state.time
-    if frames and time is not None and time.cargo is not None:
-        await _deliver(state, time, frames)
+    tools = state.tools
+    if frames and tools is not None and tools.claims.current is not None:
+        await _deliver(state, tools.claims, frames)
 
 
-async def _deliver(state: ExchangeState, time: Time, shown: bytes) -> None:
+async def _deliver(state: ExchangeState, claims: TurnClaims, shown: bytes) -> None:
     """Count what the turn carries as delivered with the first frames that say anything.
 
     Frames that only announce an answer do not count: after a reset the client asks again.
     """
     if state.request.dialect.shows_content(shown):
-        await state.commit_claim(time)
+        await state.commit_claim(claims)
 
 
 async def _ended(state: ExchangeState, tap: Tap) -> Outcome:
     state.splice.take(tap)
-    end, time = tap.end(), state.time
+    end, tools = tap.end(), state.tools
     if UpstreamClosed in state.wants:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     if TurnEnded in state.wants:
         await state.tell(TurnEnded(end, tap.text))
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
-    if time is not None and time.cargo is not None:
+    if tools is not None and tools.claims.current is not None:
         # Nothing was shown of it: it only called our tools, or is shown as a whole at the end.
         if state.request.asked.stream:
-            await state.commit_claim(time)
+            await state.commit_claim(tools.claims)
         else:
-            time.answered()
+            tools.claims.keep_for_end()
     session = state.request.session
     if end.stop is Stop.STOP and session is not None and not session.is_quiet():
         offered = await _offer(state, session, end, tap)
         if offered is not None:
             return offered
-    if time is not None and end.stop in (Stop.STOP, Stop.LENGTH) and not time.is_quiet():
-        return TurnFinished(end, wait=await time.wait())
+    if tools is not None and end.stop in (Stop.STOP, Stop.LENGTH) and not tools.policy.is_quiet():
+        return TurnFinished(end, wait=await tools.policy.find_wait())
     return TurnFinished(end)
 
 
 async def _offer(
-    state: ExchangeState, session: Session, end: TurnEnd, tap: Tap
+    state: ExchangeState, session: RequestSession, end: TurnEnd, tap: Tap
 ) -> TurnFinished | None:
     """Ask the session whether it goes on; what it goes on with is counted before it is sent."""
     text = await session.repeat()
@@ -293,7 +295,7 @@ async def _offer(
     offered = TurnFinished(end, text, " ".join(said.casefold().split()))
     if not state.exchange.would_repeat(offered):
         return offered
-    due = await state.time.due() if state.time is not None else ()
+    due = await state.tools.follow_up() if state.tools is not None else ()
     told = (tap.rebuild_turn(), *due, UserText(text))
     adding = partial(state.request.dialect.add, state.body, told)
     body = await state.work(len(state.body), adding)

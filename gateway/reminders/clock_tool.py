@@ -48,10 +48,10 @@ class ReminderScope:
     """For how long at most the answer is kept open, if reminders live and die with it."""
 
 
-def scope_of(errand: ToolScope) -> ReminderScope:
+def scope_of(scope: ToolScope) -> ReminderScope:
     """Return where the reminders of a request go that names a session."""
-    setter = "" if errand.asker is None else errand.asker.requester().setter
-    return ReminderScope(errand.owner, errand.session, errand.chain, setter, errand.main)
+    setter = "" if scope.asker is None else scope.asker.requester().setter
+    return ReminderScope(scope.owner, scope.session, scope.chain, setter, scope.main)
 
 
 def hold_only(owner: str, session: str | None, most_ms: int) -> ReminderScope:

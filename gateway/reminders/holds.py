@@ -33,7 +33,7 @@ class HoldCounts:
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
-class Hold:
+class HeldAnswer:
     """One answer that is kept open; it sleeps until somebody has news for it.
 
     There may be many thousands, so it is made of little: a future while it sleeps, and no more.
@@ -50,7 +50,7 @@ class Hold:
         self._sleeper: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Hold {self.reason or 'on'}>"
+        return f"<HeldAnswer {self.reason or 'on'}>"
 
     def rouse(self) -> None:
         """Have it look again at what it waits for."""
@@ -102,7 +102,7 @@ class Holds:
         self._steady = steady
         self._most = most
         self._most_of_one = most_of_one
-        self._open: dict[SessionKey, Hold] = {}
+        self._open: dict[SessionKey, HeldAnswer] = {}
         self._by_owner: Counter[str] = Counter()
         self.draining = False
         self.counts = HoldCounts()
@@ -125,24 +125,24 @@ class Holds:
             return True
         return len(self._open) < self._most and self._by_owner[owner] < self._most_of_one
 
-    def begin(self, owner: str, session: str) -> Hold:
+    def begin(self, owner: str, session: str) -> HeldAnswer:
         """Keep an answer open; another one of the same session is not, any more."""
         where = (owner, session)
         # It was looked for before; who came meanwhile may have taken the last place.
         has_room = self.has_room(owner, session)
         self.end(owner, session, REPLACED)
-        hold = self._open[where] = Hold(where, self, self._steady())
+        hold = self._open[where] = HeldAnswer(where, self, self._steady())
         self._by_owner[owner] += 1
         self.counts.started += 1
         if not has_room:
             hold.end(DRAINING if self.draining else LIMIT)
         return hold
 
-    def lasted(self, hold: Hold) -> float:
+    def lasted(self, hold: HeldAnswer) -> float:
         """Return for how many seconds an answer has been kept open."""
         return self._steady() - hold.begun
 
-    def over(self, hold: Hold, outcome: str) -> float:
+    def over(self, hold: HeldAnswer, outcome: str) -> float:
         """Take note of how a hold ended, and say how long it took."""
         seconds = self.lasted(hold)
         self.counts.seconds += seconds
@@ -164,7 +164,7 @@ class Holds:
         for hold in tuple(self._open.values()):
             hold.end(DRAINING)
 
-    def _forget(self, hold: Hold) -> None:
+    def _forget(self, hold: HeldAnswer) -> None:
         del self._open[hold.where]
         owner = hold.where[0]
         self._by_owner[owner] -= 1

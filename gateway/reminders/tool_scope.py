@@ -1,4 +1,4 @@
-"""What the clock of an exchange is given."""
+"""What the gateway's tools in an exchange are given."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.dialects.protocol import Dialect
-from gateway.exchange.additions import ToolDeclaration
-from gateway.exchange.model import Asked, Requester
-
-Unsubscribe = Callable[[], None]
+from gateway.clock.protocol import Clock
+from gateway.clock.zone import Zone
+from gateway.exchange.additions import ToolDeclaration, UserText
+from gateway.exchange.model import Requester
+from gateway.outbox.queue import OutboxQueue
+from gateway.reminders.holds import Holds
+from gateway.reminders.service import ReminderService
+from gateway.reminders.text import time_tag
+from gateway.stores.waiting import Unsubscribe
 
 
 class ServerTool(Protocol):
@@ -60,21 +64,49 @@ class TimeSettings:
 
 
 class ToolScope(msgspec.Struct, frozen=True, gc=False):
-    """The request a timepiece is for."""
+    """For whom the gateway's tools work in one exchange, and what they may do.
+
+    Nothing of the request itself: an answer may be held open for long.
+    """
 
     owner: str
     session: str | None
     chain: str
-    asked: Asked
-    dialect: Dialect
+    last_role: str = "user"
+    """Who speaks in the request's last message."""
+    streams: bool = True
     may_hold: bool = True
     tags_results: bool = True
     """Whether the time may follow the results of tools: models of one dialect then say nothing."""
     clock: bool = True
     """Whether there is a clock at all, or only other tools and what waits for the session."""
-    extras: tuple[ServerTool, ...] = ()
     collects: bool = True
     """Whether it may take what waits for the session: a run of a job leaves that to the client."""
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
     asker: Asker | None = None
+
+
+@dataclass(slots=True)
+class ToolServices:
+    """What the tools of all exchanges work with."""
+
+    clock: Clock
+    zone: Zone
+    reminders: ReminderService
+    holds: Holds
+    queue: OutboxQueue
+    settings: TimeSettings
+    unnamed: ReminderService | None = None
+    """Where reminders of requests without a session are kept, if they may set any."""
+    jobs: Jobs | None = None
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self.clock.now_ms()
+
+    def time_tag(self) -> UserText:
+        """Tell the time."""
+        clock, zone = self.clock, self.zone
+        text = time_tag(clock.now_ms(), zone.tz, zone.name, clock.offset_ms)
+        return UserText(text, fleeting=True)

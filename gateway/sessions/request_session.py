@@ -42,7 +42,7 @@ class SessionServices:
     side_calls: SideCalls
 
 
-class Session:
+class RequestSession:
     """A session, for the length of one exchange: what it says when a turn has ended."""
 
     def __init__(

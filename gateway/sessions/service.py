@@ -39,7 +39,7 @@ from gateway.sessions.model import (
     needs_session,
     sign,
 )
-from gateway.sessions.request_session import Session, SessionServices
+from gateway.sessions.request_session import RequestSession, SessionServices
 from gateway.sessions.sentinels import Sentinels
 from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, Settings
 from gateway.sessions.side_calls import SideCalls, SnapshotSetters
@@ -58,7 +58,7 @@ class SessionView(msgspec.Struct, frozen=True, gc=False):
 
     asked: Asked
     kind: Kind = Kind.PLAIN
-    session: Session | None = None
+    session: RequestSession | None = None
     routing: Routing = NOTHING
     forced: Route | None = None
     told: str = ""
@@ -101,7 +101,7 @@ class Sessions:
             return None
         if is_side_call:
             return SessionView(request.asked, Kind.AUXILIARY)
-        return SessionView(request.asked, kind, Session(self.around, request, NEW, kind))
+        return SessionView(request.asked, kind, RequestSession(self.around, request, NEW, kind))
 
     async def enter(self, request: SessionRequest, upstreams: Collection[str]) -> SessionView:
         """Take directives out of a request, let them act, and say what is in force."""
@@ -120,7 +120,7 @@ class Sessions:
             return msgspec.structs.replace(entry, told=told.header())
         state, told = await self._act(request, await self._with_files(found), message)
         self._log(request, told)
-        session = Session(self.around, request, state, kind, message)
+        session = RequestSession(self.around, request, state, kind, message)
         return SessionView(request.asked, kind, session, state.routing, forced, told.header())
 
     async def look(self, request: SessionRequest) -> SessionView:
@@ -164,7 +164,9 @@ class Sessions:
             ).routing
         if kind is Kind.AUXILIARY:
             return SessionView(request.asked, kind, None, routing)
-        return SessionView(request.asked, kind, Session(self.around, request, state, kind), routing)
+        return SessionView(
+            request.asked, kind, RequestSession(self.around, request, state, kind), routing
+        )
 
     async def _kept(self, request: SessionRequest, state: SessionState) -> tuple[Kept, ...]:
         """Return what is kept of turns that this request may carry."""

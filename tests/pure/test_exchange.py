@@ -59,7 +59,7 @@ def go_on_twice(facts: Facts) -> Verdict | None:
 
 def wait_once(facts: Facts) -> Verdict | None:
     """A made-up rule: the first stop is held."""
-    return WaitUntil(1000) if facts.number == 1 else None
+    return WaitUntil(1000, 60) if facts.number == 1 else None
 
 
 def play(exchange: Exchange, *outcomes: Outcome) -> list[object]:
@@ -178,7 +178,7 @@ def test_an_answer_is_held_only_for_what_is_ready_soon_enough(
     ended = TurnFinished(TurnEnd(stop), wait=Wait(1000, in_ms, 60))
     effect = play(exchange, TurnOpened(), ended)[-1]
     holds = holds and stop in (Stop.STOP, Stop.LENGTH)
-    assert effect == (Hold(1000) if holds else Close(neutral_finish=False))
+    assert effect == (Hold(1000, 60) if holds else Close(neutral_finish=False))
 
 
 def test_the_stop_message_goes_before_the_hold() -> None:
@@ -188,7 +188,7 @@ def test_the_stop_message_goes_before_the_hold() -> None:
     first, second = play(exchange, TurnOpened(), armed)[-1], None
     assert isinstance(first, OpenTurn)
     second = play(exchange, TurnOpened(), TurnFinished(STOPPED.turn, wait=wait))[-1]
-    assert second == Hold(1000)
+    assert second == Hold(1000, 60)
 
 
 def test_only_follow_ups_of_due_reminders_wait_for_each_other() -> None:
@@ -233,7 +233,7 @@ def test_tool_turns_count_anew_after_a_stop() -> None:
 def test_a_hold_ends_in_a_follow_up_or_in_the_tail() -> None:
     held = Exchange((A,), (wait_once,))
     effects = play(held, TurnOpened(), STOPPED, ReminderDue())
-    assert effects[-2:] == [Hold(1000), OpenTurn(2, A, (), "clock_hold_followup", True)]
+    assert effects[-2:] == [Hold(1000, 60), OpenTurn(2, A, (), "clock_hold_followup", True)]
     ended = Exchange((A,), (wait_once,))
     assert play(ended, TurnOpened(), STOPPED, HoldEnded("cancelled"))[-1] == Close(
         neutral_finish=False, reason="cancelled"

@@ -1,0 +1,172 @@
+"""The gateway's own tools in one exchange, and what it adds to the model's requests.
+
+Which tools a model is offered, what is put into its requests (declarations, what is due, the time)
+and what their calls return. What the turns carry to the session is in `claims`, for what the
+answer is kept open in `policy`.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from gateway.dialects.protocol import Dialect
+from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
+from gateway.exchange.model import Asked, ToolCall
+from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
+from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
+from gateway.reminders.hold_policy import HoldPolicy
+from gateway.reminders.text import reminder_text
+from gateway.reminders.tool_scope import ServerTool, ToolScope, ToolServices
+from gateway.reminders.turn_claim import TurnClaim, TurnClaims
+
+TOOL_SECONDS = 20.0
+CLOCK = frozenset({NAME})
+NO_TOOLS: frozenset[str] = frozenset()
+ASSISTANT, TOOL = "assistant", "tool"
+
+
+class ServerTools:
+    """What the gateway does for one exchange beside relaying it."""
+
+    __slots__ = (
+        "_extras",
+        "_offers_clock",
+        "_scope",
+        "_services",
+        "_standard_tools",
+        "claims",
+        "names",
+        "policy",
+    )
+
+    def __init__(
+        self,
+        services: ToolServices,
+        scope: ToolScope,
+        asked: Asked,
+        dialect: Dialect,
+        extras: tuple[ServerTool, ...] = (),
+    ) -> None:
+        self._services = services
+        self._scope = scope
+        reminders, session = services.reminders, scope.session
+        if session is None and services.unnamed is not None and scope.may_hold:
+            # What is set there lives and dies with this exchange.
+            reminders, session = services.unnamed, f"exchange:{scope.chain}"
+        self.claims = TurnClaims(scope, reminders, session, services.queue)
+        self.policy = HoldPolicy(services, scope, self.claims)
+        takes, offered, declares = asked.takes_tools, asked.tools, dialect.declares
+        # A tool of the client's that has the name of ours is the client's.
+        self._offers_clock = (
+            takes and scope.clock and not (bool(offered) and declares(offered, NAME))
+        )
+        self.names = CLOCK if self._offers_clock else NO_TOOLS
+        self._extras: dict[str, ServerTool] = {}
+        if extras and takes:
+            for tool in extras:
+                name = tool.declaration.name
+                if not declares(offered, name):
+                    self._extras[name] = tool
+            self.names |= self._extras.keys()
+        self._standard_tools: tuple[ToolDeclaration, ...] = ()
+        if services.settings.standard_tools and takes:
+            self._standard_tools = tuple(
+                tool
+                for tool in services.settings.standard_tools
+                if not declares(offered, tool.name)
+            )
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self._services.now_ms()
+
+    # What requests gain.
+
+    def begin_now(self) -> tuple[Addition, ...] | None:
+        """Return what is added to the client's request, if nothing can be due; else None.
+
+        The fast form of `begin`: nearly no session has anything, and that is known at once.
+        """
+        return self._begin([]) if self.claims.is_idle_now() else None
+
+    async def begin(self) -> tuple[Addition, ...]:
+        """Return what is added to the client's request: the tools, what is due, the time."""
+        if self._scope.last_role == ASSISTANT:
+            return self._begin([])
+        claim = await self.claims.claim_due()
+        return self._begin([] if claim is None else self._describe(claim))
+
+    def _begin(self, due: list[Addition]) -> tuple[Addition, ...]:
+        additions: list[Addition] = [DECLARATION] if self._offers_clock else []
+        if self._extras:
+            additions += [tool.declaration for tool in self._extras.values()]
+        # What is put after the beginning of an answer would be no beginning any more.
+        if self._scope.last_role != ASSISTANT:
+            additions += due
+            if self._tells_time():
+                additions.append(self._services.time_tag())
+        return tuple(additions)
+
+    def _tells_time(self) -> bool:
+        rule, scope = self._services.settings.time_tag, self._scope
+        if rule == "off" or not scope.clock:
+            return False
+        if (rule == "always" and scope.tags_results) or self.claims.current is not None:
+            return True
+        return scope.last_role != TOOL
+
+    async def follow_up(self) -> tuple[Addition, ...]:
+        """Return what fell due since, for a follow-up that is sent whether or not anything is."""
+        if self.policy.is_quiet():
+            return ()
+        claim = await self.claims.claim_due()
+        return () if claim is None else tuple(self._describe(claim))
+
+    def wake_up(self) -> tuple[Addition, ...]:
+        """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
+        claim = self.claims.current
+        assert claim is not None
+        told = self._describe(claim)
+        if self._services.settings.time_tag != "off":
+            told.append(self._services.time_tag())
+        return tuple(told)
+
+    def _describe(self, claim: TurnClaim) -> list[Addition]:
+        texts: list[Addition] = [UserText(claim.results_text)] if claim.results is not None else []
+        if claim.reminders is None:
+            return texts
+        tools, claims = self._standard_tools, self.claims
+        texts.append(UserText(reminder_text(claim.reminders.items, bool(tools))))
+        if claims.with_tools is not None:
+            return texts
+        claims.with_tools = claim
+        return [*tools, *texts]
+
+    # The tools.
+
+    async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
+        """Run a tool of ours, and say what came of it; after the last the answer is over."""
+        text = render_error("", f"The {call.name} tool did not answer in time; try again.")
+        with anyio.move_on_after(TOOL_SECONDS):
+            text = await self._run(call, is_last)
+        return ToolResult(call.id, text)
+
+    async def _run(self, call: ToolCall, is_last: bool) -> str:
+        if (extra := self._extras.get(call.name)) is not None:
+            if self.claims.is_side_call():
+                return render_error("", SIDE_CALL.format(action=call.name))
+            return await extra.run(call.arguments)
+        services, policy = self._services, self.policy
+        scope, reminders = self._find_scope(is_last), self.claims.reminders
+        tool = ClockTool(services.clock, services.zone, reminders, scope, policy.will_hold)
+        return await tool.run(call.arguments)
+
+    def _find_scope(self, is_last: bool) -> ReminderScope:
+        """Say where the reminders go that the model sets now."""
+        scope, policy = self._scope, self.policy
+        if self.claims.is_side_call():
+            return ReminderScope(scope.owner, None, refusal=SIDE_CALL)
+        if scope.session is not None:
+            return scope_of(scope)
+        most_ms = policy.most_ms if policy.may_hold() and not is_last else 0
+        return hold_only(scope.owner, self.claims.session, most_ms)
