@@ -12,7 +12,7 @@ from gateway.clock import ManualClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.reminders.holds import Holds
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.sqlite.locks import MemoryLocks
+from gateway.stores.sqlite.conversations import MemoryLocks
 
 
 class Place:

@@ -1,4 +1,4 @@
-"""Alarms: each rings once, in order, whatever the clock does and whoever fails."""
+"""Timers: each goes off once, in order, whatever the clock does and whoever fails."""
 
 from __future__ import annotations
 
