@@ -7,7 +7,6 @@ are looked at as raw slices, so that all beside the one turn stays as it came.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.anthropic_messages.text import block_of, message_of, messages_of
+from gateway.dialects.kept_turns import may_hold
 from gateway.dialects.raw_json import (
     Raws,
     fields_of,
@@ -22,6 +22,7 @@ from gateway.dialects.raw_json import (
     raw,
     raws_in,
     readable,
+    same,
     text_of,
     write_object,
 )
@@ -30,8 +31,6 @@ from gateway.sessions.model import Kept
 
 CALL = "tool_use"
 CALLS = b'"tool_use"'
-# An id of other characters may be written in more than one way.
-_PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 _Key = tuple[str, ...]
 
 
@@ -88,13 +87,13 @@ def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
 
     A body without such a turn, or with nothing to put back, is returned as it is.
     """
-    turns = [_turn(item) for item in kept if _may_tell_of(body, item)]
+    turns = [_turn(item) for item in kept if may_hold(body, item)]
     if not turns:
         return body
     fields = fields_of(body)
     before = messages_of(fields)
     after = _restore_messages(before, turns)
-    if len(after) == len(before) and all(map(_same, after, before)):
+    if len(after) == len(before) and same(after, before):
         return body
     fields["messages"] = raw(after)
     return write_object(fields)
@@ -106,14 +105,6 @@ def find_call_ids(body: bytes) -> tuple[str, ...]:
         return ()
     turns = [_calls(message_of(item)) for item in messages_of(fields_of(body))]
     return tuple(first for calls in turns if (first := next(iter(calls), "")))
-
-
-def _may_tell_of(body: bytes, kept: Kept) -> bool:
-    return any(not _PLAIN.fullmatch(call) or call.encode() in body for call in kept.calls[:1])
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other
 
 
 def _calls(message: SpokenMessage) -> dict[str, object]:

@@ -37,8 +37,8 @@ from gateway.dialects.events import (
     read_named,
 )
 from gateway.dialects.protocol import Tap
+from gateway.dialects.splices import RecordedTap, StreamSplice
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, split
 
@@ -78,41 +78,31 @@ class FinishedMessagesTurn(msgspec.Struct, frozen=True, gc=False):
         return {"type": "message_delta", "usage": self.usage, **self.end, "delta": told}
 
 
-class MessagesStream:
+class MessagesStream(StreamSplice):
     """Makes one stream out of n: one message_start, blocks in a row, one end for all turns."""
-
-    content_type = b"text/event-stream; charset=utf-8"
 
     __slots__ = (
         "_event_bytes",
-        "_ids",
         "_left_open",
         "_message",
         "_taken",
-        "_unread",
         "server_tools",
-        "settling",
-        "text_shown",
     )
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
         self.server_tools = server_tools
         self._ids = CallIds(asked.body)
+        self._unread = []
+        self.settling = self.text_shown = False
         self._event_bytes = event_bytes
         self._message: Json | None = None
         self._taken: list[FinishedMessagesTurn] = []
         self._left_open = b""
-        # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
-        self._unread: list[MessagesTap] = []
-        self.settling = self.text_shown = False
-
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or content_type.startswith(b"text/event-stream")
 
     def tap(self) -> MessagesTap:
         """Begin to look at one attempt at the next turn."""
-        self._read_on()
+        if self._unread:
+            self.read_on()
         if not self._taken:
             self._message = None
         return MessagesTap(self, len(self._taken), self._event_bytes)
@@ -123,16 +113,6 @@ class MessagesStream:
         self._taken.append(tap.summarize())
         self._unread.append(tap)
         self._left_open += tap.blocks.end_open_blocks()
-
-    def _read_on(self) -> None:
-        """Read the tapes of turns that passed unread: only before another is it worth it."""
-        unread, self._unread = self._unread, []
-        self.text_shown = self.text_shown or any(tap.read_turn().text for tap in unread)
-
-    def rest(self) -> None:
-        """Keep only what the rest of the answer takes."""
-        self._read_on()
-        self._ids.rest()
 
     @property
     def shown_blocks(self) -> int:
@@ -174,7 +154,7 @@ class MessagesStream:
         return self.close_blocks() + write_event(event) + STOP
 
 
-class MessagesTap:
+class MessagesTap(RecordedTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
@@ -193,6 +173,7 @@ class MessagesTap:
         "_splice",
         "_spoke",
         "_tape",
+        "_tools",
         "_withheld",
         "blocks",
         "ended",
@@ -207,6 +188,7 @@ class MessagesTap:
         self._new_id = partial(splice.call_id, turn)
         self.blocks = Blocks(splice.server_tools, self._new_id, splice.shown_blocks, event_bytes)
         self._splice = splice
+        self._tools = splice.server_tools
         self._joined = self._reads_all = self.blocks.moved = turn > 0
         # Without server tools turn 1 passes as it is: its numbers and ids are right already.
         self._sifts = self._joined or bool(splice.server_tools)
@@ -278,7 +260,7 @@ class MessagesTap:
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        stop, tools = stop_of(self.stop_reason), self._splice.server_tools
+        stop, tools = stop_of(self.stop_reason), self._tools
         recorded = self.read_turn() if self.blocks.calls else RecordedMessagesTurn()
         calls_clients = bool(recorded.client_call_ids(tools))
         return TurnEnd(
@@ -289,18 +271,6 @@ class MessagesTap:
             spoke=self._spoke or not self._joined,
             continuable=self.continuable,
         )
-
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Rebuild the assistant's turn from the tape."""
-        return AnsweredTurn(self.read_turn().message())
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return self.read_turn().client_call_ids(self._splice.server_tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return self.read_turn().text
 
     def read_turn(self) -> RecordedMessagesTurn:
         """Read the tape."""
@@ -386,7 +356,7 @@ class MessagesTap:
     def _begin_with(self, blocks: list[Json], event: Json, frame: bytes) -> bytes:
         """Take blocks that the message begins with; they stay there, if nothing has to change."""
         events = [piece for at, block in enumerate(blocks) for piece in unroll_block(block, at)]
-        tools = self._splice.server_tools
+        tools = self._tools
         if not self._joined and not any(needs_sifting(block, tools) for block in blocks):
             for piece in events:
                 self.blocks.note(piece)

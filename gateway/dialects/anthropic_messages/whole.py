@@ -18,12 +18,11 @@ from gateway.dialects.anthropic_messages.turn import (
     total_usage,
     usage_of,
 )
-from gateway.dialects.events import Json, part_of, read_object
+from gateway.dialects.events import Json, part_of
 from gateway.dialects.raw_json import NULL, fields_of, raws_in
-from gateway.dialects.whole import WholeAnswer, WholeTap
-from gateway.errors import UpstreamBroke
-from gateway.exchange.additions import AnsweredTurn
-from gateway.exchange.model import Stop, TurnEnd, Usage
+from gateway.dialects.splices import WholeAnswer, WholeObjectTap
+from gateway.errors import UpstreamError
+from gateway.exchange.model import TurnEnd, Usage
 
 ENVELOPE = ("id", "type", "role", "model")
 
@@ -101,14 +100,13 @@ def _apart(blocks: list[Json]) -> list[Json]:
     return [*blocks[:at], *map(set_apart, blocks[at : at + 1]), *blocks[at + 1 :]]
 
 
-class WholeMessagesTap(WholeTap):
+class WholeMessagesTap(WholeObjectTap):
     """One turn's body, as Messages has it."""
 
-    __slots__ = ("_answer", "_recorded")
+    __slots__ = ("_recorded",)
 
     def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
         super().__init__(splice, limit, turn)
-        self._answer: Json | None = None
         self._recorded: RecordedMessagesTurn | None = None
 
     def _glance(self, body: bytes) -> TurnEnd:
@@ -119,20 +117,8 @@ class WholeMessagesTap(WholeTap):
             spoke=any(block.text.strip() for block in plain.content),
         )
 
-    def _read(self) -> None:
-        answer = read_object(self.body)
-        if answer is None:
-            raise UpstreamBroke("The upstream's answer is not JSON.")
-        if is_error(answer):
-            raise read_disguised_error(self.body)
-        self._answer = answer
-
-    @property
-    def answer(self) -> Json:
-        """All that the body says; of a plain answer nearly nobody wants to know it."""
-        if self._answer is None:
-            self._answer = read_object(self.body) or {}
-        return self._answer
+    def _find_error(self, answer: Json) -> UpstreamError | None:
+        return read_disguised_error(self.body) if is_error(answer) else None
 
     @property
     def usage(self) -> Json:
@@ -147,12 +133,6 @@ class WholeMessagesTap(WholeTap):
             return True
         recorded = self.read_turn()
         return recorded.had_ids and not recorded.server_calls(self._tools)
-
-    @property
-    def hides_its_reason(self) -> bool:
-        """Whether it ended for calls that nobody sees."""
-        end = self.end()
-        return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
 
     def read_turn(self) -> RecordedMessagesTurn:
         """Read the content."""
@@ -173,15 +153,3 @@ class WholeMessagesTap(WholeTap):
             spoke=bool(recorded.message()["content"]),
             continuable=isinstance(reason, str),
         )
-
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Rebuild the assistant's turn."""
-        return AnsweredTurn(self.read_turn().message())
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return self.read_turn().client_call_ids(self._tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return self.read_turn().text

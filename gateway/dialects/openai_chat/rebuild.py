@@ -7,25 +7,31 @@ at as raw slices, so that all beside the one turn stays as it came.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from gateway.dialects.events import Json, as_text
+from gateway.dialects.kept_turns import may_hold
 from gateway.dialects.openai_chat.calls import function_of
-from gateway.dialects.raw_json import ABSENT, fields_of, raw, write_object
+from gateway.dialects.raw_json import (
+    NULL,
+    Raws,
+    fields_of,
+    members_of,
+    raw,
+    raws_in,
+    readable,
+    same,
+    write_object,
+)
 from gateway.sessions.model import Kept
 
-T = TypeVar("T")
-Raws = list[msgspec.Raw]
 _Item = tuple[str, msgspec.Raw]
 
 CALLS = b'"tool_calls"'
-# An id of other characters may be written in more than one way.
-_PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 class _CallId(msgspec.Struct):
@@ -38,8 +44,6 @@ class _HistoryMessage(msgspec.Struct):
     tool_call_id: Any = None
 
 
-_items: msgspec.json.Decoder[Raws] = msgspec.json.Decoder(Raws)
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _message = msgspec.json.Decoder(_HistoryMessage)
 _called = msgspec.json.Decoder(_CallId)
 _call = msgspec.json.Decoder(Json)
@@ -74,13 +78,13 @@ def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
 
     A body without such a turn, or with nothing to put back, is returned as it is.
     """
-    turns = [_turn(item) for item in kept if _may_tell_of(body, item)]
+    turns = [_turn(item) for item in kept if may_hold(body, item)]
     if not turns:
         return body
     fields = fields_of(body)
-    before = _read(_items, fields.get("messages", ABSENT)) or []
+    before = raws_in(fields.get("messages", NULL)) or []
     after = _restore_messages(before, turns)
-    if len(after) == len(before) and all(map(_same, after, before)):
+    if len(after) == len(before) and same(after, before):
         return body
     fields["messages"] = raw(after)
     return write_object(fields)
@@ -88,21 +92,13 @@ def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
 
 def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each assistant's turn that called tools."""
-    messages = _read(_items, fields_of(body).get("messages", ABSENT)) or []
-    turns = [read.tool_calls for item in messages if (read := _read(_message, item))]
+    messages = raws_in(fields_of(body).get("messages", NULL)) or []
+    turns = [read.tool_calls for item in messages if (read := readable(_message, item))]
     return tuple(ids[0][0] for calls in turns if calls and (ids := _with_ids(calls))[0][0])
 
 
-def _may_tell_of(body: bytes, kept: Kept) -> bool:
-    return any(not _PLAIN.fullmatch(call) or call.encode() in body for call in kept.calls[:1])
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other
-
-
 def _turn(kept: Kept) -> _KeptChatTurn:
-    message = _read(_message, kept.message) or _HistoryMessage()
+    message = readable(_message, kept.message) or _HistoryMessage()
     calls = _with_ids(message.tool_calls or [])
     told = {result.call_id: result.text for result in kept.results}
     wishes = {call: _wish(item) for call, item in calls}
@@ -116,22 +112,14 @@ def _result(call: str, text: str) -> msgspec.Raw:
     return raw({"role": "tool", "tool_call_id": call, "content": text})
 
 
-def _read(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | None:
-    """Read a value if it is what it should be; if not, it is the upstream's to judge."""
-    try:
-        return decoder.decode(value)
-    except msgspec.DecodeError:
-        return None
-
-
 def _with_ids(calls: Raws) -> list[_Item]:
-    read = ((_read(_called, call), call) for call in calls)
+    read = ((readable(_called, call), call) for call in calls)
     return [((as_text(called.id) or "") if called else "", call) for called, call in read]
 
 
 def _wish(call: msgspec.Raw) -> tuple[object, object]:
     """Return what a call asks for; clients may write the same arguments in another way."""
-    function = function_of(_read(_call, call) or {})
+    function = function_of(readable(_call, call) or {})
     arguments = function.get("arguments") or "{}"
     try:
         return function.get("name"), _value.decode(arguments)
@@ -143,7 +131,7 @@ def _restore_messages(messages: Raws, turns: list[_KeptChatTurn]) -> Raws:
     """Put the turns back, the newest first: where ids come again, the last to use them has them."""
     after = list(messages)
     for at in reversed(range(len(messages))):
-        message = _read(_message, messages[at])
+        message = readable(_message, messages[at])
         if message is None or message.role != "assistant" or not message.tool_calls:
             continue
         calls = _with_ids(message.tool_calls)
@@ -165,7 +153,7 @@ def _end_of_results(messages: Raws, start: int) -> int:
 
 def _result_id(message: msgspec.Raw) -> str | None:
     """Return which call a message is the result of, or None if it is no result."""
-    result = _read(_message, message)
+    result = readable(_message, message)
     return (as_text(result.tool_call_id) or "") if result and result.role == "tool" else None
 
 
@@ -176,7 +164,7 @@ def _with_calls(message: msgspec.Raw, present: list[_Item], turn: _KeptChatTurn)
     if not missing:
         return message
     calls = [item for _, item in sorted(present + missing, key=turn.place)]
-    return raw({**_members.decode(message), "tool_calls": calls})
+    return raw({**members_of(message), "tool_calls": calls})
 
 
 def _with_results(told: Raws, turn: _KeptChatTurn) -> Raws:

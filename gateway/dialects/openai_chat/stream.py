@@ -26,8 +26,8 @@ from gateway.dialects.openai_chat.turn import (
     usage_of,
 )
 from gateway.dialects.protocol import Tap
+from gateway.dialects.splices import RecordedTap, StreamSplice
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, encode, split_events
 
@@ -45,47 +45,37 @@ FINISHES_SPACED = b'"finish_reason": "'
 TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
 
 
-class ChatStream:
+class ChatStream(StreamSplice):
     """Makes one stream out of n: one envelope, one role, one finish, one usage, one [DONE]."""
-
-    content_type = b"text/event-stream; charset=utf-8"
 
     __slots__ = (
         "_beat",
         "_event_bytes",
-        "_ids",
         "_taken",
-        "_unread",
         "_wants_usage",
         "choices",
         "envelope",
         "server_tools",
-        "settling",
         "shown_calls",
-        "text_shown",
     )
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
         self.choices = asked.choices
         self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self.envelope: Json | None = None
-        self.settling = self.text_shown = False
         self.shown_calls = 0
         self._ids = CallIds(asked.body)
+        self._unread = []
+        self.settling = self.text_shown = False
         self._wants_usage = asked.wants_usage
         self._event_bytes = event_bytes
         self._taken: list[FinishedChatTurn] = []
-        # Turns that are part of the answer, and of which nobody knows yet whether they said a word.
-        self._unread: list[ChatTap] = []
         self._beat = b""
-
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or content_type.startswith(b"text/event-stream")
 
     def tap(self) -> ChatTap:
         """Begin to look at one attempt at the next turn."""
-        self._read_on()
+        if self._unread:
+            self.read_on()
         if not self._taken:
             self.envelope, self._beat = None, b""
         return ChatTap(self, len(self._taken), self._event_bytes)
@@ -98,16 +88,6 @@ class ChatStream:
         )
         self._unread.append(tap)
         self.shown_calls += tap.shown_calls
-
-    def _read_on(self) -> None:
-        """Read the tapes of turns that passed unread: only before another is it worth it."""
-        unread, self._unread = self._unread, []
-        self.text_shown = self.text_shown or any(tap.read_turn().text for tap in unread)
-
-    def rest(self) -> None:
-        """Keep only what the rest of the answer takes."""
-        self._read_on()
-        self._ids.rest()
 
     def call_id(self, turn: int, ordinal: int) -> str:
         """Make up an id for a call that came without one."""
@@ -150,7 +130,7 @@ class ChatStream:
         return end + encode(DONE)
 
 
-class ChatTap:
+class ChatTap(RecordedTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
@@ -168,6 +148,7 @@ class ChatTap:
         "_splice",
         "_spoke",
         "_tape",
+        "_tools",
         "_turn",
         "_usual_end",
         "ended",
@@ -179,6 +160,7 @@ class ChatTap:
 
     def __init__(self, splice: ChatStream, turn: int, event_bytes: int) -> None:
         self._splice = splice
+        self._tools = splice.server_tools
         self._turn = turn
         self._joined = self._reads_all = turn > 0
         # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
@@ -253,7 +235,7 @@ class ChatTap:
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.read_turn().refusal:
             stop = Stop.FILTER
         recorded = self.read_turn() if self._may_have_calls() else RecordedChatTurn()
-        tools = self._splice.server_tools
+        tools = self._tools
         return TurnEnd(
             stop=stop,
             server_calls=recorded.server_calls(tools) if self.continuable else (),
@@ -263,18 +245,6 @@ class ChatTap:
             continuable=self.continuable,
         )
 
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Rebuild the assistant's turn from the tape."""
-        return AnsweredTurn(self.read_turn().message())
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return self.read_turn().client_call_ids(self._splice.server_tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return self.read_turn().text
-
     def read_turn(self) -> RecordedChatTurn:
         """Read the tape."""
         if self._recorded is None:
@@ -283,7 +253,7 @@ class ChatTap:
         return self._recorded
 
     def _new_calls(self) -> Calls:
-        return Calls(self._splice.server_tools, partial(self._splice.call_id, self._turn))
+        return Calls(self._tools, partial(self._splice.call_id, self._turn))
 
     def _chunks(self) -> Iterator[Json]:
         return chain.from_iterable(map(read_events, self._tape.batches))
@@ -295,7 +265,7 @@ class ChatTap:
     def _has_client_calls(self, stop: Stop, recorded: RecordedChatTurn) -> bool:
         if not recorded.calls:
             return stop is Stop.TOOL_CALLS
-        return bool(recorded.client_calls(self._splice.server_tools)) or recorded.legacy
+        return bool(recorded.client_calls(self._tools)) or recorded.legacy
 
     def _has_late_finish(self) -> bool:
         """Whether there was a finish that could not be withheld."""

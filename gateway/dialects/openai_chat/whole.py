@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from gateway.dialects.events import Json, part_of, read_object, sum_usage
+from gateway.dialects.events import Json, part_of, sum_usage
 from gateway.dialects.openai_chat.calls import calls_of, ident_of
 from gateway.dialects.openai_chat.turn import (
     RecordedChatTurn,
@@ -18,9 +18,8 @@ from gateway.dialects.openai_chat.turn import (
     stop_of,
     usage_of,
 )
-from gateway.dialects.whole import WholeAnswer, WholeTap
-from gateway.errors import UpstreamBroke
-from gateway.exchange.additions import AnsweredTurn
+from gateway.dialects.splices import WholeAnswer, WholeObjectTap
+from gateway.errors import UpstreamError
 from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
 
 # What a message may hold beside what it says; without it there is little to read.
@@ -94,31 +93,18 @@ class ChatWhole(WholeAnswer["WholeChatTap"]):
         return answer
 
 
-class WholeChatTap(WholeTap):
+class WholeChatTap(WholeObjectTap):
     """One turn's body, as Chat Completions has it."""
 
-    __slots__ = ("_answer", "_choices", "_recorded")
+    __slots__ = ("_choices", "_recorded")
 
     def __init__(self, splice: ChatWhole, limit: int, turn: int) -> None:
         super().__init__(splice, limit, turn)
         self._choices = splice.choices
-        self._answer: Json | None = None
         self._recorded: RecordedChatTurn | None = None
 
-    def _read(self) -> None:
-        answer = read_object(self.body)
-        if answer is None:
-            raise UpstreamBroke("The upstream's answer is not JSON.")
-        if is_error(answer):
-            raise read_disguised_error(self.body)
-        self._answer = answer
-
-    @property
-    def answer(self) -> Json:
-        """All that the body says; of a simple answer nearly nobody wants to know it."""
-        if self._answer is None:
-            self._answer = read_object(self.body) or {}
-        return self._answer
+    def _find_error(self, answer: Json) -> UpstreamError | None:
+        return read_disguised_error(self.body) if is_error(answer) else None
 
     @property
     def usage(self) -> Json | None:
@@ -135,12 +121,6 @@ class WholeChatTap(WholeTap):
         recorded = self.read_turn()
         ids = [ident_of(call) for call in calls_of(self._message())]
         return not recorded.server_calls(tools) and ids == [ident_of(c) for c in recorded.calls]
-
-    @property
-    def hides_its_reason(self) -> bool:
-        """Whether it ended for calls that nobody sees."""
-        end = self.end()
-        return end.stop is Stop.TOOL_CALLS and bool(end.server_calls) and not end.client_calls
 
     def read_turn(self) -> RecordedChatTurn:
         """Read the message."""
@@ -185,15 +165,3 @@ class WholeChatTap(WholeTap):
             spoke=bool(recorded.text or recorded.calls or recorded.legacy),
             continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
         )
-
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Rebuild the assistant's turn."""
-        return AnsweredTurn(self.read_turn().message())
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return self.read_turn().client_call_ids(self._tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return self.read_turn().text

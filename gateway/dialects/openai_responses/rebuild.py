@@ -7,12 +7,12 @@ ours are put back among them. All beside the one turn stays as it came, byte for
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from gateway.dialects.events import Json, as_text
+from gateway.dialects.kept_turns import may_hold
 from gateway.dialects.openai_responses.items import CALLS, AnsweredItems, as_input, is_stored
 from gateway.dialects.openai_responses.text import item_of, items_of
 from gateway.dialects.raw_json import (
@@ -28,8 +28,6 @@ from gateway.exchange.additions import ToolResult
 from gateway.sessions.model import Kept
 
 CALL_ID = b'"call_id"'
-# An id of other characters may be written in more than one way.
-_PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 # What tells an item from others: some clients leave out the ids of those they send back.
 _KEYS = ("call_id", "id", "encrypted_content")
 
@@ -42,7 +40,7 @@ def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
 
     A body without such a turn, or with nothing to put back, is returned as it is.
     """
-    kept = tuple(turn for turn in kept if _may_tell_of(body, turn))
+    kept = tuple(turn for turn in kept if may_hold(body, turn))
     if not kept:
         return body
     fields = fields_of(body)
@@ -81,10 +79,6 @@ def result_item(result: ToolResult) -> msgspec.Raw:
     """Write what a tool returned."""
     told = {"type": "function_call_output", "call_id": result.call_id, "output": result.text}
     return raw(told)
-
-
-def _may_tell_of(body: bytes, kept: Kept) -> bool:
-    return any(not _PLAIN.fullmatch(call) or call.encode() in body for call in kept.calls[:1])
 
 
 class _Places:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import Json
 from gateway.dialects.openai_responses.errors import find_own_end, lifecycle, render_failure
 from gateway.dialects.openai_responses.items import (
@@ -21,6 +22,7 @@ from gateway.dialects.openai_responses.tap import (
 )
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
+from gateway.dialects.splices import StreamSplice
 from gateway.errors import HoldgateError
 from gateway.exchange.model import Asked
 from gateway.wire.sse import encode
@@ -29,19 +31,19 @@ IN_PROGRESS = "response.in_progress"
 WAIT = b": wait\n"
 
 
-class ResponsesStream:
+class ResponsesStream(StreamSplice):
     """Makes one stream out of n: one beginning, one id, items numbered through, one end."""
 
-    content_type = b"text/event-stream; charset=utf-8"
-
-    __slots__ = ("_answer", "_event_bytes", "_live", "_taken", "settling")
+    __slots__ = ("_answer", "_event_bytes", "_live", "_taken")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
-        self._answer = ResponsesAnswer(asked.body, server_tools)
+        self._ids = CallIds(asked.body)
+        self._unread = []
+        self.settling = self.text_shown = False
+        self._answer = ResponsesAnswer(self._ids, server_tools)
         self._event_bytes = event_bytes
         self._taken: list[ResponsesTap | FinishedResponsesTurn] = []
         self._live: ResponsesTap | None = None
-        self.settling = False
 
     @property
     def answer_id(self) -> str:
@@ -52,10 +54,6 @@ class ResponsesStream:
     def upstream_id(self) -> str:
         """The id by which the upstream knows the last turn."""
         return text_in(self._taken[-1].final, "id") if self._taken else ""
-
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or content_type.startswith(b"text/event-stream")
 
     def tap(self) -> ResponsesTap:
         """Begin to look at one attempt at the next turn."""
@@ -83,7 +81,7 @@ class ResponsesStream:
     def rest(self) -> None:
         """Keep only what the rest of the answer takes."""
         self._taken = [t.summarize() if isinstance(t, ResponsesTap) else t for t in self._taken]
-        self._answer.rest()
+        super().rest()
 
     def heartbeat(self) -> bytes:
         """Return the response as it stands: clients forget what it does not list.

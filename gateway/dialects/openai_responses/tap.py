@@ -48,14 +48,10 @@ class ResponsesAnswer:
 
     __slots__ = ("_ids", "envelope", "tools")
 
-    def __init__(self, asked: bytes, tools: frozenset[str]) -> None:
+    def __init__(self, ids: CallIds, tools: frozenset[str]) -> None:
         self.tools = tools
         self.envelope: Fields | None = None
-        self._ids = CallIds(asked)
-
-    def rest(self) -> None:
-        """Let go of what was asked."""
-        self._ids.rest()
+        self._ids = ids
 
     @property
     def id(self) -> str:

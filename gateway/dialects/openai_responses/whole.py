@@ -31,7 +31,7 @@ from gateway.dialects.openai_responses.items import (
     usage_of,
 )
 from gateway.dialects.raw_json import Fields, fields_of
-from gateway.dialects.whole import WholeAnswer, WholeTap
+from gateway.dialects.splices import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Stop, TurnEnd, Usage
