@@ -174,6 +174,8 @@ class WholeTap(ABC):
             # What is not looked at is not decoded either, and must be text all the same.
             if not self.body.isascii():
                 self.body.decode()
+            # The fast twin of `_read` and `_judge_turn`: it saves making an object of the whole
+            # body. `test_a_plain_answer_is_read_as_any_other` of each dialect compares them.
             self._end = self._glance(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._read()

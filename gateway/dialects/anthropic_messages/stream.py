@@ -1,4 +1,13 @@
-"""Messages as a stream: the tap on one turn, and the splice of n turns."""
+"""Messages as a stream: the tap on one turn, and the splice of n turns.
+
+A tap is fed whatever the upstream sends, cut anywhere, and returns whole frames. Turn 1 passes byte
+for byte; of later turns only the blocks are shown, numbered on (`Blocks`), under turn 1's
+message_start. The tail stays back, from the `message_delta` with a stop reason on: a follow-up may
+be joined on, and a message has one end. Calls to server tools are left out, and blocks wait while
+another is open. The tape records what passed, within a bound, so that the turn can be rebuilt for a
+follow-up. Invariants: any split of the input shows the same bytes; blocks are shown one after the
+other, each from its start to its end; one turn that called no server tool ends with its own bytes.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +113,7 @@ class MessagesStream(StreamSplice):
         if self._unread:
             self.read_on()
         if not self._taken:
+            # Nothing of an attempt before it was shown: the answer is named by the one that is.
             self._message = None
         return MessagesTap(self, len(self._taken), self._event_bytes)
 
@@ -148,6 +158,7 @@ class MessagesStream(StreamSplice):
         neutral_finish = neutral_finish or last.hides_its_reason
         if len(self._taken) == 1 and not neutral_finish:
             return last.tail
+        # The protocol ends every block before the message.
         event = last.closing(neutral_finish)
         if len(self._taken) > 1:
             event["usage"] = total_usage((turn.model, turn.usage) for turn in self._taken)
@@ -251,6 +262,7 @@ class MessagesTap(RecordedTap):
         """Take the end of the bytes; a turn without its stop reason was cut short."""
         rest = self._framer.flush()
         data = data_of(rest)
+        # What is left has no empty line after it; half an event is no event to any client.
         is_whole = data is not None and read_event(data) is not None
         shown = self._judge(rest) if is_whole else b""
         if not self.ended and self.stop_reason is None:
@@ -261,6 +273,7 @@ class MessagesTap(RecordedTap):
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         stop, tools = stop_of(self.stop_reason), self._tools
+        # The tape is read only for calls: most turns make none.
         recorded = self.read_turn() if self.blocks.calls else RecordedMessagesTurn()
         calls_clients = bool(recorded.client_call_ids(tools))
         return TurnEnd(
@@ -283,6 +296,9 @@ class MessagesTap(RecordedTap):
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
+        # It saves splitting and parsing every frame, nearly all of a stream's cost. A word found in
+        # a text only means that the batch is judged, which is always right; test_taps_twins.py
+        # shows that both show the same.
         if self._reads_all:
             return self._judge(batch)
         is_usual = batch.startswith(USUAL) and batch.find(b"\n\n") == len(batch) - 2
@@ -300,6 +316,7 @@ class MessagesTap(RecordedTap):
         if self.ended:
             return b""
         self._tape.record(frame)
+        # A delta changes nothing that is kept here beside the tape.
         if self._looked and not self._reads_all and frame.startswith(USUAL):
             return frame
         data = data_of(frame)
@@ -315,6 +332,7 @@ class MessagesTap(RecordedTap):
         name = event_name(frame)
         if name == "error":
             return self._fail(b"")
+        # A damaged last event still ends the message, for clients go by its name.
         if name == "message_stop":
             return self._event({"type": name}, STOP)
         return self._keep_place(frame)
@@ -335,6 +353,7 @@ class MessagesTap(RecordedTap):
 
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what came before it in the same read is still to be shown."""
+        # Before anything was shown another route may answer instead: then it is raised.
         if not (self._looked and self.seen):
             raise read_disguised_error(data)
         self.failure = read_disguised_error(data)
@@ -348,6 +367,7 @@ class MessagesTap(RecordedTap):
         self._splice.adopt(message)
         self.model = message.get("model")
         self.usage = update_usage(self.usage, part_of(message, "usage"))
+        # Usually none, but the protocol allows content in the start.
         blocks = blocks_of(event)
         if not blocks:
             return b"" if self._joined else frame
@@ -373,6 +393,7 @@ class MessagesTap(RecordedTap):
             return self._pass_event(event, frame)
         shown = self.blocks.take(event, frame)
         self._reads_all = self._reads_all or self.blocks.moved
+        # What turn 1 left open is closed as late as this: it may never be needed.
         return self._splice.close_blocks() + shown if shown else b""
 
     def _pass_event(self, event: Json, frame: bytes) -> bytes:
@@ -380,6 +401,7 @@ class MessagesTap(RecordedTap):
         if self.stop_reason is None:
             self.blocks.note(event)
             return frame
+        # Content after the stop reason is relayed, but a follow-up would come before it.
         self._said_more = self._said_more or event["type"] != END
         return self._withhold(frame)
 
@@ -387,6 +409,7 @@ class MessagesTap(RecordedTap):
         """Take what ends the message; before there is a reason, it only counts tokens."""
         delta = update_usage(part_of(self._end, "delta"), part_of(event, "delta"))
         self._end = {**self._end, **event, "delta": delta}
+        # Counts are of the whole turn, so the last one told is right.
         self.usage = update_usage(self.usage, part_of(event, "usage"))
         if reason := as_text(delta.get("stop_reason")):
             self.stop_reason = reason

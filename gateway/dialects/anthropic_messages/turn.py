@@ -1,4 +1,10 @@
-"""What one Messages turn said, read from its events or its body, and what it cost."""
+"""What one Messages turn said, read from its events or its body, and what it cost.
+
+A turn is a list of blocks. From a stream each block is put together of its start and its deltas, by
+its index; from a body it is read as it stands. Either way gives the same record, so follow-ups do
+not depend on how the client wanted its answer. Invariants: every call has an id; a call's input is
+what the model wrote, byte for byte, where it is an object; nothing upstreams refuse goes back.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +36,7 @@ STOPS = {
     "pause_turn": Stop.UNKNOWN,
     "compaction": Stop.UNKNOWN,
 }
+# What ends an answer whose own reason names a call that nobody saw.
 PLAIN_STOP = "end_turn"
 
 START, DELTA, END = "content_block_start", "content_block_delta", "content_block_stop"
@@ -43,6 +50,7 @@ PIECES: dict[str, tuple[tuple[str, str, object], ...]] = {
     CALL: (("input", "input_json_delta", {}),),
 }
 DELTA_NAMES = {"input_json_delta": "partial_json"}
+# What was asked is counted in three parts; only their sum is comparable with other dialects.
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -70,6 +78,7 @@ def ident_of(block: Json) -> str:
 
 def needs_sifting(block: Json, tools: frozenset[str]) -> bool:
     """Whether a block calls a tool of ours, or one without an id where ours are offered."""
+    # A made-up id only matters where turns are rebuilt, which our own tools make necessary.
     return is_call(block) and bool(tools) and (name_of(block) in tools or not ident_of(block))
 
 
@@ -127,6 +136,7 @@ class RecordedMessagesTurn:
 
     def message(self) -> Json:
         """Build the assistant's message, without what upstreams refuse to be sent."""
+        # An empty text block is refused in a request, though it may come in an answer.
         blocks = [said.block for said in self.blocks if not _is_blank(said.block)]
         while blocks and blocks[-1].get("type") in THINKING:
             # No turn may end in a thought; one that was cut short is not even signed.
@@ -171,6 +181,7 @@ class _Assembly:
     def add(self, delta: Json) -> None:
         """Take a delta: a text goes on, whatever it is of; anything else is set."""
         for name, value in delta.items():
+            # The delta's type says how it came, the block's type stays what it is.
             if name == "type" or value is None:
                 continue
             if name == "citation":
@@ -185,6 +196,7 @@ class _Assembly:
         block = self._block
         arguments = "".join(self._texts.pop("partial_json", ()))
         for name, pieces in self._texts.items():
+            # A block may start with a piece of its text already in it.
             begun = block.get(name)
             block[name] = (begun if isinstance(begun, str) else "") + "".join(pieces)
         return (
@@ -202,6 +214,7 @@ class _Assembly:
 
 def _build_call(block: Json, arguments: str) -> RecordedBlock:
     """Give a call its input as the model wrote it; only an object can be sent back."""
+    # Broken arguments go to the tool as text, but back to the upstream only as an object.
     told = arguments if arguments.strip() else as_text(block.get("input")) or NO_ARGUMENTS
     whole = read_object(told.encode()) is not None
     return RecordedBlock({**block, "input": msgspec.Raw(told.encode()) if whole else {}}, told)
@@ -231,6 +244,7 @@ def record_events(events: Iterable[Json], new_id: NewId) -> RecordedMessagesTurn
     at: dict[object, _Assembly] = {}
     begun: list[_Assembly] = []
     for event in events:
+        # An index is only compared, whatever it is: some upstreams send no number.
         index = as_text(event.get("index"))
         for block in blocks_of(event):
             begun.append(_Assembly(dict(block)))
@@ -286,6 +300,7 @@ def total_usage(turns: Iterable[tuple[object, Json]]) -> Json:
     counts = list(turns)
     total = sum_usage(usage for _, usage in counts) or {}
     iterations = [entry for model, usage in counts for entry in _iterations(model, usage)]
+    # What each turn cost stays visible beside the sum.
     return {"output_tokens": 0, **total, "iterations": iterations}
 
 

@@ -3,6 +3,9 @@
 Upstreams say in many ways which call a fragment belongs to, and may cut even a tool's name in two.
 `Calls` reads them all one way, for the tape and for the client alike; `Sifter` holds a fragment
 back until it is certain that the call it belongs to is the client's.
+
+Invariants: a call that was shown stays shown, with one id and one number; numbers have no gaps,
+whatever was left out; a fragment is held only while its name may still grow into a server tool's.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ def function_of(call: Json) -> Json:
     if not isinstance(function, dict):
         return {}
     name, arguments = function.get("name"), function.get("arguments")
+    # Some upstreams send arguments as an object; clients and tools take them as text.
     if isinstance(name, str | None) and isinstance(arguments, str | None):
         return function
     return {**function, "name": as_text(name), "arguments": as_text(arguments)}
@@ -61,11 +65,13 @@ class ChatCall:
         """Take what a fragment says, and judge whose call it is."""
         if name and not self.named:
             self._lengthen(name, tools)
+        # Arguments come after the name, so a fragment without a name means that it is whole.
         if arguments and self.name:
             self.whole = bool(name) and not self.argued and _is_object(arguments)
             self.named = self.named or not name
         self.argued = self.argued or bool(arguments)
         if self.server is None:
+            # No server tool begins so: it can be shown, however the name goes on.
             if not _begins_one(self.name, tools):
                 self.server = False
             elif self.named:
@@ -117,6 +123,7 @@ class Calls:
         return call
 
     def _find(self, index: object, ident: str) -> ChatCall | None:
+        # The index is the protocol's own way; the rest is for upstreams that leave it out.
         if isinstance(index, int):
             return self._at.get(index)
         last = self.made[-1] if self.made else None
@@ -135,6 +142,7 @@ class Calls:
 
         Some upstreams give all calls of a turn the same index, some give them none, or no ids.
         """
+        # Two ids that both came from the upstream decide; a made-up one says nothing.
         if ident and call.given:
             return ident != call.id
         if _begins_one(call.name + name, self.tools):
@@ -180,6 +188,7 @@ class Sifter:
                 kept.append(fragment)
             else:
                 changed = True
+        # Without a fragment left the member goes too, as if nothing had been called.
         if kept:
             delta["tool_calls"] = kept
         elif changed:

@@ -1,4 +1,13 @@
-"""Chat Completions as a stream: the tap on one turn, and the splice of n turns."""
+"""Chat Completions as a stream: the tap on one turn, and the splice of n turns.
+
+A tap is fed whatever the upstream sends, cut anywhere, and returns whole frames. Turn 1 passes byte
+for byte, most of it unread; later turns are written anew under turn 1's envelope. A tap may hold
+back three things only: the tail, from the finish on, since a follow-up may be joined on instead of
+it; calls to server tools, which the client never sees; and call fragments while their tool's name
+may still become that of a server tool. The tape records what passed, within a bound, so that the
+turn can be rebuilt for a follow-up. Invariants: any split of the input shows the same bytes; what
+was shown is never taken back; one turn that called no server tool ends with its own bytes.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +42,7 @@ from gateway.wire.sse import Framer, data_of, encode, split_events
 
 DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
+# Of a batch larger than this only the last frame is searched: a search costs by the byte.
 SMALL = 1024
 # How most upstreams end a chunk that does not end the turn; seen once, it is known by its end.
 OPEN = b'"finish_reason":null'
@@ -77,6 +87,7 @@ class ChatStream(StreamSplice):
         if self._unread:
             self.read_on()
         if not self._taken:
+            # Nothing of an attempt before it was shown: the answer is named by the one that is.
             self.envelope, self._beat = None, b""
         return ChatTap(self, len(self._taken), self._event_bytes)
 
@@ -109,6 +120,7 @@ class ChatStream(StreamSplice):
 
     def heartbeat(self) -> bytes:
         """Return a chunk that says nothing; before there is an envelope, a bare comment line."""
+        # A chunk needs the answer's id, which nobody knows yet; a comment needs nothing.
         if self.envelope is None or self.settling:
             return b": wait\n"
         if not self._beat:
@@ -123,6 +135,7 @@ class ChatStream(StreamSplice):
         if len(self._taken) == 1 and not neutral_finish:
             return last.tail
         end = self.chunk({}, "stop" if neutral_finish else last.finish or "stop")
+        # The protocol has this chunk, which is without choices, only for who asked for it.
         usage = sum_usage(turn.usage for turn in self._taken)
         if self._wants_usage and usage:
             totals = {**(self.envelope or {}), "choices": [], "usage": usage}
@@ -210,6 +223,7 @@ class ChatTap(RecordedTap):
             return b""
         self._fed = True
         if self._looked:
+            # The fast twin of `_judge`; test_taps_twins.py shows that both show the same.
             return self._pass(batch)
         # The first frame tells the envelope, or an error in disguise; the rest may be plain.
         cut = batch.find(b"\n\n") + 2
@@ -221,6 +235,7 @@ class ChatTap(RecordedTap):
         """Take the end of the bytes; a turn without its finish was cut short."""
         rest = self._framer.flush()
         data = data_of(rest) if rest else None
+        # What is left has no empty line after it; clients read it all the same if it is whole.
         if data is not None and data.strip() != DONE and read_event(data) is None:
             raise UpstreamBroke("The upstream's answer broke off inside an event.")
         shown = self._judge(rest) if rest else b""
@@ -232,6 +247,7 @@ class ChatTap(RecordedTap):
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         stop = stop_of(self.finish)
+        # Refusals end with `stop` like any text; only the tape tells, so it is searched first.
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.read_turn().refusal:
             stop = Stop.FILTER
         recorded = self.read_turn() if self._may_have_calls() else RecordedChatTurn()
@@ -264,6 +280,7 @@ class ChatTap(RecordedTap):
 
     def _has_client_calls(self, stop: Stop, recorded: RecordedChatTurn) -> bool:
         if not recorded.calls:
+            # Calls of a form that is not known are the client's to answer.
             return stop is Stop.TOOL_CALLS
         return bool(recorded.client_calls(self._tools)) or recorded.legacy
 
@@ -273,9 +290,12 @@ class ChatTap(RecordedTap):
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
+        # It saves splitting and parsing every frame, nearly all of a stream's cost. Each word that
+        # is searched for may stand in a text too: then the batch is judged, which is always right.
         if self._reads_all or (self._sifts and TOOL_CALLS in batch):
             return self._judge(batch)
         if self._usual_end and batch.endswith(self._usual_end):
+            # One comparison at the end of the batch, for upstreams that write the finish last.
             self._tape.record(batch)
             return batch
         looked_at = batch
@@ -296,6 +316,7 @@ class ChatTap(RecordedTap):
 
     def _frame(self, frame: bytes, data: bytes | None) -> bytes:
         if self.ended:
+            # [DONE] ends the stream for every client: what follows it would not be read.
             return b""
         self._tape.record(frame)
         if data is not None and data.strip() == DONE:
@@ -309,6 +330,7 @@ class ChatTap(RecordedTap):
         if not self._looked:
             self._look(chunk, data)
         if self._splice.choices != 1:
+            # Choices are mixed and end one by one: they pass, and nothing is ever joined on.
             return frame
         return self._chunk(chunk, frame)
 
@@ -350,12 +372,14 @@ class ChatTap(RecordedTap):
         in_tail = self.finish is not None
         self._note_end(chunk, choice)
         self._spoke = self._spoke or (self._joined and speaks(delta))
+        # Sifted before the finish is settled: a finish may ride on the last fragment of a call.
         before, changed = self._sift(delta, len(frame))
         if self.finish is not None and not in_tail:
             before += self._settle()
         if self._joined:
             return before + self._fit(delta)
         if changed:
+            # All of it was a call of ours: an empty chunk would only wake the client.
             if not delta and self.finish is None:
                 return before
             frame = encode(msgspec.json.encode(chunk))
@@ -382,6 +406,7 @@ class ChatTap(RecordedTap):
 
     def _fit(self, delta: Json) -> bytes:
         """Write a later turn's delta as part of the answer."""
+        # The role belongs to the first delta of an answer, and turn 1 has told it.
         said = {name: value for name, value in delta.items() if name != "role"}
         if not speaks(said):
             return b""

@@ -6,6 +6,7 @@ import msgspec
 
 from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import Json
+from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
 from gateway.dialects.openai_responses.errors import find_own_end, lifecycle, render_failure
 from gateway.dialects.openai_responses.items import (
     join_responses,
@@ -15,11 +16,7 @@ from gateway.dialects.openai_responses.items import (
     usage_in,
 )
 from gateway.dialects.openai_responses.output import Start
-from gateway.dialects.openai_responses.tap import (
-    FinishedResponsesTurn,
-    ResponsesAnswer,
-    ResponsesTap,
-)
+from gateway.dialects.openai_responses.tap import ResponsesTap
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
 from gateway.dialects.splices import StreamSplice

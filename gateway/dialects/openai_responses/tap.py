@@ -1,4 +1,13 @@
-"""One turn of a streamed Responses answer: looked at, and fitted into the answer."""
+"""One turn of a streamed Responses answer: looked at, and fitted into the answer.
+
+A tap is fed whatever the upstream sends, cut anywhere, and returns whole frames. Turn 1 passes byte
+for byte and mostly unread: deltas only go onto the tape, which is read when somebody has to know
+what was said (`_catch_up`). From the first sign of a call to a server tool on, and in later turns,
+every event is read, given its place in the answer (`TurnOutput`) and numbered on. A tap may hold
+back two things only: the last event, since a follow-up may be joined on instead of it, and the
+events of an item while nobody can tell whose call it is. Invariants: any split of the input shows
+the same bytes; sequence numbers grow; an item has one place and one id from its first event on.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +16,8 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import Json, Tape, read_event, read_named
+from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
 from gateway.dialects.openai_responses.errors import read_disguised_error
 from gateway.dialects.openai_responses.gap import Gap, set_apart
 from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, read_head
@@ -23,7 +32,6 @@ from gateway.dialects.openai_responses.items import (
     server_calls,
     speaks,
     stop_of,
-    text_in,
     text_of,
     usage_in,
     usage_of,
@@ -41,50 +49,6 @@ BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 CALL = b'"function_call"'
 ARGUMENTS = b"response.function_call_arguments."
 NEVER = b"\0"
-
-
-class ResponsesAnswer:
-    """What all turns of one answer share: how it is named, and which tools are ours."""
-
-    __slots__ = ("_ids", "envelope", "tools")
-
-    def __init__(self, ids: CallIds, tools: frozenset[str]) -> None:
-        self.tools = tools
-        self.envelope: Fields | None = None
-        self._ids = ids
-
-    @property
-    def id(self) -> str:
-        """The id by which the client knows it."""
-        return text_in(self.envelope or {}, "id")
-
-    def adopt(self, response: msgspec.Raw) -> None:
-        """Take the first response that comes as the answer's; its id stays."""
-        if self.envelope is None:
-            self.envelope = fields_in({"response": response}, "response") or None
-
-    def call_id(self, turn: int, ordinal: int) -> str:
-        """Make up an id for a call that came without one."""
-        return self._ids.make(self.id, turn, ordinal)
-
-
-class FinishedResponsesTurn(msgspec.Struct, frozen=True, gc=False):
-    """What the rest of an answer takes of a turn that is part of it."""
-
-    final: Fields
-    end_kind: str
-    end_frame: bytes
-    edited: bool
-    items: list[Json]
-    sequence: int
-
-    def visible(self) -> list[Json]:
-        """Return the items that the client has seen of it."""
-        return self.items
-
-    def last_sequence(self) -> int:
-        """Return the number of the last event that was shown."""
-        return self.sequence
 
 
 class ResponsesTap:
@@ -157,7 +121,8 @@ class ResponsesTap:
         batch = self._framer.batch(data)
         is_one = batch.startswith(self._usual) and batch.find(b"\n\n") == len(batch) - 2
         if is_one and b"\r" not in batch:
-            # One frame that only lengthens a text, as most do: this is the hot path.
+            # One frame that only lengthens a text, as most do: this is the hot path. It saves even
+            # the search for the last frame in `_pass`; test_taps_twins.py shows both to be alike.
             self._tape.record(batch)
             return batch
         if not batch:
@@ -171,6 +136,7 @@ class ResponsesTap:
         """Take the end of the bytes; a turn without its last event was cut short."""
         rest = self._framer.flush()
         data = data_of(rest) if rest else None
+        # What is left has no empty line after it; clients read it all the same if it is whole.
         if data is not None and data.strip() != DONE and read_event(data) is None:
             raise UpstreamBroke("The upstream's answer broke off inside an event.")
         shown = self._pass(rest) if rest else b""
@@ -182,6 +148,7 @@ class ResponsesTap:
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
         items, tools = self._list_items(), self._answer.tools
+        # Past the tape's bound only the last event can tell the items, if it lists them.
         continuable = bool(self.end_frame) and (self._is_whole or bool(items))
         return TurnEnd(
             stop=stop_of(ENDS.get(self.end_kind, ""), self.final, items),
@@ -246,6 +213,7 @@ class ResponsesTap:
     def last_sequence(self) -> int:
         """Return the number of the last event that was shown."""
         self._catch_up()
+        # Nobody counted what passed, but turn 1 keeps its own numbers, and its end has one.
         if not self._is_whole and self._end_number is not None and not self._joined:
             return self._end_number - 1
         return self._sequence
@@ -282,6 +250,7 @@ class ResponsesTap:
             return
         self._reads, self._usual = True, NEVER
         if not self._tape.whole:
+            # How many items were shown is forgotten; the next one's own index has to tell.
             self._output.join(Start(place=None))
         self._catch_up()
 
@@ -300,6 +269,7 @@ class ResponsesTap:
     def _frame(self, frame: bytes) -> bytes:
         if self.ended:
             return b""
+        # While every event is read this is `NEVER`, with which no frame begins.
         if frame.startswith(self._usual):
             self._tape.record(frame)
             return frame
@@ -321,6 +291,7 @@ class ResponsesTap:
 
     def _unread(self, frame: bytes, data: bytes | None) -> bytes:
         """Show what is no event that can be read, unless it would be the end of the answer."""
+        # A last event that cannot be read would leave the client without an end.
         if is_last(frame):
             return self._fail(b"")
         is_mark = data is not None and data.strip() == DONE
@@ -334,6 +305,7 @@ class ResponsesTap:
 
     def _fail(self, data: bytes) -> bytes:
         """Take an error; what was said before it in the same read is still to be shown."""
+        # Before anything was shown another route may answer instead: then it is raised.
         if not (self._spoke or self.seen):
             raise read_disguised_error(data)
         self.failure = read_disguised_error(data)
@@ -342,6 +314,7 @@ class ResponsesTap:
 
     def _end(self, head: EventHead, frame: bytes) -> bytes:
         """Withhold the last event, until the verdict."""
+        # First, as it belongs before the end: no name comes any more for what is still held.
         shown = b"".join([self._let_go(slot) for slot in self._output.settle()])
         self._answer.adopt(head.response)
         self._spoke = self.ended = True
@@ -361,6 +334,7 @@ class ResponsesTap:
         if slot.ours is None:
             return self._hold(slot, frame)
         if slot.ours:
+            # The client never hears of it; the turn is rebuilt from the output, not from these.
             slot.held.clear()
             return b""
         return self._let_go(slot) + self._fit(slot, event, frame)
@@ -411,6 +385,7 @@ class ResponsesTap:
     def _fit_other(self, event: Json, frame: bytes) -> bytes:
         """Write an event that is of no item; what a later turn says, it says of the answer."""
         response = event.get("response")
+        # It is about an item that never began: at another place it would seem another's.
         if self._joined and "output_index" in event:
             return b""
         if self._joined and "response_id" in event:
