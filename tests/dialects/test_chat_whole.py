@@ -231,3 +231,19 @@ def test_what_a_whole_answer_accepts() -> None:
     assert splice().accepts(b"application/json; charset=utf-8")
     assert splice().accepts(b"application/problem+json")
     assert not splice().accepts(b"text/event-stream")
+
+
+@given(
+    st.none() | st.text(),
+    st.sampled_from(["stop", "length", "content_filter", "new", "", None]),
+    st.sampled_from([None, {"prompt_tokens": 5, "completion_tokens": 1}, {"prompt_tokens": 5}]),
+)
+def test_a_plain_answer_is_read_as_any_other(text: str | None, reason: Any, usage: Any) -> None:
+    choice: dict[str, Any] = {"message": {"content": text}, "finish_reason": reason}
+    plain = json.dumps({"id": "a", "choices": [choice], "usage": usage}).encode()
+    # No glance is enough for a message with a list of calls, be it empty.
+    choice["message"]["tool_calls"] = []
+    other = json.dumps({"id": "a", "choices": [choice], "usage": usage}).encode()
+    first, second = (run(splice(), data) for data in (plain, other))
+    assert first.end() == second.end()
+    assert first.rebuild_turn() == second.rebuild_turn()
