@@ -7,6 +7,7 @@ should be further down is the upstream's to judge.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -189,6 +190,12 @@ def append_items(array: bytes, items: Iterable[bytes]) -> bytes:
     return b"%b%b%b]" % (start, separator, b",".join(items))
 
 
+def append_to(fields: Fields, name: str, items: Iterable[bytes]) -> None:
+    """Put JSON items at the end of a member, which may be absent or null."""
+    present = bytes(fields.get(name, NULL))
+    fields[name] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, items))
+
+
 def write_object(fields: Fields) -> bytes:
     """Write members back as an object."""
     return msgspec.json.encode(fields)
@@ -223,5 +230,5 @@ def text_of(value: msgspec.Raw) -> str | None:
 
 
 def same(after: Raws, before: Raws) -> bool:
-    """Whether nothing was changed; both are as long."""
-    return all(new is old for new, old in zip(after, before, strict=True))
+    """Whether nothing was changed."""
+    return len(after) == len(before) and all(map(operator.is_, after, before))

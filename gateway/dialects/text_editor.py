@@ -57,7 +57,7 @@ class TextEditor:
         items = raws_in(content) or []
         parts = [self._part(item, edit) for item in items]
         left = [part for part in parts if part is not None]
-        if len(left) == len(items) and same(left, items):
+        if same(left, items):
             return content
         return raw(left or [self._dot])
 

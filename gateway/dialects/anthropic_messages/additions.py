@@ -16,7 +16,7 @@ from gateway.dialects.raw_json import (
     NULL,
     Fields,
     Raws,
-    append_items,
+    append_to,
     fields_of,
     members_of,
     raw,
@@ -49,8 +49,7 @@ def add_to_request(body: bytes, additions: tuple[Addition, ...]) -> bytes:
     fields = fields_of(body)
     tools = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
     if tools:
-        present = bytes(fields.get("tools", NULL))
-        fields["tools"] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, tools))
+        append_to(fields, "tools", tools)
     if len(tools) < len(additions):
         _converse(fields, additions)
     return write_object(fields)

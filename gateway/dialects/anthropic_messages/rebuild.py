@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.anthropic_messages.text import block_of, message_of, messages_of
-from gateway.dialects.kept_turns import may_hold
+from gateway.dialects.kept_turns import restore_messages
 from gateway.dialects.raw_json import (
     Raws,
     fields_of,
@@ -22,9 +22,7 @@ from gateway.dialects.raw_json import (
     raw,
     raws_in,
     readable,
-    same,
     text_of,
-    write_object,
 )
 from gateway.dialects.text_editor import SpokenMessage
 from gateway.sessions.model import Kept
@@ -87,16 +85,7 @@ def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
 
     A body without such a turn, or with nothing to put back, is returned as it is.
     """
-    turns = [_turn(item) for item in kept if may_hold(body, item)]
-    if not turns:
-        return body
-    fields = fields_of(body)
-    before = messages_of(fields)
-    after = _restore_messages(before, turns)
-    if len(after) == len(before) and same(after, before):
-        return body
-    fields["messages"] = raw(after)
-    return write_object(fields)
+    return restore_messages(body, kept, _turn, _restore)
 
 
 def find_call_ids(body: bytes) -> tuple[str, ...]:
@@ -147,7 +136,7 @@ def _result(call: str, text: str) -> msgspec.Raw:
     return raw({"type": "tool_result", "tool_use_id": call, "content": text})
 
 
-def _restore_messages(messages: Raws, turns: list[_KeptMessagesTurn]) -> Raws:
+def _restore(messages: Raws, turns: list[_KeptMessagesTurn]) -> Raws:
     """Put the turns back, the newest first: where ids come again, the last to use them has them."""
     after = list(messages)
     for at in reversed(range(len(messages))):

@@ -43,7 +43,7 @@ def strip_foreign_reasoning(body: bytes) -> bytes:
     fields = fields_of(body)
     before = messages_of(fields)
     after = [kept for message in before for kept in _strip_message(message)]
-    if len(after) == len(before) and same(after, before):
+    if same(after, before):
         return body
     fields["messages"] = raw(after)
     if last_role(fields["messages"]) == "tool" and not _began_with_thinking(after):

@@ -20,7 +20,7 @@ from gateway.dialects.raw_json import (
     ABSENT,
     NOTHING,
     Fields,
-    append_items,
+    append_to,
     array,
     drop_duplicates,
     fields_of,
@@ -117,9 +117,9 @@ class OpenAIChat(BaseDialect):
             else:
                 messages.append(_message(addition))
         if messages:
-            _append(fields, "messages", messages)
+            append_to(fields, "messages", messages)
         if tools:
-            _append(fields, "tools", tools)
+            append_to(fields, "tools", tools)
         if _forces_tool(fields) and any(isinstance(a, AnsweredTurn) for a in additions):
             # It has been obeyed; kept, it would be obeyed again in every follow-up.
             del fields["tool_choice"]
@@ -186,11 +186,6 @@ def _forces_tool(fields: Fields) -> bool:
 def _forces(tool_choice: msgspec.Raw) -> bool:
     choice = bytes(tool_choice).strip()
     return choice == b'"required"' or choice.startswith(b"{")
-
-
-def _append(fields: Fields, name: str, items: list[bytes]) -> None:
-    present = bytes(fields.get(name, b"[]"))
-    fields[name] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, items))
 
 
 def _message(addition: UserText | ToolResult | AnsweredTurn) -> bytes:

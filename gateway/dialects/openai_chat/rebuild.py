@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.events import Json, as_text
-from gateway.dialects.kept_turns import may_hold
+from gateway.dialects.kept_turns import restore_messages
 from gateway.dialects.openai_chat.calls import function_of
 from gateway.dialects.raw_json import (
     NULL,
@@ -24,8 +24,6 @@ from gateway.dialects.raw_json import (
     raw,
     raws_in,
     readable,
-    same,
-    write_object,
 )
 from gateway.sessions.model import Kept
 
@@ -78,16 +76,7 @@ def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
 
     A body without such a turn, or with nothing to put back, is returned as it is.
     """
-    turns = [_turn(item) for item in kept if may_hold(body, item)]
-    if not turns:
-        return body
-    fields = fields_of(body)
-    before = raws_in(fields.get("messages", NULL)) or []
-    after = _restore_messages(before, turns)
-    if len(after) == len(before) and same(after, before):
-        return body
-    fields["messages"] = raw(after)
-    return write_object(fields)
+    return restore_messages(body, kept, _turn, _restore)
 
 
 def find_call_ids(body: bytes) -> tuple[str, ...]:
@@ -127,7 +116,7 @@ def _wish(call: msgspec.Raw) -> tuple[object, object]:
         return function.get("name"), arguments
 
 
-def _restore_messages(messages: Raws, turns: list[_KeptChatTurn]) -> Raws:
+def _restore(messages: Raws, turns: list[_KeptChatTurn]) -> Raws:
     """Put the turns back, the newest first: where ids come again, the last to use them has them."""
     after = list(messages)
     for at in reversed(range(len(messages))):

@@ -29,7 +29,7 @@ from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
     ABSENT,
     Fields,
-    append_items,
+    append_to,
     array,
     drop_duplicates,
     fields_of,
@@ -154,9 +154,12 @@ class OpenAIResponses(BaseDialect):
         if turns:
             items[:0] = _going_on(fields, turns)
         if items:
-            _append(fields, "input", items)
+            if bytes(fields.get("input", ABSENT)).startswith(b'"'):
+                # A list stays as it came; one text becomes a list of one message.
+                fields["input"] = raw(items_of(fields))
+            append_to(fields, "input", items)
         if tools:
-            _append(fields, "tools", tools)
+            append_to(fields, "tools", tools)
         return write_object(fields)
 
     def make_assistant_turn(self, text: str) -> AnsweredTurn:
@@ -220,13 +223,6 @@ def _obey(fields: Fields) -> None:
         fields["tool_choice"] = raw({**members, "mode": "auto"})
     else:
         del fields["tool_choice"]
-
-
-def _append(fields: Fields, name: str, items: list[bytes]) -> None:
-    present = bytes(fields.get(name, b"null"))
-    if name == "input" and present.startswith(b'"'):
-        present = msgspec.json.encode(items_of(fields))
-    fields[name] = msgspec.Raw(append_items(b"[]" if present == b"null" else present, items))
 
 
 def _read_turn(addition: AnsweredTurn) -> AnsweredItems:
