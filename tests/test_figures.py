@@ -14,8 +14,8 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # What is reached, and in the comment where it goes. Whoever makes a figure better tightens it here.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    "plain: modules": 51,  # 40
-    "plain: package switches": 69,  # 60
+    "plain: modules": 49,  # 40
+    "plain: package switches": 67,  # 60
     "hold: modules": 82,  # 60
     "isolated: modules": 76,  # 60
     "class names in two modules": 15,  # 5
@@ -25,7 +25,7 @@ AT_MOST = {
     "classes with > 20 attributes": 10,
 }
 AT_LEAST = {
-    "comments per 100, hardest": 3.2,  # 5
+    "comments per 100, hardest": 5,  # 5
 }
 
 
