@@ -12,7 +12,7 @@ from gateway.demo.dialect import (
     CompleteAnswer,
     DialogueRequest,
     Json,
-    RequestRefused,
+    UnreadableRequest,
     decode_request,
     encode_json,
 )
@@ -70,7 +70,7 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class ChatBody(msgspec.Struct):
+class ChatInput(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
@@ -84,16 +84,18 @@ class ChatBody(msgspec.Struct):
     max_completion_tokens: int | None = None
 
 
-DECODER = msgspec.json.Decoder(ChatBody)
+DECODER = msgspec.json.Decoder(ChatInput)
 
 
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
     request = decode_request(DECODER, body, UNREADABLE)
     if not request.messages:
-        raise RequestRefused(Fail(400, "The list of messages is empty.", "empty_array", "messages"))
+        raise UnreadableRequest(
+            Fail(400, "The list of messages is empty.", "empty_array", "messages")
+        )
     if not 1 <= (request.n or 1) <= MOST_CHOICES:
-        raise RequestRefused(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
+        raise UnreadableRequest(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
     check_results(request.messages)
     offered = () if request.tool_choice == "none" else request.tools or ()
     dialogue = Dialogue(
@@ -122,9 +124,9 @@ def check_results(messages: Sequence[ChatMessage]) -> None:
         raise refuse_message(len(messages) - 1, why)
 
 
-def refuse_message(at: int, why: str) -> RequestRefused:
+def refuse_message(at: int, why: str) -> UnreadableRequest:
     """Make the refusal of a message that stands in the wrong place."""
-    return RequestRefused(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
+    return UnreadableRequest(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
 
 
 def read_message(message: ChatMessage) -> DialogueMessage:

@@ -52,7 +52,7 @@ class CompleteAnswer:
     reason: str
 
 
-class RequestRefused(Exception):
+class UnreadableRequest(Exception):
     """A request that cannot be read; the step says why."""
 
     def __init__(self, fail: Fail) -> None:
@@ -97,9 +97,9 @@ def decode_request(decoder: msgspec.json.Decoder[T], body: bytes, unreadable: st
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise RequestRefused(Fail(400, f"{error}.", param=find_field(str(error)))) from None
+        raise UnreadableRequest(Fail(400, f"{error}.", param=find_field(str(error)))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RequestRefused(Fail(400, unreadable)) from None
+        raise UnreadableRequest(Fail(400, unreadable)) from None
 
 
 def find_field(problem: str) -> str | None:

@@ -12,7 +12,7 @@ from gateway.demo.dialect import (
     CompleteAnswer,
     DialogueRequest,
     Json,
-    RequestRefused,
+    UnreadableRequest,
     decode_request,
     encode_json,
     find_texts,
@@ -73,7 +73,7 @@ class ToolChoice(msgspec.Struct):
     type: str
 
 
-class MessagesBody(msgspec.Struct):
+class MessagesInput(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
@@ -85,7 +85,7 @@ class MessagesBody(msgspec.Struct):
     tool_choice: ToolChoice | None = None
 
 
-DECODER = msgspec.json.Decoder(MessagesBody)
+DECODER = msgspec.json.Decoder(MessagesInput)
 
 
 def read(body: bytes) -> DialogueRequest:
@@ -108,9 +108,9 @@ def read(body: bytes) -> DialogueRequest:
     return DialogueRequest(dialogue, request.model, bool(request.stream), usage=True)
 
 
-def refusal(field: str, why: str) -> RequestRefused:
+def refusal(field: str, why: str) -> UnreadableRequest:
     """Make a refusal as the real service words it: the field, then what is wrong."""
-    return RequestRefused(Fail(400, f"{field}: {why}.", param=field))
+    return UnreadableRequest(Fail(400, f"{field}: {why}.", param=field))
 
 
 def check_contents(messages: Sequence[MessagesMessage]) -> None:

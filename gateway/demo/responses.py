@@ -13,7 +13,7 @@ from gateway.demo.dialect import (
     CompleteAnswer,
     DialogueRequest,
     Json,
-    RequestRefused,
+    UnreadableRequest,
     decode_request,
     encode_json,
     find_texts,
@@ -53,7 +53,7 @@ class ResponsesTool(msgspec.Struct):
     name: str = ""
 
 
-class ResponsesBody(msgspec.Struct):
+class ResponsesInput(msgspec.Struct):
     """The fields of a request that change the demo's answer."""
 
     model: str
@@ -67,7 +67,7 @@ class ResponsesBody(msgspec.Struct):
     conversation: Any = None
 
 
-DECODER = msgspec.json.Decoder(ResponsesBody)
+DECODER = msgspec.json.Decoder(ResponsesInput)
 
 
 def read(body: bytes) -> DialogueRequest:
@@ -82,7 +82,7 @@ def read(body: bytes) -> DialogueRequest:
     if not request.previous_response_id and not request.conversation:
         if not items:
             why = "There is no input."
-            raise RequestRefused(Fail(400, why, "missing_required_parameter", "input"))
+            raise UnreadableRequest(Fail(400, why, "missing_required_parameter", "input"))
         check_results(items)
     offered = () if request.tool_choice == "none" else request.tools or ()
     system = (DialogueMessage("system", (request.instructions,)),) if request.instructions else ()
@@ -106,9 +106,9 @@ def check_results(items: Iterable[InputItem]) -> None:
         raise refuse_item(at, f"No tool output found for the call {call!r}")
 
 
-def refuse_item(at: int, why: str) -> RequestRefused:
+def refuse_item(at: int, why: str) -> UnreadableRequest:
     """Make the refusal of an item that lacks its other half."""
-    return RequestRefused(Fail(400, f"{why}.", param=f"input[{at}]"))
+    return UnreadableRequest(Fail(400, f"{why}.", param=f"input[{at}]"))
 
 
 def read_items(items: Iterable[InputItem]) -> Iterator[DialogueMessage]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.demo import chat, messages, responses
-from gateway.demo.dialect import AnswerStamp, DialectModule, RequestRefused
+from gateway.demo.dialect import AnswerStamp, DialectModule, UnreadableRequest
 from gateway.demo.output import Outputs, ResponseHead
 from gateway.demo.play import perform, refuse, send_document
 from gateway.demo.replies import script_for
@@ -30,6 +30,6 @@ def respond(method: str, path: str, body: bytes, stamp: AnswerStamp) -> Outputs:
         return refuse(Fail(405, f"Use POST on {path}."), dialect)
     try:
         request = dialect.read(body)
-    except RequestRefused as refused:
+    except UnreadableRequest as refused:
         return refuse(refused.fail, dialect)
     return perform(script_for(request.dialogue), dialect, request, stamp)

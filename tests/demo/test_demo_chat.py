@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.demo import chat
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, RequestRefused
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.script import Fail, FinishAnswer
 
@@ -197,7 +197,7 @@ REFUSED: dict[str, tuple[object, str | None, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
     body, param, sentence = REFUSED[case]
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(UnreadableRequest) as caught:
         chat.read(json.dumps(body).encode())
     assert caught.value.fail.status == 400
     assert sentence in caught.value.fail.message
@@ -207,6 +207,6 @@ def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"model":"m","messages":' + b"[" * 100_000])
 def test_broken_json_is_refused(body: bytes) -> None:
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(UnreadableRequest) as caught:
         chat.read(body)
     assert caught.value.fail.status == 400

@@ -16,7 +16,7 @@ from anthropic.types import MessageParam, ToolParam
 
 from gateway.clock.protocol import NtpState
 from gateway.demo import messages
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, RequestRefused
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
@@ -211,7 +211,7 @@ REFUSED: dict[str, tuple[object, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
     body, sentence = REFUSED[case]
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(UnreadableRequest) as caught:
         messages.read(told(body))
     assert caught.value.fail.status == 400
     assert sentence in caught.value.fail.message
@@ -219,7 +219,7 @@ def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"model":"m","messages":' + b"[" * 100_000])
 def test_broken_json_is_refused(body: bytes) -> None:
-    with pytest.raises(RequestRefused):
+    with pytest.raises(UnreadableRequest):
         messages.read(body)
 
 

@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.demo import responses
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, RequestRefused
+from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[dict[str, object], str | None, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
     body, param, sentence = REFUSED[case]
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(UnreadableRequest) as caught:
         responses.read(json.dumps(body).encode())
     assert (caught.value.fail.status, caught.value.fail.param) == (400, param)
     assert sentence in caught.value.fail.message
@@ -199,7 +199,7 @@ def test_a_wrong_request_is_refused_with_a_sentence(case: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"model":"m","input":' + b"[" * 100_000])
 def test_broken_json_is_refused(body: bytes) -> None:
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(UnreadableRequest) as caught:
         responses.read(body)
     assert caught.value.fail.status == 400
 
