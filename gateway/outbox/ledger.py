@@ -122,6 +122,7 @@ class Ledger(Generic[I]):
     def list_held_by(self, claim: Claim[I]) -> tuple[I, ...]:
         """Return those items of a claim that it has neither lost nor delivered nor given back."""
         held = self._held.get(claim.key, {})
+        # By identity: an exchange that claims again has another claim of the same id.
         return tuple(item for item in claim.items if held.get(item.id) is claim)
 
     async def commit(self, claim: Claim[I], at_ms: int) -> None:
@@ -135,6 +136,7 @@ class Ledger(Generic[I]):
         try:
             await self._keeper.write_delivered(key)
         except StoreUnavailable as error:
+            # No reason to fail the turn: its keeper writes what is owed when the store is back.
             owner, session = key
             self._keeper.note(
                 self._keeper.events.owed, owner=owner, session=session, why=error.message

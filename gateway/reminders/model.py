@@ -127,6 +127,7 @@ def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
         due_ms = _instant(match)
     except ValueError:
         raise InvalidInput(f"dueAt is not a real date and time; {_example(now_ms)}") from None
+    # Models get the year wrong now and then: that is better said than kept for years.
     if due_ms > now_ms + YEAR_MS:
         raise InvalidInput(f"dueAt is more than a year ahead; {_example(now_ms)}")
     if is_expired(due_ms, now_ms, rules):
@@ -200,6 +201,7 @@ def compact_json(value: Mapping[str, Any] | str) -> str:
 def _is_deeper(value: object, levels: int) -> bool:
     if not isinstance(value, dict | list):
         return False
+    # It stops at the limit, before any reader of the document would run out of stack.
     inner: Iterable[object] = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 

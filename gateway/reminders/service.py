@@ -276,10 +276,10 @@ class ReminderService:
 
     async def commit(self, claim: Claim[Reminder]) -> None:
         """Note that what was claimed is delivered; if it cannot be written yet, it is owed."""
-        self._records.add_ended(
-            claim.key, self._ledger.list_held_by(claim), DELIVERED, self.clock.now_ms()
-        )
-        await self._ledger.commit(claim, self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        # While the ledger still knows what the claim holds; it may have lost some of it.
+        self._records.add_ended(claim.key, self._ledger.list_held_by(claim), DELIVERED, now_ms)
+        await self._ledger.commit(claim, now_ms)
 
     def release(self, claim: Claim[Reminder]) -> None:
         """Give back what was claimed, unless it was committed or given back before."""
