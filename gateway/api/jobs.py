@@ -24,7 +24,7 @@ from gateway.dialects.raw_json import read_as
 from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.reader import read_patch
-from gateway.jobs.service import Jobs
+from gateway.jobs.service import JobService
 from gateway.jobs.view import (
     JobCounts,
     JobView,
@@ -120,7 +120,7 @@ class JobError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CronArea:
     """The routes about jobs; each owner sees only their own, an admin under `admin` all."""
 
-    jobs: Jobs
+    jobs: JobService
     keys: Keys
     limits: BodyLimits
 

@@ -10,7 +10,7 @@ from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Lease, Locks
 from gateway.errors import SessionDeleted, Unavailable
 from gateway.exchange.live import LiveExchanges
-from gateway.jobs.service import Jobs
+from gateway.jobs.service import JobService
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import KIND as CLOCK
@@ -37,7 +37,7 @@ class SessionRemoval:
     states: States
     reminders: ReminderService
     conversations: Conversations
-    jobs: Jobs
+    jobs: JobService
     deliveries: OutboxQueue
     driver: LiveExchanges
     locks: Locks

@@ -20,7 +20,7 @@ from gateway.api.session_pages import SessionPages
 from gateway.api.session_removal import SessionRemoval
 from gateway.errors import BadRequest, NotFound
 from gateway.jobs.model import Job
-from gateway.jobs.service import Jobs
+from gateway.jobs.service import JobService
 from gateway.jobs.view import JobView, show_job
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.model import Reminder
@@ -125,7 +125,7 @@ class SessionsArea:
     states: States
     reminders: ReminderService
     conversations: Conversations
-    jobs: Jobs
+    jobs: JobService
     deliveries: OutboxQueue
     keys: Keys
     removal: SessionRemoval

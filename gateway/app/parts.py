@@ -21,11 +21,11 @@ from gateway.exchange.answer_ids import Answers
 from gateway.exchange.live import LiveExchanges
 from gateway.exchange.prepare import ExchangePreparer
 from gateway.jobs.agent_runs import AgentRuns
-from gateway.jobs.index import Agenda
+from gateway.jobs.index import JobIndex
 from gateway.jobs.relay_runs import RelayRuns
-from gateway.jobs.run_services import Parts as RunParts
+from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.scheduler import Scheduler
-from gateway.jobs.service import Jobs
+from gateway.jobs.service import JobService
 from gateway.jobs.snapshots import Snapshots
 from gateway.jobs.tool import ScheduleTaskOffer
 from gateway.metrics import Metrics
@@ -86,7 +86,7 @@ class Parts:
         rules = wiring.reminder_rules(config)
         self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
         self.deliveries = OutboxQueue(rows.deliveries, note)
-        self.agenda = Agenda()
+        self.job_index = JobIndex()
         self.snapshots = self._snapshots()
         self.sessions = self._sessions()
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
@@ -123,13 +123,13 @@ class Parts:
         return Sessions(self.states, settings, tracker, reminders, self.snapshots, offload)
 
     def _snapshots(self) -> Snapshots:
-        base, rows, has_jobs = self.base, self.rows.conversations, self.agenda.has_jobs
+        base, rows, has_jobs = self.base, self.rows.conversations, self.job_index.has_jobs
         # Without a scheduler nobody loads it.
-        self.agenda.is_loaded = not base.config.cron.enabled
+        self.job_index.is_loaded = not base.config.cron.enabled
         return Snapshots(rows, base.clock, has_jobs, base.note, is_idle=self._is_idle)
 
     def _is_idle(self, owner: str, session: str) -> bool:
-        return self.agenda.is_loaded and self.deliveries.idle(owner, session)
+        return self.job_index.is_loaded and self.deliveries.idle(owner, session)
 
     def _tool_services(self) -> ToolServices:
         base = self.base
@@ -142,7 +142,7 @@ class Parts:
             self.deliveries,
             settings,
             self._unnamed_reminders() if settings.hold_without_session else None,
-            self.agenda,
+            self.job_index,
         )
 
     def _unnamed_reminders(self) -> ReminderService:
@@ -177,14 +177,14 @@ class Parts:
             self.snapshots if base.config.cron.enabled else None,
         )
 
-    def _jobs(self) -> Jobs:
+    def _jobs(self) -> JobService:
         base = self.base
         rules = wiring.job_rules(base.config, base.zone.name)
-        return Jobs(
+        return JobService(
             self.rows.jobs,
             base.clock,
             rules,
-            self.agenda,
+            self.job_index,
             self.snapshots,
             base.note,
             self.agents.known,
@@ -196,12 +196,12 @@ class Parts:
         base, config = self.base, self.base.config
         if not config.cron.enabled:
             return None
-        parts = RunParts(
+        parts = SchedulerServices(
             self.rows.jobs,
             base.clock,
             self.jobs.rules,
             wiring.run_settings(config),
-            self.agenda,
+            self.job_index,
             self.deliveries,
             self.feed,
             base.note,
@@ -214,7 +214,7 @@ class Parts:
             config.limits.json_depth,
         )
         scheduler = Scheduler(parts, AgentRuns(self.agents, self.locks), relays)
-        self.jobs.timer = scheduler
+        self.jobs.scheduler = scheduler
         return scheduler
 
     # How they are.

@@ -6,7 +6,7 @@ from gateway.agents.locks import Lease, Locks
 from gateway.agents.model import TURNS, AgentMessage, Outcome, Silent
 from gateway.agents.service import Agents
 from gateway.jobs.model import Job, Run
-from gateway.jobs.run_services import Ended
+from gateway.jobs.run_services import RunOutcome
 
 FOR_A_JOB = "job"
 STILL_CALLING = "The model was still calling tools when it had no turn left (limits.turns)."
@@ -30,7 +30,7 @@ class AgentRuns:
         """
         return await self._locks.take(job.user_id, job.session_id, FOR_A_JOB, grace=0)
 
-    async def done(self, job: Job, run: Run, lease: Lease | None) -> Ended:
+    async def done(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
         """Have the job's agent answer its message."""
         fresh = not _is_main(job)
         return _ended(await self._chat(job, run.run_id, job.message, lease, fresh))
@@ -58,12 +58,12 @@ class AgentRuns:
 
 
 def _is_main(job: Job) -> bool:
-    return job.session == "main"
+    return job.session_mode == "main"
 
 
-def _ended(outcome: Outcome) -> Ended:
+def _ended(outcome: Outcome) -> RunOutcome:
     if outcome.error is not None:
-        return Ended("error", outcome.text, outcome.error)
+        return RunOutcome("error", outcome.text, outcome.error)
     if outcome.reason == TURNS:
-        return Ended("error", outcome.text, STILL_CALLING)
-    return Ended("ok", outcome.text)
+        return RunOutcome("error", outcome.text, STILL_CALLING)
+    return RunOutcome("ok", outcome.text)

@@ -17,7 +17,7 @@ from gateway.exchange.observer import (
     TurnEnded,
     Wants,
 )
-from gateway.jobs.run_services import Ended
+from gateway.jobs.run_services import RunOutcome
 
 NOBODY = "The model called a tool that only a client could run, and no client is there."
 CUT_SHORT = "The model did not come to an end after what its tools returned."
@@ -93,14 +93,14 @@ class CollectingClient:
             case ExchangeFailed(error):
                 self._failure = _describe(error)
 
-    def sum_up(self) -> Ended:
+    def sum_up(self) -> RunOutcome:
         """Say how it all ended."""
         text = "\n\n".join(self._texts)
         if self._failure:
-            return Ended("error", text, self._failure)
+            return RunOutcome("error", text, self._failure)
         if self._strange:
-            return Ended("error", text, NOBODY)
-        return Ended("error", text, CUT_SHORT) if self._open else Ended("ok", text)
+            return RunOutcome("error", text, NOBODY)
+        return RunOutcome("error", text, CUT_SHORT) if self._open else RunOutcome("ok", text)
 
 
 def _describe(error: HoldgateError) -> str:

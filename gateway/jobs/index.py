@@ -9,7 +9,7 @@ from gateway.stores.documents import SessionKey
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 
-class Agenda:
+class JobIndex:
     """Knows which relay sessions have jobs, and when the next run of each begins.
 
     Agents are not in it: what their jobs come to is in the conversation, and waits for nobody.
@@ -26,7 +26,7 @@ class Agenda:
         return len(self._session_keys)
 
     def __repr__(self) -> str:
-        return f"<Agenda {len(self)} jobs of {len(self._jobs)} sessions>"
+        return f"<JobIndex {len(self)} jobs of {len(self._jobs)} sessions>"
 
     def load(self, jobs: Iterable[Job]) -> None:
         """Take these for all there are."""

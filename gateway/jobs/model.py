@@ -17,7 +17,7 @@ from gateway.jobs.schedule.model import Schedule
 
 Trigger = Literal["timer", "manual"]
 Status = Literal["running", "ok", "error", "skipped", "interrupted", "missed"]
-Place = Literal["main", "isolated"]
+SessionMode = Literal["main", "isolated"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     enabled: bool = True
     delete_after_run: bool = False
-    session: Place = "main"
+    session_mode: SessionMode = msgspec.field(default="main", name="session")
+    """Where it runs: in the conversation of its session, or in a fresh one."""
     schedule: Schedule
     message: str
     model: str = ""
@@ -89,7 +90,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule
     message: str
     name: str
-    session: Place = "main"
+    session_mode: SessionMode = "main"
     enabled: bool = True
     delete_after_run: bool = False
     dedupe_key: str = ""
@@ -111,7 +112,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
     name: str | None = None
     """Empty: the one a job has that is given none."""
-    session: Place | None = None
+    session_mode: SessionMode | None = None
     enabled: bool | None = None
     delete_after_run: bool | None = None
     dedupe_key: str | None = None

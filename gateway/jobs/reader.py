@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.errors import InvalidInput
-from gateway.jobs.model import Draft, Patch, Place
+from gateway.jobs.model import Draft, Patch, SessionMode
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.reader import LONGEST_TEXT as LONGEST_SCHEDULE
 from gateway.jobs.schedule.reader import ScheduleRequest, read_schedule
@@ -49,7 +49,7 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[str, Meta(max_length=LONGEST_SCHEDULE)] | None,
         Meta(description="Such as `every 5 minutes` or `weekdays at 18:30`."),
     ] = None
-    session: Place | None = None
+    session: SessionMode | None = None
     message: Annotated[_Message | None, Meta(description="What is sent when it is time.")] = None
     payload: PayloadRequest | None = None
     enabled: bool | None = None
@@ -87,7 +87,7 @@ class JobName(msgspec.Struct, forbid_unknown_fields=True):
 # An id comes first where members are listed; in a job that is to be made it can only be refused.
 SETTABLE = ("job_id", *JobRequest.__struct_fields__)
 OURS = frozenset(JobChange.__struct_fields__).difference(SETTABLE)
-PLACES: Mapping[str, Place] = {"main": "main", "isolated": "isolated"}
+SESSION_MODES: Mapping[str, SessionMode] = {"main": "main", "isolated": "isolated"}
 
 _KINDS = {
     bool: "true or false",
@@ -115,7 +115,7 @@ def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
         ),
         message=message,
         name=_name(members, "") or default_name(message),
-        session=_place(members, "main"),
+        session_mode=_session_mode(members, "main"),
         enabled=_truth(members, "enabled", True),
         delete_after_run=_truth(members, "delete_after_run", False),
         dedupe_key=_text(members, "dedupe_key", ""),
@@ -135,7 +135,7 @@ def read_patch(given: Members) -> Patch:
         schedule_text=_text(members, "schedule_text", ""),
         message=_message(members),
         name=_name(members, None),
-        session=_place(members, None),
+        session_mode=_session_mode(members, None),
         enabled=_truth(members, "enabled", None),
         delete_after_run=_truth(members, "delete_after_run", None),
         dedupe_key=_text(members, "dedupe_key", None),
@@ -242,16 +242,16 @@ _EXAMPLES = {
 }
 
 
-def _place(members: Members, default: D) -> Place | D:
+def _session_mode(members: Members, default: D) -> SessionMode | D:
     text = _text(members, "session", None)
     if text is None:
         return default
-    if text not in PLACES:
+    if text not in SESSION_MODES:
         raise InvalidInput(
             "session must be 'main', to go on with the conversation, or 'isolated', to start a "
             "fresh one."
         )
-    return PLACES[text]
+    return SESSION_MODES[text]
 
 
 def _kind(value: object) -> str:

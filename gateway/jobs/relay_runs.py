@@ -18,7 +18,7 @@ from gateway.exchange.model import Asked
 from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.jobs.collecting_client import CollectingClient
 from gateway.jobs.model import Job, Run
-from gateway.jobs.run_services import Ended
+from gateway.jobs.run_services import RunOutcome
 from gateway.jobs.snapshots import Snapshots
 from gateway.reminders.tool_scope import ServerTool
 from gateway.routing import PublicModel
@@ -55,7 +55,7 @@ class RelayRuns:
         """Take nothing: a relay session is never busy."""
         return None
 
-    async def done(self, job: Job, run: Run, lease: Lease | None) -> Ended:
+    async def done(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
         """Send the job's message, and hear what is answered."""
         client = CollectingClient()
         snapshot = await self._snapshots.find(job.user_id, job.session_id)
@@ -102,7 +102,7 @@ class _Speech:
 
 def _speech(job: Job, snapshot: Snapshot | None, model: str, depth: int) -> _Speech:
     """Go on from the session's last request, or begin with the message alone."""
-    if snapshot is None or job.session != "main":
+    if snapshot is None or job.session_mode != "main":
         messages = [{"role": "user", "content": job.message}]
         body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})
         return _Speech(CHAT, CHAT.read(body, depth))

@@ -19,7 +19,7 @@ from gateway.agents.model import Outcome
 from gateway.errors import HoldgateError
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
-from gateway.jobs.run_services import Parts, item_of
+from gateway.jobs.run_services import SchedulerServices, item_of
 from gateway.jobs.slots import Slots
 from gateway.outbox.text import heading
 from gateway.stores.documents import SessionKey, StoreUnavailable
@@ -34,8 +34,8 @@ class ResultReturner:
     A session whose model cannot be told gets it as a delivery, with its next message.
     """
 
-    def __init__(self, parts: Parts, slots: Slots, agents: AgentRuns) -> None:
-        self._parts = parts
+    def __init__(self, services: SchedulerServices, slots: Slots, agents: AgentRuns) -> None:
+        self._services = services
         self._slots = slots
         self._agents = agents
         self._returning: set[str] = set()
@@ -65,15 +65,15 @@ class ResultReturner:
     async def _look(self, tasks: TaskGroup) -> float | None:
         """Begin to return what can be; return after how many seconds to look again."""
         try:
-            owed = await self._parts.rows.list_owed()
+            owed = await self._services.rows.list_owed()
         except StoreUnavailable as error:
-            self._parts.note("results_not_read", why=error.message)
-            return self._parts.settings.store_retry_ms / 1000
+            self._services.note("results_not_read", why=error.message)
+            return self._services.settings.store_retry_ms / 1000
         for job, run in _oldest(owed):
             if run.run_id not in self._returning and not self._leaving:
                 self._returning.add(run.run_id)
                 tasks.start_soon(self._return, job, run)
-        return self._parts.settings.idle_retry_ms / 1000 if owed else None
+        return self._services.settings.idle_retry_ms / 1000 if owed else None
 
     async def _return(self, job: Job, run: Run) -> None:
         try:
@@ -95,7 +95,7 @@ class ResultReturner:
         lease = await self._agents.session(job)
         if isinstance(lease, str):
             return
-        rows = self._parts.rows
+        rows = self._services.rows
         try:
             if not any(owed.run_id == run.run_id for _, owed in await rows.list_owed()):
                 return
@@ -108,11 +108,11 @@ class ResultReturner:
             self._log("result_not_told", job, run, why)
             item = item_of(job, run)
             if await rows.settle_owed(run.run_id, item):
-                self._parts.deliveries.announce(item)
+                self._services.deliveries.announce(item)
 
     async def _untold(self, job: Job, run: Run, lease: Lease) -> str:
         """Tell a session what a run came to; return why that was in vain, if it was."""
-        most_ms = self._parts.settings.run_timeout_ms
+        most_ms = self._services.settings.run_timeout_ms
         try:
             with anyio.move_on_after(most_ms / 1000):
                 outcome = await self._agents.tell(job, run, _message(job, run), lease)
@@ -129,7 +129,7 @@ class ResultReturner:
 
     def _log(self, event: str, job: Job, run: Run, why: str) -> None:
         who = {"owner": job.user_id, "session": job.session_id}
-        self._parts.note(event, run=run.run_id, job=job.job_id, **who, why=why)
+        self._services.note(event, run=run.run_id, job=job.job_id, **who, why=why)
 
 
 def _message(job: Job, run: Run) -> str:

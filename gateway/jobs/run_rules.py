@@ -17,7 +17,7 @@ from gateway.jobs.notices import missed_notice
 from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import At, next_due, times_between
 
-Claim = tuple[Job, tuple[Run, ...]]
+JobClaim = tuple[Job, tuple[Run, ...]]
 After = Callable[[Job, Run, int, JobRules], Job | None]
 
 BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
@@ -29,7 +29,7 @@ GIVEN_UP = "It was tried as often as it may, {tries}; give it another time by up
 TOO_OFTEN = "It failed as often in a row as it may, {failures}; enable it to try again."
 
 
-def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str]) -> Claim:
+def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str]) -> JobClaim:
     """Account for every time of a job that has come, the last of them by a run if it may be.
 
     The job is to be kept also when there is no row: its `due_ms` was then no time of its
@@ -55,7 +55,7 @@ def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str])
 
 def _claim_retry(
     job: Job, retry_ms: int, now_ms: int, rules: JobRules, new_id: Callable[[], str]
-) -> Claim:
+) -> JobClaim:
     """Try a one-time job again, unless that was missed too."""
     if now_ms < retry_ms:
         return replace(job, next_run_ms=retry_ms), ()
@@ -103,7 +103,7 @@ def reckon_again(job: Job, now_ms: int, rules: JobRules) -> Job:
     return replace(job, due_ms=due_ms, next_run_ms=max(due_ms, next_ms))
 
 
-def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> Claim:
+def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> JobClaim:
     """Begin a run that somebody asks for now; the times of the job's schedule stay as they are."""
     run = _begun(job, new_id(), "manual", now_ms, now_ms)
     return _running(job, run), (run,)
@@ -249,6 +249,6 @@ def _missed(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> Run
     )
 
 
-def _all_missed(job: Job, row: Run, now_ms: int) -> Claim:
+def _all_missed(job: Job, row: Run, now_ms: int) -> JobClaim:
     noted = replace(job, last_status=row.status, last_error=row.error)
     return _resting(noted, now_ms, OVER_AND_MISSED), (row,)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gateway.agents.locks import Lease
 from gateway.clock.protocol import Clock
 from gateway.errors import HoldgateError
-from gateway.jobs.index import Agenda
+from gateway.jobs.index import JobIndex
 from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.notices import failure_notice, missed_notice
 from gateway.jobs.rules import JobRules
@@ -22,7 +22,7 @@ from gateway.stores.rows import JobRows, OutboxItem
 Note = Callable[..., None]
 
 
-class Taken(HoldgateError):
+class JobConflict(HoldgateError):
     """There is one already, and only one can be."""
 
     status, code, kind = 409, "conflict", "invalid_request_error"
@@ -45,21 +45,21 @@ class RunSettings:
 
 
 @dataclass(slots=True)
-class Parts:
+class SchedulerServices:
     """What all runs have to do with."""
 
     rows: JobRows
     clock: Clock
     rules: JobRules
     settings: RunSettings
-    agenda: Agenda
+    job_index: JobIndex
     deliveries: OutboxQueue
     feed: Feed
     note: Note
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunOutcome:
     """How a run ended: what it said, or what went wrong."""
 
     status: Status
@@ -67,13 +67,13 @@ class Ended:
     error: str | None = None
 
 
-class Work(Protocol):
+class RunExecutor(Protocol):
     """How the runs of one kind of session are done."""
 
     async def lease(self, job: Job) -> Lease | str | None:
         """Take what a run must have for itself; a text: somebody else has it, and what for."""
 
-    async def done(self, job: Job, run: Run, lease: Lease | None) -> Ended:
+    async def done(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
         """Do a run; raises a `HoldgateError` if it cannot even begin."""
 
 

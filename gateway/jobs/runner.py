@@ -14,7 +14,13 @@ from gateway.agents.locks import Lease
 from gateway.errors import HoldgateError
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_rules import after, finished, give_back
-from gateway.jobs.run_services import Ended, Parts, Work, failure_item, item_of
+from gateway.jobs.run_services import (
+    RunExecutor,
+    RunOutcome,
+    SchedulerServices,
+    failure_item,
+    item_of,
+)
 from gateway.jobs.slots import Slots
 from gateway.jobs.view import show_run
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
@@ -23,28 +29,28 @@ from gateway.stores.rows import OutboxItem
 
 log = logging.getLogger("holdgate.jobs")
 
-STOPPED = Ended("interrupted", error="The gateway was stopped before it came to an end.")
-REMOVED = Ended("interrupted", error="Its job was removed before it began.")
-DISABLED = Ended("skipped", error="Its job was disabled before it began.")
-BROKEN = Ended("error", error="Something went wrong inside the gateway.")
+STOPPED = RunOutcome("interrupted", error="The gateway was stopped before it came to an end.")
+REMOVED = RunOutcome("interrupted", error="Its job was removed before it began.")
+DISABLED = RunOutcome("skipped", error="Its job was disabled before it began.")
+BROKEN = RunOutcome("error", error="Something went wrong inside the gateway.")
 # A result beyond this is cut: a model has to read it, and it is kept for a while.
 LONGEST_RESULT = 1024 * 1024
 # How long the record of a run may take, whatever is being cancelled.
 PATIENCE = 5.0
 
 
-class Runs:
+class JobRunner:
     """Does the runs that were claimed, so many at a time, and records how each ended."""
 
     def __init__(
         self,
-        parts: Parts,
+        services: SchedulerServices,
         slots: Slots,
-        agents: Work,
-        relays: Work,
+        agents: RunExecutor,
+        relays: RunExecutor,
         over: Callable[[Run], None],
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._slots = slots
         self._agents = agents
         self._relays = relays
@@ -61,7 +67,7 @@ class Runs:
         """How many runs ended how since the process began; of times that were missed, each."""
 
     def __repr__(self) -> str:
-        return f"<Runs {len(self.live)} under way, {self._slots!r}>"
+        return f"<JobRunner {len(self.live)} under way, {self._slots!r}>"
 
     @property
     def is_leaving(self) -> bool:
@@ -111,21 +117,21 @@ class Runs:
                 is_kept = await self._kept(job, record)
                 self._waiting.discard(run.run_id)
             while not is_kept and not self.is_leaving:
-                await self._pause(self._parts.settings.store_retry_ms / 1000)
+                await self._pause(self._services.settings.store_retry_ms / 1000)
                 is_kept = await self._kept(job, record)
         finally:
             del self.live[run.run_id], self._sessions[run.run_id]
             self._less.set()
             self._over(record)
 
-    async def _judged(self, job: Job, run: Run, has_slot: bool) -> Ended:
+    async def _judged(self, job: Job, run: Run, has_slot: bool) -> RunOutcome:
         ended = await self._awaited(job, run, has_slot)
         # What the gateway cuts off when it leaves is no failure of the job.
         return STOPPED if self.is_leaving and ended.status == "error" else ended
 
-    async def _awaited(self, job: Job, run: Run, has_slot: bool) -> Ended:
+    async def _awaited(self, job: Job, run: Run, has_slot: bool) -> RunOutcome:
         """Do a run when there is a slot and its session is idle; it waits without a slot."""
-        settings, since = self._parts.settings, None
+        settings, since = self._services.settings, None
         while True:
             if not has_slot and not await self._has_slot():
                 return STOPPED
@@ -134,7 +140,7 @@ class Runs:
                 found = STOPPED if self.is_leaving else await self._tried(job, run)
             finally:
                 self._slots.give()
-            if isinstance(found, Ended):
+            if isinstance(found, RunOutcome):
                 return found
             since = since or time.monotonic()
             if (time.monotonic() - since) * 1000 >= settings.max_busy_wait_ms:
@@ -160,7 +166,7 @@ class Runs:
         with anyio.move_on_after(seconds):
             await self._leaving.wait()
 
-    async def _tried(self, job: Job, run: Run) -> Ended | str:
+    async def _tried(self, job: Job, run: Run) -> RunOutcome | str:
         """Do a run, unless its session is busy; then return what with."""
         work = self._agents if job.agent_id else self._relays
         try:
@@ -173,11 +179,13 @@ class Runs:
                 if lease is not None:
                     await lease.release()
         except HoldgateError as error:
-            return Ended("error", error=error.message)
+            return RunOutcome("error", error=error.message)
 
-    async def _begin(self, work: Work, job: Job, run: Run, lease: Lease | None) -> Ended:
+    async def _begin(
+        self, work: RunExecutor, job: Job, run: Run, lease: Lease | None
+    ) -> RunOutcome:
         """Look at the job again, and do its run; it may have waited for long."""
-        current = await self._parts.rows.get(job.job_id)
+        current = await self._services.rows.get(job.job_id)
         if current is None:
             return REMOVED
         if job.enabled and not current.enabled:
@@ -186,19 +194,21 @@ class Runs:
         # What it says may have changed, but the lock is that of the session it was claimed for.
         return await self._timed(work, current if _is_there(job, current) else job, run, lease)
 
-    async def _timed(self, work: Work, job: Job, run: Run, lease: Lease | None) -> Ended:
-        most_ms = self._parts.settings.run_timeout_ms
+    async def _timed(
+        self, work: RunExecutor, job: Job, run: Run, lease: Lease | None
+    ) -> RunOutcome:
+        most_ms = self._services.settings.run_timeout_ms
         await self._publish(job, run, RUN_STARTED)
         with anyio.move_on_after(most_ms / 1000):
             return await work.done(job, run, lease)
-        return Ended("error", error=f"It took longer than {most_ms} ms (cron.run_timeout_ms).")
+        return RunOutcome("error", error=f"It took longer than {most_ms} ms (cron.run_timeout_ms).")
 
     # The record.
 
-    def _record(self, job: Job, run: Run, ended: Ended) -> Run:
-        text, now_ms = ended.text[:LONGEST_RESULT], self._parts.clock.now_ms()
+    def _record(self, job: Job, run: Run, ended: RunOutcome) -> Run:
+        text, now_ms = ended.text[:LONGEST_RESULT], self._services.clock.now_ms()
         over = finished(run, now_ms, ended.status, text, ended.error)
-        apart = bool(job.agent_id) and job.session == "isolated"
+        apart = bool(job.agent_id) and job.session_mode == "isolated"
         return replace(over, owed=apart and _has_result(over))
 
     async def _kept(self, job: Job, run: Run) -> bool:
@@ -221,20 +231,20 @@ class Runs:
 
     async def _give_back(self, job: Job, run: Run) -> None:
         """Leave a run that asked nothing to the next start, as if it had not been claimed."""
-        kept = await self._parts.rows.give_back(run.run_id, give_back)
+        kept = await self._services.rows.give_back(run.run_id, give_back)
         if kept is not None:
-            self._parts.agenda.put(kept)
+            self._services.job_index.put(kept)
         self._log("run_given_back", job, run, None)
 
     async def _keep(self, job: Job, run: Run) -> None:
-        parts, found = self._parts, False
+        services, found = self._services, False
         now_ms = run.finished_ms or 0
         notice: OutboxItem | None = None
 
         def change(current: Job) -> Job | None:
             nonlocal found
             found = True
-            return after(current, run, now_ms, parts.rules)
+            return after(current, run, now_ms, services.rules)
 
         def tell(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
             nonlocal notice
@@ -242,18 +252,18 @@ class Runs:
             return notice
 
         item = _item(job, run)
-        kept = await parts.rows.finish(run, change, item, parts.settings.keep_runs, tell)
+        kept = await services.rows.finish(run, change, item, services.settings.keep_runs, tell)
         for told in (item, notice):
             if told is not None:
-                parts.deliveries.announce(told)
+                services.deliveries.announce(told)
         if not found:
             # A second attempt finds nothing to change, though the first one may have succeeded.
-            parts.deliveries.look_again(job.user_id, job.session_id)
-            kept = await parts.rows.get(job.job_id)
+            services.deliveries.look_again(job.user_id, job.session_id)
+            kept = await services.rows.get(job.job_id)
         if kept is None:
-            parts.agenda.drop(job.job_id)
+            services.job_index.drop(job.job_id)
         else:
-            parts.agenda.put(kept)
+            services.job_index.put(kept)
         is_gone = kept is None and not found
         self._log("run_dropped" if is_gone else "run_ended", job, run, run.error)
         if not is_gone:
@@ -274,10 +284,10 @@ class Runs:
         told = {"name": job.name, **asdict(show_run(run))}
         if notice is not None:
             told["notice"] = notice.text
-        await self._parts.feed.publish(job.user_id, job.session_id, kind, run.run_id, told)
+        await self._services.feed.publish(job.user_id, job.session_id, kind, run.run_id, told)
 
     def _log(self, event: str, job: Job, run: Run, why: str | None) -> None:
-        self._parts.note(
+        self._services.note(
             event,
             run=run.run_id,
             job=job.job_id,
@@ -288,8 +298,8 @@ class Runs:
         )
 
 
-def _skipped(busy_with: str, most_ms: int) -> Ended:
-    return Ended("skipped", error=f"Its session was busy ({busy_with}) for {most_ms} ms.")
+def _skipped(busy_with: str, most_ms: int) -> RunOutcome:
+    return RunOutcome("skipped", error=f"Its session was busy ({busy_with}) for {most_ms} ms.")
 
 
 def _item(job: Job, run: Run) -> OutboxItem | None:
@@ -299,8 +309,8 @@ def _item(job: Job, run: Run) -> OutboxItem | None:
 
 def _is_there(job: Job, current: Job) -> bool:
     """Whether a job still belongs where it was claimed for."""
-    place = (job.agent_id, job.session_id, job.session)
-    return place == (current.agent_id, current.session_id, current.session)
+    place = (job.agent_id, job.session_id, job.session_mode)
+    return place == (current.agent_id, current.session_id, current.session_mode)
 
 
 def _has_result(run: Run) -> bool:

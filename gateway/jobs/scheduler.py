@@ -15,8 +15,8 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.results import ResultReturner
 from gateway.jobs.run_rules import after, claim_due, claim_manual, finished, reckon_again
-from gateway.jobs.run_services import Parts, failure_item, missed_item
-from gateway.jobs.runner import STOPPED, Runs
+from gateway.jobs.run_services import SchedulerServices, failure_item, missed_item
+from gateway.jobs.runner import STOPPED, JobRunner
 from gateway.jobs.slots import Slots
 from gateway.jobs.timer import LEAVING, RUNNING, STARTING, Queued
 from gateway.jobs.view import SchedulerStatus
@@ -46,19 +46,19 @@ class Scheduler:
     """
 
     def __init__(
-        self, parts: Parts, agents: AgentRuns, relays: RelayRuns, alone: bool = True
+        self, services: SchedulerServices, agents: AgentRuns, relays: RelayRuns, alone: bool = True
     ) -> None:
-        self.parts = parts
+        self.services = services
         self._alone = alone
         self._holder = uuid4().hex
-        self.slots = Slots(parts.settings.max_concurrent_runs, self.wake)
-        self.results = ResultReturner(parts, self.slots, agents)
-        self.runs = Runs(parts, self.slots, agents, relays, self._over)
+        self.slots = Slots(services.settings.max_concurrent_runs, self.wake)
+        self.results = ResultReturner(services, self.slots, agents)
+        self.runs = JobRunner(services, self.slots, agents, relays, self._over)
         self._tasks: TaskGroup | None = None
         self._begun = anyio.Event()
         self._nap: anyio.CancelScope | None = None
         self._woken = False
-        self._steps = ClockSteps(parts.clock, parts.settings.tick_ms)
+        self._steps = ClockSteps(services.clock, services.settings.tick_ms)
         self._lead_ms = self._lead()
         self._doubts = False
         """Whether something is due that would be missed, if only the clock were right."""
@@ -76,7 +76,7 @@ class Scheduler:
 
     async def start(self, job: Job) -> Queued:
         """Run a job now, and do not wait for it."""
-        parts, now_ms = self.parts, self.parts.clock.now_ms()
+        services, now_ms = self.services, self.services.clock.now_ms()
         with anyio.move_on_after(PATIENCE):
             await self._begun.wait()
         if self._tasks is None or self.runs.is_leaving:
@@ -84,7 +84,7 @@ class Scheduler:
         claimed: Claimed | None = None
         # Whoever asked may leave: what was claimed has to be begun.
         with anyio.CancelScope(shield=True):
-            claimed = await parts.rows.claim_now(
+            claimed = await services.rows.claim_now(
                 job.job_id,
                 job.user_id,
                 self._holder,
@@ -139,13 +139,13 @@ class Scheduler:
         if self._doubts:
             await self._rest()
             return
-        if at_ms <= self.parts.clock.now_ms():
+        if at_ms <= self.services.clock.now_ms():
             await anyio.sleep(SOON)
         if self._woken:
             return
         try:
             with anyio.CancelScope() as self._nap:
-                await self.parts.clock.sleep_until(at_ms)
+                await self.services.clock.sleep_until(at_ms)
         finally:
             self._nap = None
 
@@ -159,8 +159,8 @@ class Scheduler:
                 self._nap = None
 
     async def _wait_for_store(self, error: StoreUnavailable) -> None:
-        self.parts.note("jobs_not_read", why=error.message)
-        await anyio.sleep(self.parts.settings.store_retry_ms / 1000)
+        self.services.note("jobs_not_read", why=error.message)
+        await anyio.sleep(self.services.settings.store_retry_ms / 1000)
 
     # Claims.
 
@@ -171,7 +171,7 @@ class Scheduler:
             await self._heed_step_back()
             while not self.runs.is_leaving and self.slots.take_now():
                 if not await self._claim(tasks):
-                    return await self.parts.rows.next_run_ms() or NEVER
+                    return await self.services.rows.next_run_ms() or NEVER
         except StoreUnavailable as error:
             await self._wait_for_store(error)
             return 0
@@ -180,12 +180,12 @@ class Scheduler:
 
     async def _claim(self, tasks: TaskGroup) -> bool:
         """Claim what is due first, for a slot that is taken; tell whether there was anything."""
-        parts, now_ms, begun = self.parts, self.parts.clock.now_ms(), False
+        services, now_ms, begun = self.services, self.services.clock.now_ms(), False
 
         is_ahead = self._steps.is_ahead
 
         def claim(job: Job) -> Claimed | None:
-            claimed, runs = claim_due(job, now_ms, parts.rules, _new_id)
+            claimed, runs = claim_due(job, now_ms, services.rules, _new_id)
             if is_ahead and any(run.status == "missed" for run in runs):
                 self._doubts = True
                 return None
@@ -193,7 +193,7 @@ class Scheduler:
             return Claimed(claimed, runs, missed)
 
         try:
-            claimed = await parts.rows.claim(now_ms, self._holder, self._lease_end(), claim)
+            claimed = await services.rows.claim(now_ms, self._holder, self._lease_end(), claim)
             begun = claimed is not None and self._begin(claimed, tasks, has_slot=True)
         finally:
             if not begun:
@@ -203,33 +203,33 @@ class Scheduler:
         return claimed is not None
 
     def _lead(self) -> int:
-        return self.parts.clock.now_ms() - self.parts.clock.steady_ms()
+        return self.services.clock.now_ms() - self.services.clock.steady_ms()
 
     async def _heed_step_back(self) -> None:
         """Reckon anew when jobs are due, if the clock was set back since the last look."""
         lead_ms = self._lead()
         if lead_ms < self._lead_ms - STEP_MS:
-            self.parts.note("clock_set_back", ms=self._lead_ms - lead_ms)
-            await self._reckon_again(await self.parts.rows.listing(None))
+            self.services.note("clock_set_back", ms=self._lead_ms - lead_ms)
+            await self._reckon_again(await self.services.rows.listing(None))
         self._lead_ms = lead_ms
 
     async def _reckon_again(self, jobs: Iterable[Job]) -> None:
-        parts, now_ms = self.parts, self.parts.clock.now_ms()
+        services, now_ms = self.services, self.services.clock.now_ms()
 
         def change(job: Job) -> tuple[Job, Job]:
-            again = reckon_again(job, now_ms, parts.rules)
+            again = reckon_again(job, now_ms, services.rules)
             return again, again
 
         for job in jobs:
-            if reckon_again(job, now_ms, parts.rules) != job:
-                kept = await parts.rows.change(job.job_id, None, change)
+            if reckon_again(job, now_ms, services.rules) != job:
+                kept = await services.rows.change(job.job_id, None, change)
                 if kept is not None:
-                    parts.agenda.put(kept)
+                    services.job_index.put(kept)
 
     def _begin(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
         """Have a run done that was claimed; tell whether there is one."""
         job, running = claimed.job, [run for run in claimed.runs if run.status == "running"]
-        self.parts.agenda.put(job)
+        self.services.job_index.put(job)
         for run in running:
             tasks.start_soon(self.runs.carry_out, job, run, has_slot)
         return bool(running)
@@ -237,11 +237,11 @@ class Scheduler:
     async def _tell_missed(self, claimed: Claimed) -> None:
         job, items = claimed.job, {item.run_id: item for item in claimed.items}
         for item in claimed.items:
-            self.parts.deliveries.announce(item)
+            self.services.deliveries.announce(item)
         for run in claimed.runs:
             if run.status == "missed":
                 who = {"job": job.job_id, "owner": job.user_id, "session": job.session_id}
-                self.parts.note("times_missed", **who, count=run.missed)
+                self.services.note("times_missed", **who, count=run.missed)
                 await self.runs.tell(job, run, items.get(run.run_id))
 
     def _over(self, run: Run) -> None:
@@ -253,18 +253,18 @@ class Scheduler:
     # Leases.
 
     def _lease_end(self) -> int:
-        return system_ms() + self.parts.settings.lease_ttl_ms
+        return system_ms() + self.services.settings.lease_ttl_ms
 
     async def _recover(self) -> None:
         """Learn what there is, and that what a process that is gone was at is interrupted."""
-        rows = self.parts.rows
+        rows = self.services.rows
         while True:
             try:
                 await self._end_lapsed(LATEST if self._alone else system_ms())
                 # The clock may have been set back while nobody looked.
                 await self._reckon_again(await rows.listing(None))
                 jobs = await rows.listing(None)
-                self.parts.agenda.load(jobs)
+                self.services.job_index.load(jobs)
                 await self._tell_again(jobs)
                 return
             except StoreUnavailable as error:
@@ -275,10 +275,10 @@ class Scheduler:
 
         An event that was is not told twice.
         """
-        since_ms = self.parts.clock.now_ms() - TOLD_AGAIN_MS
+        since_ms = self.services.clock.now_ms() - TOLD_AGAIN_MS
         for job in jobs:
             if (job.last_run_ms or 0) >= since_ms:
-                for run in await self.parts.rows.runs(job.job_id, 1):
+                for run in await self.services.rows.runs(job.job_id, 1):
                     if run.finished_ms is not None:
                         await self.runs.announce(job, run)
 
@@ -288,17 +288,17 @@ class Scheduler:
             try:
                 await self._end_lapsed(system_ms())
             except StoreUnavailable as error:
-                self.parts.note("jobs_not_read", why=error.message)
+                self.services.note("jobs_not_read", why=error.message)
 
     async def _end_lapsed(self, before_ms: int) -> None:
-        parts, now_ms = self.parts, self.parts.clock.now_ms()
+        services, now_ms = self.services, self.services.clock.now_ms()
 
         def change(job: Job, run: Run) -> tuple[Job, Run] | None:
             if run.run_id in self.runs.live:
                 # Its lease looks over because the clock was stepped ahead: it is renewed.
                 return None
             over = finished(run, now_ms, STOPPED.status, error=STOPPED.error)
-            changed = after(job, over, now_ms, parts.rules)
+            changed = after(job, over, now_ms, services.rules)
             return changed or job, over
 
         notices: dict[str, OutboxItem] = {}
@@ -309,28 +309,28 @@ class Scheduler:
                 notices[run.run_id] = item
             return item
 
-        for run in await parts.rows.end_lapsed(before_ms, change, notice):
-            parts.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
+        for run in await services.rows.end_lapsed(before_ms, change, notice):
+            services.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
             item = notices.get(run.run_id)
             if item is not None:
-                parts.deliveries.announce(item)
-            job = await parts.rows.get(run.job_id)
+                services.deliveries.announce(item)
+            job = await services.rows.get(run.job_id)
             if job is not None:
-                parts.agenda.put(job)
+                services.job_index.put(job)
                 await self.runs.tell(job, run, item)
             self.wake()
 
     async def _tend_leases(self) -> NoReturn:
         """Renew the leases of all runs that are under way here."""
         while True:
-            await anyio.sleep(self.parts.settings.lease_ttl_ms / 1000 / 3)
+            await anyio.sleep(self.services.settings.lease_ttl_ms / 1000 / 3)
             for run_id, scope in tuple(self.runs.live.items()):
                 try:
-                    if not await self.parts.rows.extend(run_id, self._holder, self._lease_end()):
+                    if not await self.services.rows.extend(run_id, self._holder, self._lease_end()):
                         # Somebody took it for dead, or its job is gone: nobody wants it any more.
                         scope.cancel()
                 except StoreUnavailable as error:
-                    self.parts.note("lease_not_renewed", run=run_id, why=error.message)
+                    self.services.note("lease_not_renewed", run=run_id, why=error.message)
 
 
 def _new_id() -> str:

@@ -7,14 +7,14 @@ from secrets import token_hex
 
 from gateway.clock.protocol import Clock
 from gateway.errors import InvalidInput, ModelNotFound, NotFound, TooMany
-from gateway.jobs.index import Agenda
+from gateway.jobs.index import JobIndex
 from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
 from gateway.jobs.model import Draft, Job, Run
 from gateway.jobs.reader import Members, read_draft, read_patch
 from gateway.jobs.rules import JobRules
-from gateway.jobs.run_services import Note, Taken
+from gateway.jobs.run_services import JobConflict, Note
 from gateway.jobs.snapshots import Snapshots
-from gateway.jobs.timer import Off, Queued, Timer
+from gateway.jobs.timer import DisabledScheduler, Queued, SchedulerPort
 from gateway.jobs.view import SchedulerStatus
 from gateway.routing import Models
 from gateway.sessions.identity import refuse_session_id
@@ -22,7 +22,7 @@ from gateway.stores.documents import Conflict
 from gateway.stores.rows import JobRows
 
 
-class Jobs:
+class JobService:
     """Makes, changes and shows jobs; whoever runs them is told of every change.
 
     Of the owner None, an admin, all jobs are. A job that is somebody else's is like none at all.
@@ -33,7 +33,7 @@ class Jobs:
         rows: JobRows,
         clock: Clock,
         rules: JobRules,
-        agenda: Agenda,
+        job_index: JobIndex,
         snapshots: Snapshots,
         note: Note,
         agents: Collection[str] = (),
@@ -41,16 +41,16 @@ class Jobs:
     ) -> None:
         self.rows = rows
         self.rules = rules
-        self.timer: Timer = Off()
+        self.scheduler: SchedulerPort = DisabledScheduler()
         self._clock = clock
-        self._agenda = agenda
+        self._job_index = job_index
         self._snapshots = snapshots
         self._note = note
         self._agents = agents
         self._models = models
 
     def __repr__(self) -> str:
-        return f"<Jobs {self._agenda!r}>"
+        return f"<JobService {self._job_index!r}>"
 
     async def add(
         self, owner: str, given: Members, session: str = "", agent: str = ""
@@ -58,7 +58,7 @@ class Jobs:
         """Make a job; with a `dedupe_key` that is known, change the job that has it.
 
         Returns the job, and whether it was there already. Without a session it says itself which
-        one it is for. Raises `InvalidInput`, `Taken` for an id of one's own, `TooMany`.
+        one it is for. Raises `InvalidInput`, `JobConflict` for an id of one's own, `TooMany`.
         """
         now_ms = self._clock.now_ms()
         draft = read_draft(given, now_ms, self.rules)
@@ -84,7 +84,7 @@ class Jobs:
         return job, deduped
 
     async def update(self, owner: str | None, given: Members) -> Job:
-        """Change of a job what is given; raises `InvalidInput`, `NotFound`, `Taken`."""
+        """Change of a job what is given; raises `InvalidInput`, `NotFound`, `JobConflict`."""
         patch, now_ms = read_patch(given), self._clock.now_ms()
         self._check_model(patch.model or "")
 
@@ -95,7 +95,7 @@ class Jobs:
         try:
             job = await self.rows.change(patch.job_id, owner, change)
         except Conflict:
-            raise Taken("Another job has this dedupe_key already; update that one.") from None
+            raise JobConflict("Another job has this dedupe_key already; update that one.") from None
         return self._kept("job_updated", job, patch.job_id)
 
     async def enable(self, owner: str | None, job_id: str) -> Job:
@@ -141,7 +141,7 @@ class Jobs:
 
     async def run(self, owner: str | None, job_id: str) -> Queued:
         """Run a job now, due or not, enabled or not; it is not waited for."""
-        return await self.timer.start(await self.get(owner, job_id))
+        return await self.scheduler.start(await self.get(owner, job_id))
 
     async def runs(self, owner: str | None, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first; raises `NotFound`."""
@@ -150,7 +150,7 @@ class Jobs:
 
     async def status(self, owner: str | None) -> tuple[SchedulerStatus, list[Job]]:
         """Return how the scheduler is, and the jobs."""
-        return self.timer.status(), await self.rows.listing(owner)
+        return self.scheduler.status(), await self.rows.listing(owner)
 
     async def forget(self, owner: str, session: str) -> int:
         """Delete all jobs of a session that is forgotten, and what they owe; say how many.
@@ -161,7 +161,7 @@ class Jobs:
         count = await self.rows.forget(owner, session)
         for job in jobs:
             self._gone(job)
-        await self.timer.end_session(owner, session)
+        await self.scheduler.end_session(owner, session)
         self._snapshots.forget(owner, session)
         return count
 
@@ -189,7 +189,7 @@ class Jobs:
         if not job_id:
             return
         if await self.rows.get(job_id, owner) is not None:
-            raise Taken("You have a job with this job_id already; change it by update.")
+            raise JobConflict("You have a job with this job_id already; change it by update.")
         raise InvalidInput(
             "job_id is not yours to choose; leave it out, and the new job is given one."
         )
@@ -201,14 +201,14 @@ class Jobs:
         return job
 
     def _changed(self, event: str, job: Job) -> None:
-        self._agenda.put(job)
+        self._job_index.put(job)
         self._log(event, job)
-        self.timer.wake()
+        self.scheduler.wake()
 
     def _gone(self, job: Job) -> None:
-        self._agenda.drop(job.job_id)
+        self._job_index.drop(job.job_id)
         self._log("job_removed", job)
-        self.timer.wake()
+        self.scheduler.wake()
 
     def _log(self, event: str, job: Job) -> None:
         # Not its name, which begins as its message does: texts are not logged.

@@ -22,7 +22,7 @@ class Queued:
     reason: str = ""
 
 
-class Timer(Protocol):
+class SchedulerPort(Protocol):
     """Whoever runs jobs."""
 
     def wake(self) -> None:
@@ -38,7 +38,7 @@ class Timer(Protocol):
         """Show how it is."""
 
 
-class Off:
+class DisabledScheduler:
     """Runs nothing: jobs are kept, and wait for better times."""
 
     def wake(self) -> None:

@@ -10,13 +10,13 @@ from gateway.errors import HoldgateError, InvalidInput, NotFound
 from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
 from gateway.jobs.reader import Members, read_job_id
-from gateway.jobs.service import Jobs
+from gateway.jobs.service import JobService
 from gateway.jobs.tool_calls import (
     DECLARATION,
     IN_A_RUN,
     NAME,
     NEEDS_SESSION,
-    Call,
+    ScheduleTaskCall,
     failed,
     listed,
     read_call,
@@ -34,7 +34,7 @@ from gateway.stores.documents import StoreUnavailable
 class ScheduleTask:
     """Does what a model asks of the jobs of its owner."""
 
-    jobs: Jobs
+    jobs: JobService
     owner: str
     session: str | None
     agent: str = ""
@@ -63,7 +63,7 @@ class ScheduleTask:
         except InvalidInput as invalid:
             return failed(call.action, str(invalid))
 
-    async def _answer(self, call: Call) -> str:
+    async def _answer(self, call: ScheduleTaskCall) -> str:
         members = call.members
         match call.action:
             case "add":
@@ -113,7 +113,7 @@ class ScheduleTask:
 class ScheduleTaskOffer:
     """Tells who is offered the tool."""
 
-    jobs: Jobs
+    jobs: JobService
     to_clients: bool
     """Whether the operator lets relay sessions have it (`cron.offer_to_clients`)."""
 

@@ -37,7 +37,7 @@ NEEDS_SESSION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScheduleTaskCall:
     """What a model asks for: an action, and the members of a job."""
 
     action: str
@@ -160,7 +160,7 @@ _FOR_INSTANCE = (
 )
 
 
-def read_call(arguments: str) -> Call:
+def read_call(arguments: str) -> ScheduleTaskCall:
     """Read a call's arguments, or raise `Refused`."""
     fields = _decoded(arguments.strip() or "{}")
     action = fields.pop("action", None)
@@ -168,7 +168,7 @@ def read_call(arguments: str) -> Call:
     if action not in ACTIONS:
         what = f"No action is called '{action}'" if action else "The action is missing"
         raise InvalidCall(action, f"{what}; use one of {', '.join(ACTIONS)}.")
-    return Call(action, _members(action, fields))
+    return ScheduleTaskCall(action, _members(action, fields))
 
 
 def _decoded(arguments: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.jobs.model import Job, Place, Run, Status, Trigger
+from gateway.jobs.model import Job, Run, SessionMode, Status, Trigger
 from gateway.jobs.schedule.model import ScheduleView, show_schedule
 from gateway.timestamps import Timestamp, iso
 
@@ -38,7 +38,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str
     enabled: bool
     delete_after_run: bool
-    session: Place
+    session: SessionMode
     schedule: ScheduleView
     payload: JobPayload
     dedupe_key: str | None
@@ -110,7 +110,7 @@ def show_job(job: Job) -> JobView:
         name=job.name,
         enabled=job.enabled,
         delete_after_run=job.delete_after_run,
-        session=job.session,
+        session=job.session_mode,
         schedule=show_schedule(job.schedule),
         payload=JobPayload(job.message),
         dedupe_key=job.dedupe_key or None,

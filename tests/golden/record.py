@@ -189,7 +189,7 @@ async def recorded(
             *stories, clock=clock, tables=told, settings=settings, **options
         ) as gate:
             # What is added while jobs are being read at the start may be taken for gone.
-            await until(lambda: gate.gateway.parts.agenda.is_loaded)
+            await until(lambda: gate.gateway.parts.job_index.is_loaded)
             stage = Stage(gate, clock, directory)
             yield stage
             await gate.quiet()

@@ -42,7 +42,7 @@ async def others(gate: Running, count: int) -> AsyncIterator[list[Scheduler]]:
     assert parts.scheduler is not None
     relays = RelayRuns(parts.base.driver, parts.preparer, parts.snapshots, parts.offer.for_run)
     agents = AgentRuns(parts.agents, parts.locks)
-    found = [Scheduler(parts.scheduler.parts, agents, relays, alone=False) for _ in range(count)]
+    found = [Scheduler(parts.scheduler.services, agents, relays, alone=False) for _ in range(count)]
     async with anyio.create_task_group() as tasks:
         for scheduler in found:
             tasks.start_soon(scheduler.run)

@@ -34,9 +34,9 @@ def spoil(gate: Running, *names: str, late: bool = False) -> Flaky:
     """Have calls of the scheduler to its store fail, and let it try again soon."""
     scheduler = gate.gateway.parts.scheduler
     assert scheduler is not None
-    flaky = Flaky(scheduler.parts.rows, *names, late=late)
-    scheduler.parts.rows = flaky
-    scheduler.parts.settings = replace(scheduler.parts.settings, store_retry_ms=10)
+    flaky = Flaky(scheduler.services.rows, *names, late=late)
+    scheduler.services.rows = flaky
+    scheduler.services.settings = replace(scheduler.services.settings, store_retry_ms=10)
     return flaky
 
 
@@ -80,7 +80,7 @@ async def test_an_end_that_was_recorded_unawares_is_told_all_the_same() -> None:
         assert [item["text"] for item in await inbox(gate)] == ["it rains"]
         assert notes_of(gate, "run_dropped") == []
         # Whoever holds an answer for the job waits for its next time, not for that run.
-        assert gate.gateway.parts.agenda.expecting("local", "s") == NOW + HOUR
+        assert gate.gateway.parts.job_index.expecting("local", "s") == NOW + HOUR
 
 
 async def test_what_is_owed_is_told_when_the_store_is_back() -> None:

@@ -81,7 +81,7 @@ def test_all_that_was_asked_for_is_in_it() -> None:
         job_id="mine",
         session_id="elsewhere",
     )
-    assert (job.name, job.session, job.delete_after_run) == ("mail", "isolated", True)
+    assert (job.name, job.session_mode, job.delete_after_run) == ("mail", "isolated", True)
     assert (job.dedupe_key, job.model) == ("mail", "fast")
     assert (job.job_id, job.session_id) == ("j-1", "s-1")
 
@@ -134,7 +134,7 @@ def test_an_update_without_anything_changes_nothing() -> None:
         ({"message": "Write."}, {"message": "Write."}),
         ({"payload": {"message": "Write."}}, {"message": "Write."}),
         ({"name": "mail"}, {"name": "mail"}),
-        ({"session": "isolated"}, {"session": "isolated"}),
+        ({"session": "isolated"}, {"session_mode": "isolated"}),
         ({"delete_after_run": True}, {"delete_after_run": True}),
         ({"dedupe_key": "mail"}, {"dedupe_key": "mail"}),
         ({"model": "fast"}, {"model": "fast"}),

@@ -66,7 +66,7 @@ def test_a_job_with_a_past() -> None:
                 agent_id="post",
                 model="small",
                 dedupe_key="mail",
-                session="isolated",
+                session_mode="isolated",
                 delete_after_run=True,
                 enabled=False,
                 due_ms=NOW + 9,

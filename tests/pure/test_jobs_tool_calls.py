@@ -22,7 +22,7 @@ from gateway.jobs.tool_calls import (
     NAME,
     NEEDS_SESSION,
     SENTENCE,
-    Call,
+    ScheduleTaskCall,
     failed,
     listed,
     read_call,
@@ -132,10 +132,14 @@ def test_what_the_descriptions_say_can_be_sent() -> None:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_action(action: str) -> None:
-    assert read_call(said(action=action)) == Call(action, {})
-    assert read_call(said(action=f" {action.upper()}\n")) == Call(action, {})
-    assert read_call(said(action=action, job_id="j-1")) == Call(action, {"job_id": "j-1"})
-    assert read_call(said(action=action, job={"job_id": "j-1"})) == Call(action, {"job_id": "j-1"})
+    assert read_call(said(action=action)) == ScheduleTaskCall(action, {})
+    assert read_call(said(action=f" {action.upper()}\n")) == ScheduleTaskCall(action, {})
+    assert read_call(said(action=action, job_id="j-1")) == ScheduleTaskCall(
+        action, {"job_id": "j-1"}
+    )
+    assert read_call(said(action=action, job={"job_id": "j-1"})) == ScheduleTaskCall(
+        action, {"job_id": "j-1"}
+    )
 
 
 FULL: dict[str, Any] = {

@@ -57,7 +57,7 @@ async def test_where_nothing_is_kept(jobs: JobRows) -> None:
     "given",
     [
         job(),
-        job(schedule=At(5_000, "Asia/Shanghai"), session="isolated", delete_after_run=True),
+        job(schedule=At(5_000, "Asia/Shanghai"), session_mode="isolated", delete_after_run=True),
         job(schedule=Cron("0 9 * * 1-5", "Europe/London"), agent_id="agent", model="m"),
         job(enabled=False, due_ms=None, next_run_ms=None, disabled_reason="Tired."),
         job("a b/ç\0🦆", "o'wner", message="'; DROP TABLE jobs; --\n🦆", dedupe_key='"'),

@@ -13,9 +13,9 @@ from gateway.jobs.schedule.members import (
     WEEKDAYS,
     WEEKEND,
     Days,
+    DayTime,
     Members,
     Now,
-    Time,
     after,
     day_range,
     every,
@@ -58,7 +58,7 @@ _is_time = re.compile(
     rf"{_PART}?(?P<hour>{_WHOLE})(?:[点时](?:钟|整)?|:)"
     rf"(?:(?P<half>半)|(?P<quarter>[一三])刻|(?P<minute>{_WHOLE})分?)?"
 ).fullmatch
-_NOON = {"中午": Time(12, 0), "正午": Time(12, 0), "午夜": Time(0, 0)}
+_NOON = {"中午": DayTime(12, 0), "正午": DayTime(12, 0), "午夜": DayTime(0, 0)}
 _between = re.compile(r"[、,和及与]").split
 
 _WEEK = r"(?:周|星期|礼拜)"
@@ -126,13 +126,13 @@ def _read_days(text: str, now: Now) -> Members | None:
     return None
 
 
-def _times(said: str) -> list[Time] | None:
+def _times(said: str) -> list[DayTime] | None:
     times = [_time(part) for part in _between(said)]
     known = [time for time in times if time is not None]
     return known if len(known) == len(times) else None
 
 
-def _time(said: str) -> Time | None:
+def _time(said: str) -> DayTime | None:
     if said in _NOON:
         return _NOON[said]
     found = _is_time(said)
@@ -152,16 +152,16 @@ def _minute(found: re.Match[str]) -> int | None:
     return None if minute is None else int(minute)
 
 
-def _time_in(part: str | None, hour: int, minute: int) -> Time | None:
+def _time_in(part: str | None, hour: int, minute: int) -> DayTime | None:
     """Find the hour that is meant in a part of the day, such as 下午 or 晚上."""
     if hour > 23 or minute > 59 or (part in _MORNING and hour > 12):
         return None
     if (part == "凌晨" or part in _NIGHT) and hour == 12:
-        return Time(0, minute)
+        return DayTime(0, minute)
     # 中午 may be before twelve, and the night goes on after it.
     first = {"中午": 1, "下午": 1, "傍晚": 1}.get(part or "", 5 if part in _NIGHT else 12)
     last = 10 if part == "中午" else 11
-    return Time(hour + 12 if first <= hour <= last else hour, minute)
+    return DayTime(hour + 12 if first <= hour <= last else hour, minute)
 
 
 def _days(said: str) -> Days | None:

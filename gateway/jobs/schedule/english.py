@@ -14,9 +14,9 @@ from gateway.jobs.schedule.members import (
     WEEKDAYS,
     WEEKEND,
     Days,
+    DayTime,
     Members,
     Now,
-    Time,
     after,
     day_range,
     every,
@@ -170,7 +170,7 @@ def _read_days(words: str, now: Now) -> Members | None:
     return None
 
 
-def _meant(said: str, times: list[Time], now: Now) -> Members | None:
+def _meant(said: str, times: list[DayTime], now: Now) -> Members | None:
     if (days := _days(said)) is not None:
         return recurring(days, times)
     if len(times) > 1:
@@ -193,7 +193,7 @@ def _cuts(words: str) -> Iterator[tuple[str, str]]:
         yield right, left
 
 
-def _times(said: str) -> list[Time] | None:
+def _times(said: str) -> list[DayTime] | None:
     if not _are_times(said):
         return None
     times = [_time(found) for found in _each_time(said)]
@@ -201,15 +201,15 @@ def _times(said: str) -> list[Time] | None:
     return known if len(known) == len(times) else None
 
 
-def _time(found: re.Match[str]) -> Time | None:
+def _time(found: re.Match[str]) -> DayTime | None:
     if found["hour"] is None:
-        return Time(12 if found[0] == "noon" else 0, 0)
+        return DayTime(12 if found[0] == "noon" else 0, 0)
     hour, minute, half = int(found["hour"]), int(found["minute"] or 0), found["half"]
     if minute > 59 or (half and not 1 <= hour <= 12) or hour > 23:
         return None
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
-    return Time(hour, minute)
+    return DayTime(hour, minute)
 
 
 def _days(said: str) -> Days | None:

@@ -35,7 +35,7 @@ class Days(NamedTuple):
     weekday: str = "*"
 
 
-class Time(NamedTuple):
+class DayTime(NamedTuple):
     """A time of day."""
 
     hour: int
@@ -74,7 +74,7 @@ def _whole(ms: float) -> int:
     return round(min(ms, 1e15))
 
 
-def recurring(days: Days, times: Sequence[Time]) -> Members:
+def recurring(days: Days, times: Sequence[DayTime]) -> Members:
     """Mean some times on some days."""
     minutes = {time.minute for time in times}
     if len(minutes) > 1:
@@ -90,7 +90,7 @@ def hourly(minute: int) -> Members:
     return {"kind": "cron", "cron": f"{minute} * * * *"}
 
 
-def once(time: Time, now: Now, days_ahead: int | None = None) -> Members:
+def once(time: DayTime, now: Now, days_ahead: int | None = None) -> Members:
     """Mean a time of a day from today, or, where no day is said, the next time it is that time."""
     at = now.wall.replace(hour=time.hour, minute=time.minute, second=0, microsecond=0)
     if days_ahead is None:

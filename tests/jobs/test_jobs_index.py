@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from anyio.lowlevel import checkpoint
 
-from gateway.jobs.index import Agenda
+from gateway.jobs.index import JobIndex
 from gateway.jobs.model import Job
 from gateway.jobs.schedule.model import At
 from gateway.jobs.slots import Slots
@@ -20,72 +20,72 @@ def job(job_id: str = "a", next_ms: int | None = NOW, **members: object) -> Job:
 
 
 def test_the_earliest_counts() -> None:
-    agenda = Agenda()
-    assert agenda.expecting("o", "s") is None
+    job_index = JobIndex()
+    assert job_index.expecting("o", "s") is None
     for job_id, next_ms in (("a", NOW + HOUR), ("b", NOW), ("c", None)):
-        agenda.put(job(job_id, next_ms))
-    assert agenda.expecting("o", "s") == NOW
-    assert agenda.expecting("o", "t") is None
-    assert agenda.expecting("p", "s") is None
-    agenda.drop("b")
-    agenda.drop("unknown")
-    assert agenda.expecting("o", "s") == NOW + HOUR
-    assert repr(agenda) == "<Agenda 2 jobs of 1 sessions>"
+        job_index.put(job(job_id, next_ms))
+    assert job_index.expecting("o", "s") == NOW
+    assert job_index.expecting("o", "t") is None
+    assert job_index.expecting("p", "s") is None
+    job_index.drop("b")
+    job_index.drop("unknown")
+    assert job_index.expecting("o", "s") == NOW + HOUR
+    assert repr(job_index) == "<JobIndex 2 jobs of 1 sessions>"
 
 
 def test_a_run_that_is_under_way_began_in_the_past() -> None:
-    agenda = Agenda()
-    agenda.put(job("a", NOW + HOUR, run_id="r", running_ms=NOW - 1))
-    assert agenda.expecting("o", "s") == NOW - 1
+    job_index = JobIndex()
+    job_index.put(job("a", NOW + HOUR, run_id="r", running_ms=NOW - 1))
+    assert job_index.expecting("o", "s") == NOW - 1
 
 
 def test_a_disabled_job_is_a_job() -> None:
-    agenda = Agenda()
-    agenda.put(job("a", None))
-    assert agenda.has_jobs("o", "s")
-    assert agenda.expecting("o", "s") is None
-    agenda.drop("a")
-    assert not agenda.has_jobs("o", "s")
+    job_index = JobIndex()
+    job_index.put(job("a", None))
+    assert job_index.has_jobs("o", "s")
+    assert job_index.expecting("o", "s") is None
+    job_index.drop("a")
+    assert not job_index.has_jobs("o", "s")
 
 
 def test_agents_are_not_in_it() -> None:
-    agenda = Agenda()
-    agenda.put(job("a", agent_id="helper"))
-    assert len(agenda) == 0
-    agenda.put(job("a"))
-    agenda.put(job("a", agent_id="helper"))
-    assert not agenda.has_jobs("o", "s")
+    job_index = JobIndex()
+    job_index.put(job("a", agent_id="helper"))
+    assert len(job_index) == 0
+    job_index.put(job("a"))
+    job_index.put(job("a", agent_id="helper"))
+    assert not job_index.has_jobs("o", "s")
 
 
 def test_a_job_that_moves_is_where_it_went() -> None:
-    agenda = Agenda()
-    agenda.put(job("a"))
-    agenda.put(job("a", session_id="t"))
-    assert not agenda.has_jobs("o", "s")
-    assert agenda.has_jobs("o", "t")
+    job_index = JobIndex()
+    job_index.put(job("a"))
+    job_index.put(job("a", session_id="t"))
+    assert not job_index.has_jobs("o", "s")
+    assert job_index.has_jobs("o", "t")
 
 
 def test_what_is_loaded_is_all_there_is() -> None:
-    agenda = Agenda()
-    agenda.put(job("a"))
-    agenda.load([job("b", session_id="t")])
-    assert not agenda.has_jobs("o", "s")
-    assert agenda.has_jobs("o", "t")
+    job_index = JobIndex()
+    job_index.put(job("a"))
+    job_index.load([job("b", session_id="t")])
+    assert not job_index.has_jobs("o", "s")
+    assert job_index.has_jobs("o", "t")
 
 
 async def test_who_watches_hears_of_what_matters() -> None:
-    agenda = Agenda()
+    job_index = JobIndex()
     heard: list[int] = []
-    stop = agenda.watch("o", "s", lambda: heard.append(len(heard)))
-    agenda.put(job("a"))
-    agenda.put(job("a", name="other"))
-    agenda.put(job("a", NOW + HOUR))
-    agenda.put(job("b", session_id="t"))
-    agenda.drop("a")
+    stop = job_index.watch("o", "s", lambda: heard.append(len(heard)))
+    job_index.put(job("a"))
+    job_index.put(job("a", name="other"))
+    job_index.put(job("a", NOW + HOUR))
+    job_index.put(job("b", session_id="t"))
+    job_index.drop("a")
     await checkpoint()
     assert heard == [0, 1, 2]
     stop()
-    agenda.put(job("a"))
+    job_index.put(job("a"))
     await checkpoint()
     assert heard == [0, 1, 2]
 
