@@ -18,8 +18,7 @@ from gateway.offload import Offload
 from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.directives.memory import Attempt
-from gateway.sessions.facts import read_facts
-from gateway.sessions.sentinels import Sentinels
+from gateway.sessions.facts import Sentinels, read_facts
 
 CHAT = DIALECTS["openai-chat"]
 JSON_DEPTH = 128

@@ -12,9 +12,9 @@ from gateway.agents.locks import Lease
 from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Ear, Outcome
 from gateway.agents.requests import compose_request, read_message
 from gateway.errors import NotFound
-from gateway.exchange.live import LiveExchanges
 from gateway.exchange.ports import Request
 from gateway.exchange.prepare import ExchangePreparer
+from gateway.exchange.runner import LiveExchanges
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.service import SessionView
 

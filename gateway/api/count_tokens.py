@@ -21,9 +21,8 @@ from gateway.api.relay import ToolOffer
 from gateway.api.requests import answer_error
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
-from gateway.exchange.live import LiveExchanges
-from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
-from gateway.exchange.request_reader import ModelRequestReader
+from gateway.exchange.prepare import ExchangeInput, ExchangePreparer, ModelRequestReader
+from gateway.exchange.runner import LiveExchanges
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body

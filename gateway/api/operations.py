@@ -18,7 +18,7 @@ from gateway.api.auth import Keys
 from gateway.api.paths import MODEL
 from gateway.api.requests import answer_json, find_owner
 from gateway.errors import NotFound
-from gateway.exchange.live import LiveExchanges
+from gateway.exchange.runner import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.reminders.view import NtpView
 from gateway.routing import Models, PublicModel

@@ -17,12 +17,16 @@ from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Draining, Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import Answers
-from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, NullObserver
 from gateway.exchange.ports import Request, error_headers
-from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
-from gateway.exchange.request_reader import ModelRequestReader, ReadingRules
+from gateway.exchange.prepare import (
+    ExchangeInput,
+    ExchangePreparer,
+    ModelRequestReader,
+    ReadingRules,
+)
+from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
 from gateway.reminders.tool_scope import ServerTool

@@ -9,7 +9,7 @@ import anyio
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Lease, Locks
 from gateway.errors import SessionDeleted, Unavailable
-from gateway.exchange.live import LiveExchanges
+from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.service import JobService
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds

@@ -18,8 +18,8 @@ from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.exchange.answer_ids import Answers
-from gateway.exchange.live import LiveExchanges
 from gateway.exchange.prepare import ExchangePreparer
+from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.index import JobIndex
 from gateway.jobs.relay_runs import RelayRuns

@@ -22,7 +22,7 @@ from gateway.api.sessions import SessionsArea
 from gateway.app.parts import Parts
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
-from gateway.exchange.request_reader import ModelRequestReader
+from gateway.exchange.prepare import ModelRequestReader
 from gateway.wire.http_server.request_body import BodyLimits
 
 # What the API takes is read at once, so it has to be small.

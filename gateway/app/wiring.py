@@ -22,10 +22,10 @@ from gateway.dialects.profiles import profile_for
 from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.errors import Headers
 from gateway.exchange.additions import ToolDeclaration
-from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Route
 from gateway.exchange.ports import Limits, Services
 from gateway.exchange.rules import Rule
+from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.model import JobRules
 from gateway.jobs.run_services import RunSettings
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK

@@ -8,10 +8,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from gateway.dialects.protocol import Tap
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.translators import translate_large
-from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamError
+from gateway.dialects.translators import Translator, translate_large
+from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.additions import Addition, UserText
-from gateway.exchange.answer_form import read_form
 from gateway.exchange.effects import OpenTurn, RelayTurn
 from gateway.exchange.events import (
     OpeningFailed,
@@ -32,10 +31,12 @@ from gateway.exchange.observer import (
 )
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
+from gateway.exchange.translated_turn import TranslatedTurn
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
 from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Turn
+from gateway.wire.sse import BOM
 
 OPENED = TurnOpened()
 STREAM_HEADERS: Headers = (
@@ -315,3 +316,69 @@ def _retry_after(error: HoldgateError) -> float | None:
         return error.retry_after
     value = next((value for name, value in error.headers if name == b"retry-after"), b"")
     return float(value) if value.isdigit() else None
+
+
+STREAM, BODY, OTHER = "stream", "body", "other"
+FIELDS = (b"data:", b"event:", b":", b"id:", b"retry:")
+REFUSAL_BYTES = 65536
+
+
+def form_of(first: bytes) -> str | None:
+    """Tell what an answer is by its first bytes; None where more are needed."""
+    if first.startswith(FIELDS):
+        return STREAM
+    told = first.removeprefix(BOM).lstrip()
+    if told.startswith(b"{"):
+        return BODY
+    if told.startswith(FIELDS):
+        return STREAM
+    if len(first) > REFUSAL_BYTES:
+        return OTHER
+    return None if not told or any(field.startswith(told) for field in FIELDS) else OTHER
+
+
+async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, bytes]:
+    """Read the first bytes of an answer; return it as what was asked for, and what was read."""
+    stream, first = state.request.asked.stream, b""
+    while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
+        first += more
+    if form in (None, OTHER):
+        if not state.splice.accepts(_content_type(turn.headers)):
+            raise state.request.dialect.read_disguised_error(first)
+    elif form != (STREAM if stream else BODY):
+        if stream:
+            first = await _read_body(state, turn, first)
+        state.translator = await _convert(state, name, first)
+    if state.translator is None:
+        return turn, first
+    return TranslatedTurn(turn, state.translator, first), b""
+
+
+async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
+    pieces, room = [first], state.services.limits.answer_bytes - len(first)
+    async for data in turn:
+        pieces.append(data)
+        room -= len(data)
+        if room < 0:
+            raise UpstreamBroke("The upstream's answer is longer than allowed.")
+    return b"".join(pieces)
+
+
+async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
+    """Return the way back from the form that came, unless it is an error of the upstream's own."""
+    request, translators, asked = state.request, state.services.translators, state.body
+    error = request.dialect.read_disguised_error(body) if state.translator is None else None
+    if isinstance(error, UpstreamAnswered):
+        raise error
+    told = await state.work(
+        len(asked), translators.make_context_reader(request.dialect, asked, name)
+    )
+    where, stream = state.exchange.route.upstream, request.asked.stream
+    return translators.make_converter(where, request.dialect, told, stream)
+
+
+def _content_type(headers: Headers) -> bytes:
+    for name, value in headers:
+        if name == b"content-type":
+            return value.lower()
+    return b""

@@ -13,9 +13,9 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Dialect
 from gateway.errors import Headers, NotFound
 from gateway.exchange.additions import Addition, UserText
-from gateway.exchange.live import LiveExchanges
 from gateway.exchange.model import Asked
 from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
+from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.collecting_client import CollectingClient
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome

@@ -27,7 +27,7 @@ from gateway.sessions.directives.model import (
 from gateway.sessions.directives.reader import Reading, read
 from gateway.sessions.directives.routing import NOTHING, Routing, forced_route
 from gateway.sessions.directives.syntax import BLANKS
-from gateway.sessions.facts import find_mark, last_calls, read_facts
+from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts
 from gateway.sessions.model import (
     DONE,
     Context,
@@ -40,7 +40,6 @@ from gateway.sessions.model import (
     sign,
 )
 from gateway.sessions.request_session import RequestSession, SessionServices
-from gateway.sessions.sentinels import Sentinels
 from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, Settings
 from gateway.sessions.side_calls import SideCalls, SnapshotSetters
 from gateway.sessions.state_store import States
