@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -26,7 +26,6 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.events import read_object
 from gateway.errors import (
     BadRequest,
-    Draining,
     Headers,
     HoldgateError,
     MethodNotAllowed,
@@ -172,7 +171,6 @@ class Chat:
     locks: Locks
     keys: Keys
     limits: BodyLimits
-    draining: Callable[[], bool]
     dialect = DIALECTS["openai-chat"]
 
     def routes(self) -> list[BaseRoute]:
@@ -196,9 +194,9 @@ class Chat:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
             owner = self.keys.owner(note.headers)
-            self._refuse_while_draining()
+            self.agents.services.exchanges.check_open()
             body = await receive_body(note.headers, receive, self.limits.size)
-            self._refuse_while_draining()
+            self.agents.services.exchanges.check_open()
             given = await self._read(body, owner.name, note)
             await self._talk(self._errand(given, owner, note), note, answer)
         except HoldgateError as error:
@@ -248,10 +246,6 @@ class Chat:
         if self.keys and owner.admin:
             return _short("userId", user_id) or owner.name
         return owner.name
-
-    def _refuse_while_draining(self) -> None:
-        if self.draining():
-            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
     async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
         if answer.started:

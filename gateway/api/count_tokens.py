@@ -45,7 +45,7 @@ class Counting:
     """The upstreams that can count, by their ids."""
     exchanges: LiveExchanges
     preparer: ExchangePreparer
-    offer: ToolOffer
+    offer: ToolOffer | None
     limits: BodyLimits
     reader: ModelRequestReader
 
@@ -71,6 +71,7 @@ class Counting:
     async def _count(self, note: IncomingRequest, owner: str, body: bytes) -> Response:
         read = await self.reader.read(body, False, note.listed, owner)
         asked, who, preparer = read.asked, read.who, self.preparer
+        offer = self.offer
         given = ExchangeInput(
             id=note.request_id,
             exchange_id=note.exchange_id,
@@ -79,7 +80,7 @@ class Counting:
             asked=asked,
             dialect=self.dialect,
             main=who.main,
-            tools=self.offer.for_client(owner, who.main or who.session),
+            tools=() if offer is None else offer.for_client(owner, who.main or who.session),
             takes_over=False,
             adds=note.headers.get(b"x-holdgate-clock") != b"off",
             # What is due is not claimed by a count.

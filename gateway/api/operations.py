@@ -135,7 +135,6 @@ class Operations:
     models: Models
     keys: Keys
     metrics: Metrics
-    draining: Callable[[], bool]
     trouble: Callable[[], Awaitable[str]]
     """Says what is wrong with the stores, if anything is."""
     started_at: float
@@ -165,7 +164,7 @@ class Operations:
 
     async def show_readiness(self, request: WebRequest) -> Response:
         """Say whether new requests are welcome."""
-        if self.draining():
+        if self.driver.draining:
             return answer_json(NotReady("draining"), 503, {"retry-after": "1"})
         # Models answer without a store, so trouble with it turns nobody away.
         reason = await self.trouble()
@@ -184,7 +183,7 @@ class Operations:
         status = GatewayStatus(
             version=__version__,
             uptime_seconds=round(self.wall() - self.started_at, 3),
-            draining=self.draining(),
+            draining=self.driver.draining,
             upstreams=[self._show_upstream(name) for name in self.driver.services.upstreams],
             exchanges=ExchangeCounts(len(live), dict(states)),
             models=[model.name for model in self.models.listed],

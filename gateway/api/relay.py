@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -15,7 +15,7 @@ import msgspec
 from gateway.api.admission import KEY, IncomingRequest
 from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
-from gateway.errors import Draining, Headers, HoldgateError, MethodNotAllowed, Unavailable
+from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import Answers
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, NullObserver
@@ -68,10 +68,9 @@ class Relay:
         exchanges: LiveExchanges,
         preparer: ExchangePreparer,
         keys: Keys,
-        offer: ToolOffer,
+        offer: ToolOffer | None,
         answers: Answers,
         limits: BodyLimits,
-        draining: Callable[[], bool],
     ) -> None:
         self.dialect = dialect
         self._exchanges = exchanges
@@ -81,7 +80,6 @@ class Relay:
         self._answers = answers
         self._chain = dialect if isinstance(dialect, Chained) else None
         self._limits = limits
-        self._draining = draining
         self._offload = exchanges.services.offload
         self._small = self._offload.above
         self._unpacking = BodyUnpacker(limits.size, self._offload)
@@ -98,12 +96,12 @@ class Relay:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
             owner = self._keys.owner(note.headers)
-            self._refuse_while_draining()
+            self._exchanges.check_open()
             headers, limit = note.headers, self._limits.size
             body = direct.take_json_body(headers, limit) if direct is not None else None
             if body is None:
                 body = await receive_body(headers, receive, limit)
-                self._refuse_while_draining()
+                self._exchanges.check_open()
             if len(body) > self._small or b"content-encoding" in note.headers:
                 request = await self._read_large(note, owner.name, body, answer)
             else:
@@ -145,6 +143,7 @@ class Relay:
         asked, who = read.asked, read.who
         if read.previous:
             asked = await self._go_on_from(read.previous, asked, owner)
+        offer = self._offer
         given = ExchangeInput(
             id=note.request_id,
             exchange_id=note.exchange_id,
@@ -158,7 +157,7 @@ class Relay:
             attempt=_attempt(note) if asked.directives else NO_ATTEMPT,
             answers=self._answers if self._chain is not None else None,
             # Jobs outlive a sub-agent, so they are the main session's.
-            tools=self._offer.for_client(owner, who.main or who.session),
+            tools=offer.for_client(owner, who.main or who.session) if offer is not None else (),
             notes=headers.get(b"x-holdgate-notes") == b"1",
             adds=headers.get(b"x-holdgate-clock") != b"off",
             may_hold=headers.get(b"x-holdgate-hold") != b"off",
@@ -173,10 +172,6 @@ class Relay:
         work = partial(self._chain.continue_from, asked.body, real)
         going_on = await self._offload.run(owner, len(asked.body), work)
         return msgspec.structs.replace(asked, body=going_on)
-
-    def _refuse_while_draining(self) -> None:
-        if self._draining():
-            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
     async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
         if answer.started:

@@ -59,7 +59,6 @@ class Gateway:
         self.config = config
         form = config.server.log_format
         self.event_log = event_log or EventLog(form, LogWriter(sys.stderr, form))
-        self.draining = False
         self.upstreams: dict[str, Upstream] = {
             section.id: connect(wiring.endpoint_of(section)) for section in config.upstreams
         }
@@ -159,7 +158,7 @@ class Gateway:
 
     def leave(self, left: Callable[[], None]) -> None:
         """Take nothing new, let what runs finish within `drain_ms`, then say that it is done."""
-        self.draining = True
+        self.driver.draining = True
         self._left = left
         self._leaving.set()
         self.event_log.note(
@@ -212,7 +211,6 @@ class Gateway:
             self.metrics,
             self.counters,
             time.time(),
-            lambda: self.draining,
             self.event_log.note,
         )
         return Parts(base, store, rows)

@@ -68,7 +68,6 @@ class Base:
     counters: Mapping[str, Upstream]
     """Who counts tokens, by the upstream's name."""
     started_at: float
-    draining: Callable[[], bool]
     note: Note
 
 

@@ -63,7 +63,7 @@ def _body_limits(parts: Parts, most: int | None = None) -> BodyLimits:
 
 def _chat(parts: Parts) -> Chat:
     base = parts.base
-    return Chat(parts.agents, parts.locks, base.keys, _body_limits(parts), base.draining)
+    return Chat(parts.agents, parts.locks, base.keys, _body_limits(parts))
 
 
 def _operations(parts: Parts) -> Operations:
@@ -73,7 +73,6 @@ def _operations(parts: Parts) -> Operations:
         models=base.models,
         keys=base.keys,
         metrics=base.metrics,
-        draining=base.draining,
         trouble=parts.trouble,
         started_at=base.started_at,
         wall=time.time,
@@ -91,7 +90,7 @@ def _counting(parts: Parts) -> Counting:
         base.counters,
         base.driver,
         parts.preparer,
-        parts.offer,
+        parts.offer if parts.offer.to_clients else None,
         limits,
         ModelRequestReader(dialect, offload, reading_rules(parts.preparer, limits)),
     )
@@ -104,8 +103,7 @@ def _relay(parts: Parts, dialect: str) -> Relay:
         base.driver,
         parts.preparer,
         base.keys,
-        parts.offer,
+        parts.offer if parts.offer.to_clients else None,
         parts.answers,
         _body_limits(parts),
-        base.draining,
     )

@@ -1,4 +1,4 @@
-"""The end of an exchange: the withheld tail, an error, or nobody left to tell."""
+"""What is done when a turn has ended: tools, a hold, the tail, an error, or letting go."""
 
 from __future__ import annotations
 

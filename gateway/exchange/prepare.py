@@ -36,7 +36,8 @@ from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.facts import Sentinels, read_facts
 from gateway.sessions.identity import Identity, identify
 from gateway.sessions.service import Sessions, SessionView
-from gateway.sessions.session_request import Kind, SessionRequest
+from gateway.sessions.session_request import KIND, Kind, SessionRequest
+from gateway.stores.documents import DocumentKey
 
 # Upstreams of this dialect may answer nothing at all when the time follows the results of tools.
 SILENT_AFTER_TIME = frozenset({"anthropic-messages"})
@@ -148,7 +149,7 @@ class ExchangePreparer:
         request = _in_session(given)
         if not given.acts:
             return await self.sessions.look(request)
-        return self.sessions.glance(request) or await self.sessions.enter(request, self.upstreams)
+        return await self.sessions.enter(request, self.upstreams)
 
     def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
@@ -226,6 +227,7 @@ def _in_session(given: ExchangeInput) -> SessionRequest:
         given.asked,
         given.dialect,
         given.exchange_id,
+        None if given.session is None else DocumentKey(KIND, given.owner, given.session),
         attempt=given.attempt,
         main=given.main,
     )

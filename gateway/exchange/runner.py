@@ -1,4 +1,9 @@
-"""One exchange under way: the machine's effects, performed one at a tools."""
+"""Performs what the exchange machine decides: the only place where the two planes meet.
+
+One worker runs at a time and comes to one outcome, which the machine judges. A watcher waits for
+the client to leave from the first instant; it, and the drain, cancel the worker's scope, and
+nothing else ever does. Whatever way an exchange ends, what it held is let go of and its end is told.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from gateway.errors import HoldgateError, Unavailable
+from gateway.errors import Draining, HoldgateError, Unavailable
 from gateway.exchange.after_turns import close, hold, let_go, run_tools, show_error
 from gateway.exchange.effects import (
     Close,
@@ -225,6 +230,8 @@ class LiveExchanges:
         self._left: anyio.Event | None = None
         self.observer: Observer = NOBODY
         """Hears of all exchanges."""
+        self.draining = False
+        """Whether no new ones are let in."""
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
@@ -253,6 +260,11 @@ class LiveExchanges:
             # A body of one piece has no place for notes, even when white space has begun it.
             observer = combine(observer, ClientNotes(client))
         return combine(observer, self.observer)
+
+    def check_open(self) -> None:
+        """Raise `Draining` once no new exchanges are let in."""
+        if self.draining:
+            raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
     def refuse(self, request_id: str, error: HoldgateError) -> None:
         """Tell that a request does not become an exchange."""

@@ -60,7 +60,3 @@ class SessionRequest(msgspec.Struct, frozen=True, gc=False):
     attempt: Attempt = NO_ATTEMPT
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
-
-    def __post_init__(self) -> None:
-        if self.key is None and self.name is not None:
-            msgspec.structs.force_setattr(self, "key", DocumentKey(KIND, self.owner, self.name))
