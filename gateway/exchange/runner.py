@@ -2,7 +2,7 @@
 
 One worker runs at a time and comes to one outcome, which the machine judges. A watcher waits for
 the client to leave from the first instant; it, and the drain, cancel the worker's scope, and
-nothing else ever does. Whatever way an exchange ends, what it held is let go of and its end is told.
+nothing else ever does. Whatever way an exchange ends, what it held is let go of and its end told.
 """
 
 from __future__ import annotations
