@@ -14,12 +14,12 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # What is reached, and in the comment where it goes. Whoever makes a figure better tightens it here.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    "plain: modules": 49,  # 40
-    "plain: package switches": 67,  # 60
-    "hold: modules": 82,  # 60
+    "plain: modules": 39,  # 40
+    "plain: package switches": 63,  # 60
+    "hold: modules": 76,  # 60
     "isolated: modules": 76,  # 60
-    "class names in two modules": 15,  # 5
-    "participle functions": 122,  # 0 outside the list of scripts/house/names.py
+    "class names in two modules": 2,  # 5
+    "participle functions": 93,  # 0 outside the list of scripts/house/names.py
     "code lines": 34_700,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,
