@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.agents.transcript import Message, extended
+from gateway.agents.transcript import Message, extend_history
 from gateway.offload import Offload
 from gateway.stores.documents import Conflict, StoreUnavailable
 from gateway.stores.rows import AgentConversation, ConversationRows
@@ -72,7 +72,7 @@ class Record:
             found = self._found or await self._all.read(*self._where)
             if not gained:
                 return Bookmark(found.version, found.updated_ms)
-            work = partial(extended, found.messages, gained)
+            work = partial(extend_history, found.messages, gained)
             size = len(found.messages) + sum(len(m.get("content") or "") for m in gained)
             messages = await self._all.offload.run(found.owner, size, work)
             now_ms = self._all.now_ms()

@@ -80,7 +80,7 @@ class Transcript:
         while messages[-1]["role"] == "user":
             # No turn answered it: it was not said as far as the model knows, and comes again.
             messages.pop()
-        return repaired(messages, self._results)
+        return repair_calls(messages, self._results)
 
     def _tell(self, turn: AnsweredTurn) -> None:
         # A turn is told once: when a follow-up to it comes to nothing it is offered again.
@@ -102,7 +102,7 @@ class Transcript:
         return [{"role": "assistant", "content": text}] if text else []
 
 
-def repaired(messages: Iterable[Message], results: Mapping[str, str]) -> list[Message]:
+def repair_calls(messages: Iterable[Message], results: Mapping[str, str]) -> list[Message]:
     """Give every call its result, right behind those that its turn has."""
     whole: list[Message] = []
     missing: dict[str, None] = {}
@@ -110,21 +110,21 @@ def repaired(messages: Iterable[Message], results: Mapping[str, str]) -> list[Me
         if message["role"] == "tool":
             missing.pop(message["tool_call_id"], None)
         else:
-            whole += _made_up(missing, results)
+            whole += _make_results(missing, results)
             missing = {call["id"]: None for call in message.get("tool_calls", ())}
         whole.append(message)
-    return whole + _made_up(missing, results)
+    return whole + _make_results(missing, results)
 
 
-def _made_up(missing: Iterable[str], results: Mapping[str, str]) -> list[Message]:
+def _make_results(missing: Iterable[str], results: Mapping[str, str]) -> list[Message]:
     return [_result(call_id, results.get(call_id, CUT)) for call_id in missing]
 
 
-def extended(history: bytes, gained: Iterable[Message], longest: int = LONGEST) -> bytes:
+def extend_history(history: bytes, gained: Iterable[Message], longest: int = LONGEST) -> bytes:
     """Put messages at the end of a conversation; what is too long loses its oldest exchanges."""
     added = [msgspec.json.encode(message) for message in gained]
     whole = append_items(history, added)
-    return whole if len(whole) <= longest else _shortened(whole, len(added), longest)
+    return whole if len(whole) <= longest else _shorten(whole, len(added), longest)
 
 
 class _Role(msgspec.Struct):
@@ -135,7 +135,7 @@ _items: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgs
 _role = msgspec.json.Decoder(_Role)
 
 
-def _shortened(history: bytes, new: int, longest: int) -> bytes:
+def _shorten(history: bytes, new: int, longest: int) -> bytes:
     """Cut the beginning off, before a message of the user's; what is new stays in any case."""
     items = _items.decode(history)
     size = len(history)

@@ -194,10 +194,12 @@ class Gateway:
         # What is stored is dated by the same clock that reminders go by.
         now_ms = self.clock.now_ms
         store = await open_documents(
-            url, place, shapes, now_ms=now_ms, on_quarantine=self._quarantined
+            url, place, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(store.aclose)
-        rows = await open_rows(url, place, store, now_ms=now_ms, on_quarantine=self._quarantined)
+        rows = await open_rows(
+            url, place, store, now_ms=now_ms, on_quarantine=self._note_quarantined
+        )
         self._stack.push_async_callback(rows.aclose)
         base = Base(
             self.config,
@@ -215,7 +217,7 @@ class Gateway:
         )
         return Parts(base, store, rows)
 
-    def _quarantined(self, name: str, reason: str) -> None:
+    def _note_quarantined(self, name: str, reason: str) -> None:
         self.metrics.quarantined += 1
         self.event_log.note("quarantined", name=name, why=reason)
 

@@ -140,11 +140,11 @@ class Parts:
             base.holds,
             self.deliveries,
             settings,
-            self._unnamed_reminders() if settings.hold_without_session else None,
+            self._make_unnamed_reminders() if settings.hold_without_session else None,
             self.job_index,
         )
 
-    def _unnamed_reminders(self) -> ReminderService:
+    def _make_unnamed_reminders(self) -> ReminderService:
         """Return where reminders live that are only held for: with their answers, in memory."""
         base, rules = self.base, wiring.hold_only_rules(self.base.config)
         store = Memory(base.clock.now_ms, lambda key, reason: None)

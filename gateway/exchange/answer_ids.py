@@ -35,17 +35,17 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     until_ms: int = 0
 
 
-def _encoded(known: Known) -> dict[str, object]:
+def _encode_known(known: Known) -> dict[str, object]:
     return {"upstreamId": known.upstream_id, "untilMs": known.until_ms}
 
 
-def _decoded(document: Mapping[str, Any]) -> Known:
+def _decode_known(document: Mapping[str, Any]) -> Known:
     return msgspec.convert(
         {"upstream_id": document["upstreamId"], "until_ms": document["untilMs"]}, Known
     )
 
 
-SHAPE = Shape(KIND, 1, Known(), _encoded, _decoded, lambda known: known.until_ms or None)
+SHAPE = Shape(KIND, 1, Known(), _encode_known, _decode_known, lambda known: known.until_ms or None)
 
 
 class Answers:

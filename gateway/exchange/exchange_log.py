@@ -34,15 +34,15 @@ def text_of(report: ExchangeEnded) -> str:
     tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
     lost = f" lost={quote(','.join(report.lost))}" if report.lost else ""
     return (
-        f"id={report.request_id} owner={_quoted(report.owner[:LONGEST_NAME])} "
-        f"model={_quoted(report.model[:LONGEST_NAME])} upstream={report.upstream} "
+        f"id={report.request_id} owner={_quote_name(report.owner[:LONGEST_NAME])} "
+        f"model={_quote_name(report.model[:LONGEST_NAME])} upstream={report.upstream} "
         f"state={report.state} status={report.status}{code} stream={report.stream} "
         f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}{lost}"
     )
 
 
 @lru_cache(maxsize=1024)
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return quote(name)
 
 

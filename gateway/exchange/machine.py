@@ -193,7 +193,7 @@ class Exchange:
     def _judge(self, outcome: Outcome) -> Event:
         if isinstance(outcome, TurnFinished):
             judged = self.verdict_on(outcome)
-            self._said, self._said_times = outcome.said, self._times_said(outcome.said)
+            self._said, self._said_times = outcome.said, self._count_repeats(outcome.said)
             return judged
         assert isinstance(outcome, OpeningFailed)
         return self._judge_failure(outcome.error)
@@ -208,7 +208,7 @@ class Exchange:
             tool_turns_left=self._tool_turns_left,
             repeat=ended.repeat,
             repeated=self.repeats,
-            same_answers=self._times_said(ended.said),
+            same_answers=self._count_repeats(ended.said),
             wait=ended.wait,
         )
         return verdict(facts, self._rules)
@@ -228,7 +228,7 @@ class Exchange:
         """Whether the turn at hand was opened to tell the model what its tools returned."""
         return self._follows_tools
 
-    def _times_said(self, said: str) -> int:
+    def _count_repeats(self, said: str) -> int:
         return self._said_times + 1 if said == self._said else 1
 
     def _judge_failure(self, error: HoldgateError) -> Event:

@@ -273,7 +273,7 @@ class ModelRequestReader:
         rules = self._rules
         if len(body) <= self._offload.above:
             asked = self._dialect.read(body, rules.depth, prefers_stream, rules.default_model)
-            return _identified(asked, self._chain, headers)
+            return _identify(asked, self._chain, headers)
         question = (body, prefers_stream, tuple(headers))
         work = partial(_read_large, self._dialect, self._chain, question, rules)
         found = await self._offload.send(owner, len(body), work)
@@ -283,7 +283,7 @@ class ModelRequestReader:
         return msgspec.structs.replace(found, asked=asked)
 
 
-def _identified(asked: Asked, chain: Chained | None, headers: Pairs) -> ReadRequest:
+def _identify(asked: Asked, chain: Chained | None, headers: Pairs) -> ReadRequest:
     previous = chain.previous_id(asked.body) if chain is not None else ""
     return ReadRequest(asked, identify(headers, asked.identity), previous)
 
@@ -294,7 +294,7 @@ def _read_large(
     """Read all that is asked of a request later; a body that is unchanged is not sent back."""
     body, prefers_stream, headers = question
     asked = dialect.read(body, rules.depth, prefers_stream, rules.default_model)
-    found = _identified(asked, chain, headers)
+    found = _identify(asked, chain, headers)
     facts = read_facts(dialect, asked.body, found.who.session is not None, rules.sentinels)
     tools = relevant_tools(dialect, asked.tools, rules.own_tools)
     left = b"" if asked.body is body else asked.body

@@ -48,7 +48,7 @@ T = TypeVar("T")
 _compress = partial(zlib.compress, level=1)
 
 
-async def _worked(work: Callable[[bytes], bytes], data: bytes) -> bytes:
+async def _run_aside(work: Callable[[bytes], bytes], data: bytes) -> bytes:
     if len(data) <= ASIDE_ABOVE:
         return work(data)
     return await run_sync(work, data, abandon_on_cancel=True)
@@ -178,7 +178,7 @@ class ExchangeState:
         await self.extend(answered)
         self.packed = len(body) > PACKED_ABOVE
         # A copy, since the encoder leaves half as much room again behind what it wrote.
-        self.body = await _worked(_compress, body) if self.packed else memoryview(body).tobytes()
+        self.body = await _run_aside(_compress, body) if self.packed else memoryview(body).tobytes()
         self.tap = self.translator = None
         self.splice.rest()
         self.client.rest()
@@ -190,7 +190,7 @@ class ExchangeState:
 
     async def unpack(self) -> bytes:
         """Return the request that was packed."""
-        return await _worked(zlib.decompress, self.body)
+        return await _run_aside(zlib.decompress, self.body)
 
     def gateway_parts(self) -> GatewayParts:
         """Say what of the request the gateway wrote."""

@@ -53,7 +53,7 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     try:
         await _ask(state, effect)
     except HoldgateError as raised:
-        error = _told(state) or raised
+        error = _upstream_failure(state) or raised
         state.note_failure(upstream, error)
         if error.may_fail_over:
             services.health.note_failure(upstream, services.now(), _retry_after(error))
@@ -72,7 +72,7 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     return OPENED
 
 
-def _told(state: ExchangeState) -> UpstreamError | None:
+def _upstream_failure(state: ExchangeState) -> UpstreamError | None:
     """Return an upstream's own error: translated, it may have lost its status."""
     return None if state.translator is None else state.translator.failure
 
@@ -213,7 +213,7 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
     await turn.release()
     if state.has_place:
         state.leave_place()
-    return await _ended(state, tap)
+    return await _end_turn(state, tap)
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
@@ -260,7 +260,7 @@ async def _deliver(state: ExchangeState, claims: TurnClaims, shown: bytes) -> No
         await state.commit_claim(claims)
 
 
-async def _ended(state: ExchangeState, tap: Tap) -> Outcome:
+async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
     state.splice.take(tap)
     end, tools = tap.end(), state.tools
     if UpstreamClosed in state.wants:

@@ -102,7 +102,7 @@ class StopRules:
         wanted = asked or self.default_repeats
         return min(wanted, self.max_repeats) if self.max_repeats else wanted
 
-    def lowered(self, directive: Directive | Unreadable) -> int | None:
+    def lower_repeats(self, directive: Directive | Unreadable) -> int | None:
         """Return how often instead, if a message is set with a larger count than is allowed."""
         asked = directive.repeats if isinstance(directive, SetStopMessage) else None
         return self.repeats(asked) if asked and self.repeats(asked) < asked else None
@@ -153,7 +153,7 @@ class Context:
     """By how each was written: `set`, or the reason why not."""
 
 
-def directed(
+def apply_directives(
     state: SessionState, found: tuple[Found, ...], rules: StopRules, context: Context
 ) -> tuple[SessionState, Told]:
     """Let the directives of a message act on a session, once."""
@@ -164,7 +164,7 @@ def directed(
         if isinstance(item.directive, SetReminder | ClearReminders):
             effects.append(context.reminded.get(item.source, ASK_AGAIN))
             continue
-        state, effect = _acted(state, item.directive, rules, now_ms)
+        state, effect = _apply_directive(state, item.directive, rules, now_ms)
         effects.append(effect)
     if any(isinstance(item.directive, ClearStopMessage) for item in told.new):
         state = clear_stop(state)
@@ -172,7 +172,7 @@ def directed(
     # What did nothing is not remembered: sent again, it is to be reported again.
     idle = {message.fingerprint_of(item) for item in told.new if item not in done}
     seen = {name: at for name, at in told.remembered.items() if name not in idle}
-    lowered = [n for item in done if (n := rules.lowered(item.directive)) is not None]
+    lowered = [n for item in done if (n := rules.lower_repeats(item.directive)) is not None]
     effects += [UNCHANGED] * len(told.unchanged)
     state = _remembering(state, seen)
     if message.alone and any(message.fingerprint_of(item) in seen for item in found):
@@ -198,7 +198,7 @@ def _remembering(state: SessionState, seen: Mapping[str, int]) -> SessionState:
     return state if fresh else replace(state, seen=seen)
 
 
-def _acted(
+def _apply_directive(
     state: SessionState, directive: Directive | Unreadable, rules: StopRules, now_ms: int
 ) -> tuple[SessionState, str]:
     match directive:
@@ -242,7 +242,7 @@ def sign(state: SessionState, setter: str, told: Told) -> SessionState:
 
 def use_one(state: SessionState, meant: StopMessage, now_ms: int) -> tuple[SessionState, bool]:
     """Count one more use of a stop message; tell whether it is still there and one was left."""
-    stop = _armed(state, meant)
+    stop = _find_armed(state, meant)
     if stop is None:
         return state, False
     used = replace(stop, used=stop.used + 1, last_used_at_ms=now_ms)
@@ -251,11 +251,11 @@ def use_one(state: SessionState, meant: StopMessage, now_ms: int) -> tuple[Sessi
 
 def disarm(state: SessionState, meant: StopMessage) -> SessionState:
     """Take a stop message as spent: it stays to be seen, and does nothing until set again."""
-    stop = _armed(state, meant)
+    stop = _find_armed(state, meant)
     return state if stop is None else replace(state, stop=replace(stop, used=stop.max_repeats))
 
 
-def _armed(state: SessionState, meant: StopMessage) -> StopMessage | None:
+def _find_armed(state: SessionState, meant: StopMessage) -> StopMessage | None:
     """Return the session's stop message if it may be sent, and no other was set meanwhile."""
     stop = state.stop
     if stop is None or (stop.text, stop.updated_at_ms) != (meant.text, meant.updated_at_ms):
@@ -294,12 +294,12 @@ def without_old(state: SessionState, now_ms: int) -> SessionState:
     return state if left == state.kept else replace(state, kept=left)
 
 
-def kept_until(state: SessionState) -> int | None:
+def find_expiry(state: SessionState) -> int | None:
     """Return when the first of the kept turns is too old."""
     return min(item.at_ms for item in state.kept) + KEPT_MS if state.kept else None
 
 
-def encoded(state: SessionState) -> dict[str, object]:
+def encode_state(state: SessionState) -> dict[str, object]:
     """Write a session's state as the members of its document."""
     document: dict[str, object] = {}
     if state.stop is not None:
@@ -312,19 +312,19 @@ def encoded(state: SessionState) -> dict[str, object]:
         if state.stop.last_used_at_ms is not None:
             document["stopMessageLastUsedAt"] = state.stop.last_used_at_ms
     if state.routing != Routing():
-        document["routing"] = _written_routing(state.routing)
+        document["routing"] = _write_routing(state.routing)
     if state.seen:
         document["directives"] = dict(state.seen)
     if state.sent:
         document["directiveMessages"] = msgspec.to_builtins(state.sent)
     if state.kept:
-        document["pendingTools"] = [_written_kept(kept) for kept in state.kept]
+        document["pendingTools"] = [_write_kept(kept) for kept in state.kept]
     if state.setter:
         document["setter"] = state.setter
     return document
 
 
-def decoded(document: Mapping[str, Any]) -> SessionState:
+def decode_state(document: Mapping[str, Any]) -> SessionState:
     """Read a session's state from its document; a lookup, type or value error if it is none."""
     return SessionState(
         stop=_read_stop(document),
@@ -336,7 +336,7 @@ def decoded(document: Mapping[str, Any]) -> SessionState:
     )
 
 
-def _written_routing(routing: Routing) -> dict[str, object]:
+def _write_routing(routing: Routing) -> dict[str, object]:
     prefer = routing.prefer
     return {
         "allow": list(routing.allow),
@@ -345,7 +345,7 @@ def _written_routing(routing: Routing) -> dict[str, object]:
     }
 
 
-def _written_kept(kept: Kept) -> dict[str, object]:
+def _write_kept(kept: Kept) -> dict[str, object]:
     return {
         # As text it comes back byte for byte, whatever numbers are in it.
         "message": kept.message.decode(),

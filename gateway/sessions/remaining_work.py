@@ -77,7 +77,7 @@ LOOKED_AT = 64 * 1024
 LONGEST = 120
 
 
-def none_left(text: str) -> bool:
+def states_completion(text: str) -> bool:
     """Whether the text states that all tasks are done, and nothing in it casts doubt on that."""
     stated = after_colon = False
     for is_aside, paragraph in _paragraphs(text[-LOOKED_AT:]):

@@ -19,7 +19,7 @@ from gateway.sessions.model import (
     keep,
     use_one,
 )
-from gateway.sessions.remaining_work import none_left
+from gateway.sessions.remaining_work import states_completion
 from gateway.sessions.session_request import CALL, KIND, Kind, SessionRequest, Settings
 from gateway.sessions.side_calls import SideCalls
 from gateway.sessions.state_store import Change, States
@@ -174,9 +174,9 @@ class RequestSession:
 
     async def _why_no_work_is_left(self, said: str) -> str:
         mode = self._around.settings.bd_mode
-        left = None if mode == "heuristic" else await self._around.tracker.work_left()
+        left = None if mode == "heuristic" else await self._around.tracker.is_work_left()
         if left is None and mode != "runtime":
-            return NOTHING_LEFT_SAID if none_left(said) else ""
+            return NOTHING_LEFT_SAID if states_completion(said) else ""
         return NOTHING_LISTED if left is False else ""
 
     def _log(self, event: str, **fields: object) -> None:

@@ -25,7 +25,7 @@ from gateway.sessions.directives.model import (
     Unreadable,
 )
 from gateway.sessions.directives.reader import Reading, read
-from gateway.sessions.directives.routing import NOTHING, Routing, forced_route
+from gateway.sessions.directives.routing import NOTHING, Routing, find_forced_route
 from gateway.sessions.directives.syntax import BLANKS
 from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts
 from gateway.sessions.model import (
@@ -34,7 +34,7 @@ from gateway.sessions.model import (
     Kept,
     SessionState,
     Told,
-    directed,
+    apply_directives,
     living,
     needs_session,
     sign,
@@ -43,7 +43,7 @@ from gateway.sessions.request_session import RequestSession, SessionServices
 from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, Settings
 from gateway.sessions.side_calls import SideCalls, SnapshotSetters
 from gateway.sessions.state_store import States
-from gateway.sessions.stop_message_files import loaded
+from gateway.sessions.stop_message_files import load_stop_message
 from gateway.sessions.task_tracker import Tracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable
 
@@ -107,10 +107,10 @@ class Sessions:
         if not request.asked.directives:
             return self._glance(request) or await self._pass_by(request)
         request = await self._whole(
-            request, await self._kept(request, await self.states.read(request.key))
+            request, await self._find_kept(request, await self.states.read(request.key))
         )
         message, found, request = await self._read(request, upstreams)
-        forced = forced_route(item.directive for item in found)
+        forced = find_forced_route(item.directive for item in found)
         state = await self.states.read(request.key)
         kind = await self._judge(request, state)
         if kind is Kind.AUXILIARY or request.main:
@@ -133,7 +133,7 @@ class Sessions:
         # Only a request without tools can be a side call, and only one with tools is remembered.
         kind = self._kind(request) if request.asked.tools else await self._judge(request, state)
         if kind is not Kind.AUXILIARY:
-            request = await self._whole(request, await self._kept(request, state))
+            request = await self._whole(request, await self._find_kept(request, state))
         if request.asked.directives:
             _, _, request = await self._read(request, upstreams)
         return SessionView(request.asked, kind)
@@ -144,7 +144,7 @@ class Sessions:
         state = NEW if key is None else await self.states.read(key)
         kind = await self._judge(request, state)
         if kind is not Kind.AUXILIARY and (state.kept or key is None):
-            request = await self._whole(request, await self._kept(request, state))
+            request = await self._whole(request, await self._find_kept(request, state))
         return await self._entry(request, state, kind)
 
     async def _judge(self, request: SessionRequest, state: SessionState) -> Kind:
@@ -167,7 +167,7 @@ class Sessions:
             request.asked, kind, RequestSession(self.around, request, state, kind), routing
         )
 
-    async def _kept(self, request: SessionRequest, state: SessionState) -> tuple[Kept, ...]:
+    async def _find_kept(self, request: SessionRequest, state: SessionState) -> tuple[Kept, ...]:
         """Return what is kept of turns that this request may carry."""
         now_ms = self.states.store.now_ms
         if request.name is not None:
@@ -212,7 +212,7 @@ class Sessions:
         now = self.states.store.now_ms()
         if request.key is None:
             here = tuple(item for item in found if not needs_session(item))
-            state, told = directed(NEW, here, self._settings.rules, Context(message, now))
+            state, told = apply_directives(NEW, here, self._settings.rules, Context(message, now))
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
             return state, Told((*told.effects, *elsewhere), told.lowered_to)
         if not found:
@@ -258,7 +258,7 @@ class Sessions:
         self, key: DocumentKey, found: tuple[Found, ...], context: Context, setter: str
     ) -> tuple[SessionState, Told]:
         def change(state: SessionState) -> tuple[SessionState, tuple[SessionState, Told]]:
-            after, told = directed(state, found, self._settings.rules, context)
+            after, told = apply_directives(state, found, self._settings.rules, context)
             after = sign(after, setter, told)
             return after, (after, told)
 
@@ -285,7 +285,7 @@ class Sessions:
     async def _with_file(self, item: Found) -> Found:
         if not isinstance(item.directive, SetStopMessageFile):
             return item
-        text = await anyio.to_thread.run_sync(loaded, item.directive, self._settings)
+        text = await anyio.to_thread.run_sync(load_stop_message, item.directive, self._settings)
         return replace(item, directive=text)
 
 

@@ -11,12 +11,12 @@ import msgspec
 from gateway.dialects.protocol import Dialect
 from gateway.exchange.model import Asked
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
-from gateway.sessions.model import SessionState, StopRules, decoded, encoded, kept_until
+from gateway.sessions.model import SessionState, StopRules, decode_state, encode_state, find_expiry
 from gateway.stores.documents import DocumentKey, Shape
 
 KIND = "session"
 NEW = SessionState()
-SHAPE = Shape(KIND, 1, NEW, encoded, decoded, kept_until)
+SHAPE = Shape(KIND, 1, NEW, encode_state, decode_state, find_expiry)
 # Where no session is named, what has to be found again is kept under the id of a call.
 CALL = "call:"
 

@@ -8,7 +8,9 @@ from gateway.sessions.directives.model import SetStopMessage, SetStopMessageFile
 from gateway.sessions.session_request import Settings
 
 
-def loaded(directive: SetStopMessageFile, settings: Settings) -> SetStopMessage | Unreadable:
+def load_stop_message(
+    directive: SetStopMessageFile, settings: Settings
+) -> SetStopMessage | Unreadable:
     """Read the text of a file inside the operator's directory, and of no other."""
     if settings.files_dir is None:
         return Unreadable("stopMessage", "files are switched off (stop_message.files_dir)")

@@ -33,7 +33,7 @@ class Tracker:
         self._said_at = -CACHE_SECONDS
         self._asking = anyio.Lock()
 
-    async def work_left(self) -> bool | None:
+    async def is_work_left(self) -> bool | None:
         """Return whether work is left, or None when that cannot be known."""
         if self._program is None:
             return None
@@ -46,13 +46,13 @@ class Tracker:
 
     async def _ask(self, program: str) -> bool | None:
         for question in QUESTIONS:
-            listed = await _listed((program, *question), self._directory)
+            listed = await _lists_anything((program, *question), self._directory)
             if listed is None or listed:
                 return listed
         return False
 
 
-async def _listed(command: tuple[str, ...], directory: str | None) -> bool | None:
+async def _lists_anything(command: tuple[str, ...], directory: str | None) -> bool | None:
     """Return whether the command lists anything, or None when it fails or takes too long."""
     with anyio.move_on_after(LIMIT_SECONDS):
         try:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.agents.conversations import Conversations
-from gateway.agents.transcript import CUT, Transcript, extended, repaired
+from gateway.agents.transcript import CUT, Transcript, extend_history, repair_calls
 from gateway.clock import ManualClock
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
@@ -112,12 +112,12 @@ def test_a_turn_that_said_nothing_is_not_kept() -> None:
 
 def test_every_call_gets_its_result_in_its_place() -> None:
     open_calls = [called("a", "b"), result("b"), user("x"), called("c"), assistant("y")]
-    assert repaired(open_calls, {"c": "found"}) == [
+    assert repair_calls(open_calls, {"c": "found"}) == [
         *(called("a", "b"), result("b"), result("a", CUT), user("x")),
         *(called("c"), result("c", "found"), assistant("y")),
     ]
     whole = [user("x"), called("a", "b"), result("a"), result("b"), assistant("y")]
-    assert repaired(whole, {}) == whole
+    assert repair_calls(whole, {}) == whole
 
 
 # How long it may get.
@@ -130,7 +130,7 @@ def exchange(number: int) -> list[dict[str, Any]]:
 def test_a_conversation_that_is_too_long_loses_its_beginning() -> None:
     history = b"[]"
     for number in range(20):
-        history = extended(history, exchange(number), 2000)
+        history = extend_history(history, exchange(number), 2000)
         assert len(history) <= 2000
     found = json.loads(history)
     assert roles(found) == ["user", "assistant", "tool", "assistant"] * (len(found) // 4)
@@ -139,9 +139,9 @@ def test_a_conversation_that_is_too_long_loses_its_beginning() -> None:
 
 
 def test_what_is_new_is_kept_however_long_it_is() -> None:
-    history = extended(b"[]", exchange(1), 2000)
+    history = extend_history(b"[]", exchange(1), 2000)
     new = [user("q" * 3000), assistant("a")]
-    assert json.loads(extended(history, new, 2000)) == new
+    assert json.loads(extend_history(history, new, 2000)) == new
 
 
 # Where it is kept.
@@ -161,7 +161,7 @@ class Rows:
         found = self.kept or AgentConversation("o", "a", "s")
         if self.conflicts:
             self.conflicts -= 1
-            messages = extended(found.messages, [user("mine")])
+            messages = extend_history(found.messages, [user("mine")])
             self.kept = msgspec.structs.replace(found, messages=messages, version=found.version + 1)
         if conversation.version != (self.kept.version if self.kept else 0):
             raise Conflict("Somebody else was faster.")

@@ -15,7 +15,14 @@ from gateway.sessions.directives.memory import (
 from gateway.sessions.directives.model import Found, Target
 from gateway.sessions.directives.reader import read
 from gateway.sessions.directives.routing import Routing
-from gateway.sessions.model import Context, SessionState, StopRules, directed, end_message, is_sent
+from gateway.sessions.model import (
+    Context,
+    SessionState,
+    StopRules,
+    apply_directives,
+    end_message,
+    is_sent,
+)
 
 NOW = 1_770_000_000_000
 EMPTY = SessionState()
@@ -93,7 +100,7 @@ def sent_alone(
 ) -> tuple[SessionState, str]:
     """Send a message without any history, and have it answered."""
     message = NewestMessage(1, (text,), alone=True, attempt=attempt or Attempt(f"id-{now}"))
-    state, told = directed(state, found(text), RULES, Context(message, now))
+    state, told = apply_directives(state, found(text), RULES, Context(message, now))
     if ended:
         state = end_message(state, message)
     return state, told.header()
@@ -151,7 +158,7 @@ def test_alone_what_failed_acts_with_the_retry() -> None:
     assert effect.startswith("set, ignored")
     message = NewestMessage(1, (long,), alone=True)
     rules = StopRules(longest_bytes=8000)
-    state, told = directed(state, found(long), rules, Context(message, NOW + 1))
+    state, told = apply_directives(state, found(long), rules, Context(message, NOW + 1))
     assert told.effects == ("set", "unchanged")
     assert state.stop is not None
 

@@ -29,7 +29,7 @@ from gateway.sessions.directives.reader import (
     MOST_MARKS,
     PASSES,
     Reading,
-    cleaned,
+    fill_empty,
     may_contain,
     read,
 )
@@ -408,7 +408,7 @@ def test_upstreams_are_matched_exactly_before_letter_case_is_ignored() -> None:
     [("", "."), (" \n\t", "."), ("\u200b\ufeff", "."), (".", "."), (" a ", " a "), ("<**", "<**")],
 )
 def test_an_emptied_message_is_a_dot(text: str, sent: str) -> None:
-    assert cleaned(text) == sent
+    assert fill_empty(text) == sent
 
 
 @pytest.mark.parametrize(

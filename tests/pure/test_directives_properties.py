@@ -13,7 +13,7 @@ from gateway.sessions.directives.reader import (
     MOST_IN_A_TEXT,
     MOST_MARKS,
     Reading,
-    cleaned,
+    fill_empty,
     may_contain,
     read,
 )
@@ -352,7 +352,7 @@ def test_what_is_left_says_nothing_more(text: str) -> None:
     left = read(text, UPSTREAMS).text
     assert Oracle(left).spans == []
     assert read(left, UPSTREAMS) == Reading(left, ())
-    assert read(cleaned(left), UPSTREAMS) == Reading(cleaned(left), ())
+    assert read(fill_empty(left), UPSTREAMS) == Reading(fill_empty(left), ())
 
 
 @given(texts)

@@ -11,7 +11,7 @@ from gateway.sessions.directives.reader import read
 from gateway.sessions.directives.routing import (
     Routing,
     candidates,
-    forced_route,
+    find_forced_route,
     in_force,
     no_route,
     routing_after,
@@ -69,10 +69,10 @@ def test_a_forced_route_stands_alone() -> None:
     said = [
         f.directive for f in read("<**glm.a**> <**!kimi**> <**openai.o9**>", UPSTREAMS).directives
     ]
-    forced = forced_route(said)
+    forced = find_forced_route(said)
     assert forced == Route("openai", "o9")
     assert candidates(ROUTES, Routing(allow=("kimi",)), forced) == (forced,)
-    assert forced_route(said[1:2]) is None
+    assert find_forced_route(said[1:2]) is None
 
 
 def test_the_error_names_what_is_in_force() -> None:

@@ -27,11 +27,11 @@ from gateway.sessions.model import (
     StopMessage,
     StopRules,
     Told,
+    apply_directives,
     clear_stop,
-    decoded,
-    directed,
+    decode_state,
     disarm,
-    encoded,
+    encode_state,
     needs_session,
     use_one,
 )
@@ -55,7 +55,9 @@ def after(
     ordinal: int = 1,
     now: int = NOW,
 ) -> tuple[SessionState, Told]:
-    return directed(state, found(text), rules, Context(NewestMessage(ordinal, (text,)), now))
+    return apply_directives(
+        state, found(text), rules, Context(NewestMessage(ordinal, (text,)), now)
+    )
 
 
 def test_setting_it() -> None:
@@ -118,7 +120,7 @@ def test_a_refused_text_changes_nothing_and_is_reported_each_time(reason: str) -
 def test_a_text_from_elsewhere_may_be_blank() -> None:
     """A file may hold nothing but white space, which the text of a directive cannot."""
     blank = (Found(SetStopMessage(" \n"), "<**…**>"),)
-    state, told = directed(ARMED, blank, RULES, Context(NewestMessage(1), NOW))
+    state, told = apply_directives(ARMED, blank, RULES, Context(NewestMessage(1), NOW))
     assert state is ARMED
     assert told.reasons == ("stopMessage: the text is empty",)
 
@@ -287,30 +289,30 @@ STATES = st.builds(
 
 @given(STATES)
 def test_a_document_there_and_back(state: SessionState) -> None:
-    written = msgspec.json.encode(encoded(state))
-    assert decoded(msgspec.json.decode(written)) == state
+    written = msgspec.json.encode(encode_state(state))
+    assert decode_state(msgspec.json.decode(written)) == state
 
 
 def test_nothing_is_written_of_nothing() -> None:
-    assert encoded(EMPTY) == {}
-    assert decoded({}) == EMPTY
-    assert decoded({"version": 1, "owner": "local", "unknown": 1}) == EMPTY
+    assert encode_state(EMPTY) == {}
+    assert decode_state({}) == EMPTY
+    assert decode_state({"version": 1, "owner": "local", "unknown": 1}) == EMPTY
 
 
 def test_the_fields_have_their_names() -> None:
     used, _ = use_one(ARMED, STOP, NOW + 1)
-    assert encoded(used) == {
+    assert encode_state(used) == {
         "stopMessageText": "go on",
         "stopMessageMaxRepeats": 3,
         "stopMessageUsed": 1,
         "stopMessageUpdatedAt": NOW,
         "stopMessageLastUsedAt": NOW + 1,
     }
-    assert encoded(clear_stop(used)) == {}
+    assert encode_state(clear_stop(used)) == {}
 
 
 GOOD: dict[str, Any] = {
-    **encoded(SessionState(replace(STOP, last_used_at_ms=NOW))),
+    **encode_state(SessionState(replace(STOP, last_used_at_ms=NOW))),
     "routing": {"allow": ["a"], "prefer": ["a", "m"], "exclude": [["b", None]]},
     "directives": {"x": NOW},
 }
@@ -345,15 +347,15 @@ BAD: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize("name, value", BAD)
 def test_a_document_that_is_none_is_an_error_of_lookup_type_or_value(name: str, value: Any) -> None:
-    assert decoded(GOOD).stop is not None
+    assert decode_state(GOOD).stop is not None
     with pytest.raises((LookupError, TypeError, ValueError)):
-        decoded({**GOOD, name: value})
+        decode_state({**GOOD, name: value})
 
 
 def test_a_document_with_a_field_missing() -> None:
     for name in ("stopMessageMaxRepeats", "stopMessageUsed", "stopMessageUpdatedAt"):
         with pytest.raises(LookupError):
-            decoded({key: value for key, value in GOOD.items() if key != name})
+            decode_state({key: value for key, value in GOOD.items() if key != name})
 
 
 # The stop message in the machine: what a session says goes in with the end of a turn.

@@ -14,10 +14,10 @@ from gateway.sessions.model import (
     Kept,
     SessionState,
     StopMessage,
-    decoded,
-    encoded,
+    decode_state,
+    encode_state,
+    find_expiry,
     keep,
-    kept_until,
     living,
     without_old,
 )
@@ -43,9 +43,9 @@ def test_what_is_kept_lives_for_a_day() -> None:
 
 
 def test_what_is_too_old_can_be_forgotten() -> None:
-    assert kept_until(EMPTY) is None
+    assert find_expiry(EMPTY) is None
     state = keep(keep(EMPTY, KEPT, NOW), at(5), NOW + 5)
-    assert kept_until(state) == NOW + KEPT_MS
+    assert find_expiry(state) == NOW + KEPT_MS
     assert without_old(state, NOW + KEPT_MS - 1) is state
     assert without_old(state, NOW + KEPT_MS).kept == (at(5),)
     assert without_old(state, NOW + KEPT_MS + 5) == EMPTY
@@ -80,7 +80,7 @@ def test_the_worst_that_is_kept_fits_into_a_document() -> None:
     longest = "\0" * (MOST_KEPT_BYTES - KEPT.size)
     state = keep(EMPTY, at(0, results=(ToolResult("c1", longest),)), NOW)
     assert len(state.kept) == 1
-    assert len(msgspec.json.encode(encoded(state))) < LARGEST_DOCUMENT
+    assert len(msgspec.json.encode(encode_state(state))) < LARGEST_DOCUMENT
 
 
 def test_keeping_touches_nothing_else() -> None:
@@ -91,7 +91,7 @@ def test_keeping_touches_nothing_else() -> None:
 
 def test_the_fields_have_their_names() -> None:
     state = keep(EMPTY, KEPT, NOW)
-    assert encoded(state) == {
+    assert encode_state(state) == {
         "pendingTools": [
             {
                 "message": '{"role":"assistant"}',
@@ -102,7 +102,7 @@ def test_the_fields_have_their_names() -> None:
             }
         ]
     }
-    assert decoded(msgspec.json.decode(msgspec.json.encode(encoded(state)))) == state
+    assert decode_state(msgspec.json.decode(msgspec.json.encode(encode_state(state)))) == state
 
 
 GOOD: dict[str, Any] = {
@@ -134,6 +134,6 @@ GOOD: dict[str, Any] = {
     ],
 )
 def test_a_document_that_is_none_is_an_error_of_lookup_type_or_value(pending: object) -> None:
-    assert decoded({"pendingTools": [GOOD]}).kept[0].calls == ("w1",)
+    assert decode_state({"pendingTools": [GOOD]}).kept[0].calls == ("w1",)
     with pytest.raises((LookupError, TypeError, ValueError)):
-        decoded({"pendingTools": pending})
+        decode_state({"pendingTools": pending})

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from gateway.sessions.model import DONE, UNCHANGED, SessionState, Told, decoded, encoded, sign
+from gateway.sessions.model import (
+    DONE,
+    UNCHANGED,
+    SessionState,
+    Told,
+    decode_state,
+    encode_state,
+    sign,
+)
 
 
 def test_the_state_keeps_what_kind_of_request_it_comes_from() -> None:
     done, same = Told((DONE,)), Told((UNCHANGED,))
     state = sign(SessionState(), "digest", done)
     assert state.setter == "digest"
-    assert decoded(encoded(state)) == state
+    assert decode_state(encode_state(state)) == state
     assert sign(state, "", same) is state
     assert sign(state, "digest", done) is state
     assert sign(state, "", done).setter == ""

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gateway.sessions.remaining_work import none_left
+from gateway.sessions.remaining_work import states_completion
 
 STATEMENTS = [
     "All tasks are done.",
@@ -160,12 +160,12 @@ OTHERS = [
 
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_a_statement(text: str) -> None:
-    assert none_left(text)
+    assert states_completion(text)
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_no_statement(text: str) -> None:
-    assert not none_left(text)
+    assert not states_completion(text)
 
 
 HOSTILE = [
@@ -178,6 +178,6 @@ HOSTILE = [
 def test_long_texts_take_no_time(word: str) -> None:
     """Looked at in one go: a text of megabytes must not hold everybody else up."""
     started = time.process_time()
-    none_left(word * 200_000)
-    none_left(word + " " * 1_000_000)
+    states_completion(word * 200_000)
+    states_completion(word + " " * 1_000_000)
     assert time.process_time() - started < 1

@@ -55,7 +55,7 @@ class Prose:
     def next_mark(self, at: int) -> re.Match[str] | None:
         """Return the first mark from here on; `at` is a place that is not in code itself."""
         while token := _TOKEN.search(self._text, at, self._end):
-            indented = self._past_indented(token.start()) if self._indented else None
+            indented = self._skip_indented(token.start()) if self._indented else None
             if indented is not None:
                 at = indented
             elif token[0] in _MARKS:
@@ -159,7 +159,7 @@ class Prose:
         starts, ends = [c.start() for c in found], [c.end() for c in found]
         return starts, ends, lengths, longest
 
-    def _past_indented(self, at: int) -> int | None:
+    def _skip_indented(self, at: int) -> int | None:
         """Return the end of the indented code that this place is in, if it is in any."""
         blocks = self._indented
         while self._indented_at < len(blocks) and blocks[self._indented_at][1] <= at:

@@ -31,7 +31,7 @@ from gateway.sessions.directives.routing import (
     NOTHING,
     Routing,
     candidates,
-    forced_route,
+    find_forced_route,
     in_force,
     no_route,
     routing_after,
@@ -40,8 +40,8 @@ from gateway.sessions.directives.syntax import (
     BLANKS,
     Form,
     Names,
-    enclosed_end,
     explain_unknown,
+    find_enclosed_end,
     read_form,
     recognise,
     spellings,
@@ -67,8 +67,8 @@ __all__ = [
     "Target",
     "Unreadable",
     "candidates",
-    "cleaned",
-    "forced_route",
+    "fill_empty",
+    "find_forced_route",
     "in_force",
     "may_contain",
     "no_route",
@@ -129,13 +129,13 @@ def read(text: str, upstreams: Collection[str], keep_unknown: bool = False) -> R
     spans = list(_spans(text, reader))
     if not spans:
         return Reading(text)
-    found = [_found(text, span, reader.names) for span in spans[:MOST_IN_A_TEXT]]
+    found = [_read_span(text, span, reader.names) for span in spans[:MOST_IN_A_TEXT]]
     if len(spans) > MOST_IN_A_TEXT:
         excess = spans[MOST_IN_A_TEXT]
         reason = f"more than {MOST_IN_A_TEXT} directives in one text"
         source = text[excess.start : excess.end]
         found.append(Found(Unreadable("directives", reason), source))
-    return Reading(_emptied(text, spans, reader), tuple(found))
+    return Reading(_empty_text(text, spans, reader), tuple(found))
 
 
 def _reason_not_to_read(text: str) -> str:
@@ -150,7 +150,7 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def cleaned(text: str) -> str:
+def fill_empty(text: str) -> str:
     """Return what to send of a text whose directives were taken out: a dot if nothing is left."""
     return text if text.strip(BLANKS) else "."
 
@@ -164,7 +164,7 @@ def _spans(text: str, reader: _Reader) -> Iterator[_Span]:
         at = mark.end()
         if mark[0] == OPEN:
             opened = mark.start()
-            end = enclosed_end(text, opened)
+            end = find_enclosed_end(text, opened)
             if end is None:
                 continue
             at = end
@@ -186,7 +186,7 @@ def _is_mark(text: str, span: _Span) -> bool:
     return not _LINE_BREAK.search(source) and _size(source) <= LONGEST_BYTES
 
 
-def _found(text: str, span: _Span, names: Names) -> Found:
+def _read_span(text: str, span: _Span, names: Names) -> Found:
     source = text[span.start : span.end]
     if span.form is None:
         return Found(explain_unknown(source[len(OPEN) : -len(CLOSE)], names), source)
@@ -196,7 +196,7 @@ def _found(text: str, span: _Span, names: Names) -> Found:
     return Found(read_form(span.form, names), source)
 
 
-def _emptied(text: str, spans: list[_Span], reader: _Reader) -> str:
+def _empty_text(text: str, spans: list[_Span], reader: _Reader) -> str:
     """Take directives out, and those that only come about by that, which do not act.
 
     So what goes upstream holds none, however they were nested. Deeper than any person would nest

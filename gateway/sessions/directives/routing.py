@@ -48,7 +48,7 @@ def routing_after(routing: Routing, directive: Directive | Unreadable) -> Routin
     return routing
 
 
-def forced_route(directives: Iterable[Directive | Unreadable]) -> Route | None:
+def find_forced_route(directives: Iterable[Directive | Unreadable]) -> Route | None:
     """Return the one route this request asked for; the last one named wins."""
     forced = None
     for directive in directives:

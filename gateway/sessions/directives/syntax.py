@@ -114,7 +114,7 @@ def spellings(upstreams: Collection[str]) -> Names:
     return folded | {name: name for name in upstreams}
 
 
-def enclosed_end(text: str, start: int) -> int | None:
+def find_enclosed_end(text: str, start: int) -> int | None:
     """Return where the directive at `start` ends if its value has ends of its own.
 
     In quotes and in JSON strings `**>` is text like any other.
@@ -147,7 +147,7 @@ def explain_unknown(inside: str, names: Names) -> Unreadable:
     called = _HEAD_END.split(inside, maxsplit=1)[0].strip(BLANKS)
     near = _nearest(called[:LONGEST_SHOWN], names)
     hint = f"did you mean <**{near}**>?" if near else f"known are {_KNOWN}"
-    return Unreadable("unknown", f"no directive is called '{_shown(called)}'; {hint}")
+    return Unreadable("unknown", f"no directive is called '{_fit_header(called)}'; {hint}")
 
 
 def _nearest(called: str, names: Names) -> str:
@@ -155,7 +155,7 @@ def _nearest(called: str, names: Names) -> str:
     upstream, dot, model = _split_route(called)
     if dot:
         near = get_close_matches(upstream.casefold(), names, n=1)
-        return f"{names[near[0]]}.{_shown(model) or 'model'}" if near else ""
+        return f"{names[near[0]]}.{_fit_header(model) or 'model'}" if near else ""
     spelled = {**{name: f"!{names[name]}" for name in names}, **_EXAMPLES}
     near = get_close_matches(called.casefold(), spelled, n=1, cutoff=0.5)
     return spelled[near[0]] if near else ""
@@ -163,7 +163,7 @@ def _nearest(called: str, names: Names) -> str:
 
 def _is_route(inside: str, names: Names) -> bool:
     upstream, _, model = _split_route(inside)
-    return bool(_MODEL.fullmatch(model) and _configured(upstream, names))
+    return bool(_MODEL.fullmatch(model) and _find_configured(upstream, names))
 
 
 def _split_route(word: str) -> tuple[str, str, str]:
@@ -183,24 +183,26 @@ def _stop_message(rest: str, names: Names) -> Directive:
     if rest.casefold() == "clear":
         return ClearStopMessage()
     if _GUARDED.match(rest):
-        return _guarded(rest)
+        return _read_guarded(rest)
     counted = _COUNTED.fullmatch(rest)
     text, count = counted.groups() if counted else (rest, None)
-    return SetStopMessage(_filled(text.strip(BLANKS), "the text"), _repeats(count))
+    return SetStopMessage(_require_text(text.strip(BLANKS), "the text"), _repeats(count))
 
 
-def _guarded(rest: str) -> Directive:
+def _read_guarded(rest: str) -> Directive:
     """Read a text in quotes or the name of a file."""
     value = _GUARDED_VALUE.fullmatch(rest)
     if value is None:
         raise _Unfit("the text or file name is not closed, or is followed by more than a count")
     repeats = _repeats(value["count"])
     if value["text"] is None:
-        return SetStopMessageFile(_filled(value["file"].strip(BLANKS), "the file name"), repeats)
-    return SetStopMessage(_filled(_unescaped(value["text"][1:-1]), "the text"), repeats)
+        return SetStopMessageFile(
+            _require_text(value["file"].strip(BLANKS), "the file name"), repeats
+        )
+    return SetStopMessage(_require_text(_unescape(value["text"][1:-1]), "the text"), repeats)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPED.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), text)
 
 
@@ -210,7 +212,7 @@ def _repeats(count: str | None) -> int | None:
     return int(digits) or None if readable else None
 
 
-def _filled(text: str, what: str) -> str:
+def _require_text(text: str, what: str) -> str:
     if not text.strip(BLANKS):
         raise _Unfit(f"{what} is empty")
     return text
@@ -224,8 +226,10 @@ def _clock(rest: str, names: Names) -> Directive:
     try:
         reminder = _reminder.decode(_WIDE_JSON.sub(_plain_json, rest))
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise _Unfit(f"the reminder cannot be read: {_shown(str(error), 100)}") from None
-    return SetReminder(_filled(reminder.time, "time"), _filled(reminder.message, "message"))
+        raise _Unfit(f"the reminder cannot be read: {_fit_header(str(error), 100)}") from None
+    return SetReminder(
+        _require_text(reminder.time, "time"), _require_text(reminder.message, "message")
+    )
 
 
 def _plain_json(part: re.Match[str]) -> str:
@@ -233,7 +237,7 @@ def _plain_json(part: re.Match[str]) -> str:
     text = part[0]
     if len(text) == 1:
         return _JSON_SIGNS[text]
-    return text if text[0] == '"' else msgspec.json.encode(_unescaped(text[1:-1])).decode()
+    return text if text[0] == '"' else msgspec.json.encode(_unescape(text[1:-1])).decode()
 
 
 def _clear(rest: str, names: Names) -> Directive:
@@ -273,25 +277,25 @@ def _targets(rest: str, names: Names) -> tuple[Target, ...]:
 def _target(word: str, names: Names) -> Target:
     upstream, dot, model = _split_route(word)
     if dot and not _MODEL.fullmatch(model):
-        raise _Unfit(f"no model is called '{_shown(model)}'")
+        raise _Unfit(f"no model is called '{_fit_header(model)}'")
     return Target(_upstream(upstream, names), model if dot else None)
 
 
 def _upstream(written: str, names: Names) -> str:
-    configured = _configured(written, names)
+    configured = _find_configured(written, names)
     if configured is None:
         near = get_close_matches(written.casefold(), names, n=1)
         hint = f"; did you mean '{names[near[0]]}'?" if near else ""
-        raise _Unfit(f"no upstream is called '{_shown(written)}'{hint}")
+        raise _Unfit(f"no upstream is called '{_fit_header(written)}'{hint}")
     return configured
 
 
-def _configured(written: str, names: Names) -> str | None:
+def _find_configured(written: str, names: Names) -> str | None:
     written = written.strip(BLANKS)
     return names.get(written) or names.get(written.casefold())
 
 
-def _shown(text: str, longest: int = LONGEST_SHOWN) -> str:
+def _fit_header(text: str, longest: int = LONGEST_SHOWN) -> str:
     return _UNFIT_IN_HEADER.sub("?", text[:longest])
 
 
