@@ -1,17 +1,26 @@
-"""The whole gateway on a real socket, in the test's own loop, for tests that count from outside."""
+"""The one place where tests start a gateway, always on a real loopback socket.
+
+`in_process` runs it in the test's own event loop: the test sees its objects, moves its clock and
+reads its log. `as_process` runs `python -m gateway serve` as a child that can be signalled and
+killed. The test directories put words of their own around these two.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
+from anyio import to_thread
 
 from gateway.app import FAREWELL, Gateway
 from gateway.app.wiring import connection_limits
@@ -27,7 +36,11 @@ from tests.gateway.client import Answer, Client
 from tests.gateway.wire import ask_of, chat
 from tests.wire.fake import FakeUpstream, Peer, Request, Story, fake_upstream
 
-FIXTURES = Path(__file__).parent / "fixtures"
+ROOT = Path(__file__).parents[1]
+FIXTURES = ROOT / "tests" / "fixtures"
+SERVE = ("gateway", "serve", "--port", "0")
+"""The module and the arguments of a gateway on a free port."""
+LISTENING = "listening on "
 SOON = 0.25
 """How long a client's leaving may take to reach the upstream, in seconds."""
 
@@ -187,6 +200,131 @@ async def in_process(
         stack.callback(gate.close_clients)
         with anyio.fail_after(patience):
             yield gate
+
+
+class GatewayProcess:
+    """A gateway in a process of its own; `with` and `async with` start it and end it.
+
+    What it logs goes to the file `log` in its home, after what was logged there before.
+    """
+
+    def __init__(
+        self, command: Sequence[str], home: Path, environment: Mapping[str, str], grace: float
+    ) -> None:
+        self._command = command
+        self._environment = environment
+        self._grace = grace
+        self.home = home
+        self.log = home / "log"
+        self.url = ""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def read_output(self) -> str:
+        """Read to its end what it prints after the line that says where it listens."""
+        assert self._process.stdout is not None
+        return self._process.stdout.read()
+
+    def wait(self, limit: float | None = None) -> int:
+        """Wait until it is gone, by whatever hand; return its status."""
+        return self._process.wait(limit)
+
+    async def gone(self) -> int:
+        """Wait the same way, while the test's own loop goes on."""
+        return await to_thread.run_sync(self.wait, abandon_on_cancel=True)
+
+    async def kill(self) -> None:
+        """End it without a word, and wait until it is gone."""
+        self._process.kill()
+        await self.gone()
+
+    async def terminate(self) -> int:
+        """Ask it to leave, and wait until it has; return its status."""
+        self._process.terminate()
+        return await self.gone()
+
+    def _start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self.home,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(LISTENING):
+            self._end(0)
+            raise AssertionError(f"{self._command} said {line!r}\n{self.log.read_text()}")
+        self.url = line.removeprefix(LISTENING).strip()
+
+    def _end(self, grace: float) -> None:
+        end_process(self._process, grace)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(self._grace)
+
+    async def __aenter__(self) -> Self:
+        # Whoever it asks while it starts may live in this loop.
+        await to_thread.run_sync(self._start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._end, self._grace)
+
+
+def as_process(
+    home: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    command: Sequence[str] = SERVE,
+    under: Sequence[str] = (),
+    grace: float = 0,
+) -> GatewayProcess:
+    """Run a module that serves, at home in a directory of its own and with no other settings.
+
+    `under` is a program that starts it. In the end it has `grace` seconds to leave, and is then
+    killed; without grace it is killed at once.
+    """
+    words = (*under, sys.executable, "-m", *command)
+    return GatewayProcess(words, home, environment(home, settings or {}), grace)
+
+
+def environment(home: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process: nothing of whoever runs the tests but the path."""
+    fixed = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
+    return {**fixed, **settings}
+
+
+def end_process(process: subprocess.Popen[Any], grace: float) -> None:
+    """Ask a process to leave if there is time for that, kill it after that, and wait."""
+    if grace:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(grace)
+    process.kill()
+    process.wait()
 
 
 @contextmanager

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.run import SERVE, GatewayProcess, as_process, environment
+
+# No test asks a time server of the world.
+NO_NTP = {"ROUTECODEX_CLOCK_NTP": "off"}
 FIVE_MISTAKES = """
 [server]
 prot = 8787
@@ -38,7 +40,7 @@ def holdgate(
     return subprocess.run(
         [sys.executable, "-m", "gateway", *arguments],
         cwd=cwd,
-        env=environment(cwd, **environ),
+        env=environment(cwd, {**NO_NTP, **environ}),
         input=text,
         capture_output=True,
         text=True,
@@ -46,33 +48,8 @@ def holdgate(
     )
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    root = str(Path(__file__).parents[1])
-    # No test asks a time server of the world.
-    fixed = {"PATH": os.environ["PATH"], "PYTHONPATH": root, "ROUTECODEX_CLOCK_NTP": "off"}
-    return {**fixed, "HOME": str(home), **more}
-
-
-@contextmanager
-def serving(
-    cwd: Path, *arguments: str, **environ: str
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", "serve", "--port", "0", *arguments],
-        cwd=cwd,
-        env=environment(cwd, **environ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        line = process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:")
-        yield process, line.removeprefix("listening on ").strip()
-    finally:
-        process.kill()
-        process.communicate()
+def serving(cwd: Path, *arguments: str, **environ: str) -> GatewayProcess:
+    return as_process(cwd, {**NO_NTP, **environ}, command=(*SERVE, *arguments))
 
 
 def test_five_mistakes_are_told_at_once_each_with_the_nearest_name(tmp_path: Path) -> None:
@@ -104,23 +81,21 @@ def test_a_right_configuration_is_printed_without_its_secrets(tmp_path: Path) ->
 
 
 def test_without_configuration_the_demo_answers_and_says_what_to_try(tmp_path: Path) -> None:
-    with serving(tmp_path, "--log-format", "json") as (process, url):
+    with serving(tmp_path, "--log-format", "json") as gate:
         body = {"model": "demo", "messages": [{"role": "user", "content": "canary words"}]}
         request = urllib.request.Request(
-            f"{url}/v1/chat/completions",
+            f"{gate.url}/v1/chat/completions",
             json.dumps(body).encode(),
             {"content-type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert json.load(answer)["choices"][0]["message"]["content"]
-        process.send_signal(signal.SIGINT)
-        assert process.stdout
-        assert process.stderr
-        out, err = process.stdout.read(), process.stderr.read()
-        process.wait(timeout=20)
-    assert process.returncode == 0
-    assert f"curl -N {url}/v1/chat/completions" in out
-    assert f"curl -N {url}/api/sessions/demo/events" in out
+        gate.signal(signal.SIGINT)
+        out = gate.read_output()
+        assert gate.wait(20) == 0
+    err = gate.log.read_text()
+    assert f"curl -N {gate.url}/v1/chat/completions" in out
+    assert f"curl -N {gate.url}/api/sessions/demo/events" in out
     lines = [json.loads(line) for line in err.splitlines()]
     assert [line["event"] for line in lines] == ["agent_registered", "exchange", "draining"]
     assert "canary" not in err
@@ -129,43 +104,40 @@ def test_without_configuration_the_demo_answers_and_says_what_to_try(tmp_path: P
 def test_what_to_try_does_not_promise_that_no_key_is_needed(tmp_path: Path) -> None:
     keys = '[{"owner":"alice","key":"canary-key"}]'
     for environ, promised in (({}, True), ({"HOLDGATE_KEYS": keys}, False)):
-        with serving(tmp_path, **environ) as (process, _):
-            process.send_signal(signal.SIGTERM)
-            assert process.stdout
-            # Not `communicate`: what came with the first line is in this stream's own buffer.
-            out = process.stdout.read()
+        with serving(tmp_path, **environ) as gate:
+            gate.signal(signal.SIGTERM)
+            out = gate.read_output()
         assert ("no key is needed" in out) is promised
         assert "canary" not in out
 
 
 @pytest.mark.parametrize("said", ["EST5EDT,M3.2.0,M11.1.0", "Nowhere/City"])
 def test_it_starts_whatever_tz_says(said: str, tmp_path: Path) -> None:
-    with serving(tmp_path, TZ=said) as (process, url):
-        with urllib.request.urlopen(f"{url}/api/clock", timeout=20) as answer:
+    with serving(tmp_path, TZ=said) as gate:
+        with urllib.request.urlopen(f"{gate.url}/api/clock", timeout=20) as answer:
             zone = json.load(answer)["timezone"]
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr
-        err = process.stderr.read()
+        gate.signal(signal.SIGTERM)
+        gate.wait(20)
+    err = gate.log.read_text()
     assert zone == ("UTC" if said == "Nowhere/City" else "America/New_York")
     assert err.count("TZ='Nowhere/City' is not known") == (said == "Nowhere/City")
 
 
 def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
-    with serving(tmp_path) as (_, url):
-        port = url.rpartition(":")[2]
-        result = holdgate("serve", "--port", port, cwd=tmp_path)
+    with serving(tmp_path) as gate:
+        result = holdgate("serve", "--port", str(gate.port), cwd=tmp_path)
     assert result.returncode == 1
-    assert f"can not listen on 127.0.0.1:{port}" in result.stderr
+    assert f"can not listen on 127.0.0.1:{gate.port}" in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_chat_streams_and_survives_a_refusal(tmp_path: Path) -> None:
-    with serving(tmp_path) as (_, url):
+    with serving(tmp_path) as gate:
         said = (
             'demo: say="Nice to\\u2028meet you."\n\ndemo: status=500\n'
             'demo: tokens=9 drop_after=3\ndemo: say="Still here."\n'
         )
-        result = holdgate("chat", "--url", url, cwd=tmp_path, text=said)
+        result = holdgate("chat", "--url", gate.url, cwd=tmp_path, text=said)
     assert "Nice to\u2028meet you." in result.stdout
     assert "Still here." in result.stdout
     assert result.returncode == 0
@@ -193,7 +165,7 @@ def test_who_reads_may_leave_before_the_end(tmp_path: Path) -> None:
     result = subprocess.run(
         command,
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=environment(tmp_path, NO_NTP),
         stdout=writer,
         stderr=subprocess.PIPE,
         timeout=60,
@@ -211,7 +183,7 @@ def test_serve_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "serve", "--port", str(port)],
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=environment(tmp_path, NO_NTP),
         stdout=writer,
         stderr=subprocess.PIPE,
     )
@@ -242,15 +214,7 @@ def test_help(arguments: list[str], tmp_path: Path) -> None:
 
 
 def test_the_demo_upstream_alone(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", "demo-upstream", "--port", "0"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
-    assert process.returncode == 0
+    with as_process(tmp_path, NO_NTP, command=("gateway", "demo-upstream", "--port", "0")) as demo:
+        assert demo.url.startswith("http://127.0.0.1:")
+        demo.signal(signal.SIGTERM)
+        assert demo.wait(20) == 0

@@ -11,8 +11,8 @@ import pytest
 from tests.agents.talking import AGENTS, heard, says
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import event, get, text
-from tests.run import until, upstreams_of
-from tests.sessions.process import Gate, process
+from tests.run import GatewayProcess, until, upstreams_of
+from tests.sessions.process import process
 from tests.sessions.talk import assistant, messages, reply, user
 from tests.wire.fake import CHUNKED, FakeUpstream, Peer, chunk, fake_upstream
 
@@ -34,13 +34,13 @@ def settings(fake: FakeUpstream, store: str) -> dict[str, str]:
     return {**named, "HOLDGATE_STORE__URL": store}
 
 
-async def send(gate: Gate, request: bytes) -> Client:
+async def send(gate: GatewayProcess, request: bytes) -> Client:
     client = await Client.connected(gate.port)
     await client.send(request)
     return client
 
 
-async def fetch(gate: Gate, request: bytes) -> Answer:
+async def fetch(gate: GatewayProcess, request: bytes) -> Answer:
     client = await send(gate, request)
     answer = await client.answer()
     client.leave()

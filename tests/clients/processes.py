@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-ROOT = Path(__file__).parents[2]
-LISTENING = "listening on "
+from tests.run import LISTENING, as_process, end_process
+
 ADDRESS = re.compile(rf"{LISTENING}(http://\S+)")
 WAIT = 10.0
 STARTING = 60.0
@@ -62,27 +60,10 @@ def wait(fact: Callable[[], bool], log: Path, limit: float = WAIT) -> None:
 def running(
     module: str, *arguments: str, home: Path, settings: Mapping[str, str]
 ) -> Iterator[Running]:
-    """Run a module that serves, at home in a directory of its own and with no other settings."""
-    log = home / "log"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
-    with (
-        log.open("wb") as stderr,
-        subprocess.Popen(
-            (sys.executable, "-m", module, *arguments),
-            cwd=home,
-            env={**environment, **SETTINGS, **settings},
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith(LISTENING), f"{module} said {line!r}\n{log.read_text()}"
-            yield Running(line.removeprefix(LISTENING).strip(), log, process.pid)
-        finally:
-            _stop(process)
+    """Run a module that serves, as `tests.run` does, and let it finish what it does in the end."""
+    command = (module, *arguments)
+    with as_process(home, {**SETTINGS, **settings}, command=command, grace=WAIT) as gate:
+        yield Running(gate.url, gate.log, gate.pid)
 
 
 @contextmanager
@@ -103,12 +84,4 @@ def running_program(
             assert found is not None
             yield found[1]
         finally:
-            _stop(process)
-
-
-def _stop(process: subprocess.Popen[Any]) -> None:
-    process.terminate()
-    try:
-        process.wait(WAIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
+            end_process(process, WAIT)

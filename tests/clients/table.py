@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+from tests.run import ROOT
+
 from .catalogue import CHAT_SPEAKERS, CLIENTS, Shown
-from .processes import ROOT
 from .reading import Client
 from .speakers import CHAT, SPEAKERS, TITLES, Speaker
 

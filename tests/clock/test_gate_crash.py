@@ -39,8 +39,8 @@ from tests.clock.reminding import (
 from tests.clock.words import clock, complete, says, streamed
 from tests.gateway.client import Client
 from tests.gateway.wire import DONE, ask_of, event, text
-from tests.run import until
-from tests.sessions.process import Gate, process
+from tests.run import GatewayProcess, until
+from tests.sessions.process import process
 from tests.sessions.talk import messages, talk, text_of
 from tests.wire.fake import CHUNKED, LAST, Peer, Request, chunk, fake_upstream
 
@@ -118,13 +118,13 @@ class Witness:
             await peer.send(piece)
 
 
-async def remind(gate: Gate, task: str, session: str, in_ms: int = 0) -> None:
+async def remind(gate: GatewayProcess, task: str, session: str, in_ms: int = 0) -> None:
     """Set a reminder by hand."""
     wanted = setting(due(task, now_ms() + in_ms), session)
     assert (await fetch(gate.port, wanted)).status == 201
 
 
-async def ask(gate: Gate, session: str, words: str = "hi") -> None:
+async def ask(gate: GatewayProcess, session: str, words: str = "hi") -> None:
     """Ask in a session, and read an answer that ends well."""
     answer = await fetch(gate.port, ask_of(talk(words), f"x-session-id: {session}"))
     assert text_of(answer) == "onetwo"
@@ -141,7 +141,7 @@ async def witnessed() -> AsyncIterator[tuple[Witness, dict[str, str]]]:
 class Crowd:
     """Clients of a gateway that stay connected until it is gone."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: GatewayProcess) -> None:
         self._gate = gate
         self._clients: list[Client] = []
 
@@ -211,7 +211,7 @@ def _is_delivered(home: Path, point: str) -> bool:
 
 
 @asynccontextmanager
-async def tampered(gate: Gate, injection: str) -> AsyncIterator[None]:
+async def tampered(gate: GatewayProcess, injection: str) -> AsyncIterator[None]:
     """Have one system call of a running gateway tampered with."""
     strace = shutil.which("strace")
     if strace is None:
@@ -259,7 +259,7 @@ UNTOLD = Point("fsync", 2, is_kept=True, does="delay_exit=60000000")
 
 
 @asynccontextmanager
-async def killed_at(point: Point, gate: Gate, home: Path) -> AsyncIterator[Crowd]:
+async def killed_at(point: Point, gate: GatewayProcess, home: Path) -> AsyncIterator[Crowd]:
     """Have a gateway killed at a point to which the clients bring it."""
     async with tampered(gate, point.injection):
         crowd = Crowd(gate)
@@ -344,7 +344,7 @@ class Ordeal:
         self._life = 0
         self._tasks = count(1)
 
-    async def live(self, gate: Gate) -> None:
+    async def live(self, gate: GatewayProcess) -> None:
         """Have all sessions ask on and on, and kill the gateway meanwhile."""
         self._life += 1
         before, moment = len(self.asked), self.random.randrange(1, 10 * len(self.sessions))
@@ -356,20 +356,20 @@ class Ordeal:
             await anyio.sleep(self.random.random() * 0.005)
             await gate.kill()
 
-    async def finish(self, gate: Gate) -> None:
+    async def finish(self, gate: GatewayProcess) -> None:
         """Ask in all sessions for what they have left, and see that it is all."""
         self._life += 1
         for session in self.sessions:
             for _ in range(2):
                 assert DONE in await self._ask(gate, session, "hi", stream=True)
 
-    async def _go_on(self, gate: Gate, session: str) -> None:
+    async def _go_on(self, gate: GatewayProcess, session: str) -> None:
         seen = b"x"
         while seen:
             words = f"{SCHEDULE}task {next(self._tasks)}" if self.random.random() < 0.5 else "hi"
             seen = await self._ask(gate, session, words, self.random.random() < 0.7)
 
-    async def _ask(self, gate: Gate, session: str, words: str, stream: bool) -> bytes:
+    async def _ask(self, gate: GatewayProcess, session: str, words: str, stream: bool) -> bytes:
         ident = f"r{len(self.asked)}"
         self.asked[ident] = asked = Asked(session, self._life, stream, words != "hi")
         request = ask_of(

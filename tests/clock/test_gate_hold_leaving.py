@@ -32,8 +32,8 @@ from tests.clock.holding import (
 )
 from tests.gateway.client import Client
 from tests.gateway.wire import Cue, ask_of, text, turn
-from tests.run import SOON, Running, until, upstreams_of
-from tests.sessions.process import Gate, process
+from tests.run import SOON, GatewayProcess, Running, until, upstreams_of
+from tests.sessions.process import process
 from tests.sessions.talk import SESSION, talk, text_of
 from tests.wire.fake import CHUNKED, LAST, Peer, chunk, fake_upstream
 
@@ -191,7 +191,7 @@ class TestDrain:
         assert len(files) == 20
         assert not any("deliveredAtMs" in task for file in files for task in file["tasks"])
 
-    async def asks(self, gate: Gate, number: int) -> Client:
+    async def asks(self, gate: GatewayProcess, number: int) -> Client:
         """Ask for an answer that is held for a minute."""
         due_at = iso(round(time.time() * 1000) + 50 * SECOND)
         directive = f'<**clock:{{"time":"{due_at}","message":"drink tea"}}**>'

@@ -30,8 +30,8 @@ from tests.clock.reminding import (
 from tests.clock.sntp import Behaviour, FakeServer, Told, never, serving, well
 from tests.clock.words import MINUTE, NOW
 from tests.gateway.wire import ask_of, get
-from tests.run import Running, in_process, until
-from tests.sessions.process import Gate, process
+from tests.run import GatewayProcess, Running, in_process, until
+from tests.sessions.process import process
 from tests.sessions.talk import SESSION, kept, messages, model, talk, text_of
 from tests.wire.fake import FakeUpstream, Request, fake_upstream
 
@@ -75,7 +75,7 @@ def servers(*fakes: FakeServer) -> dict[str, str]:
 class Seen:
     """What can be seen of the time of a gateway in a process of its own."""
 
-    def __init__(self, gate: Gate, upstream: FakeUpstream) -> None:
+    def __init__(self, gate: GatewayProcess, upstream: FakeUpstream) -> None:
         self.gate = gate
         self.upstream = upstream
 

@@ -12,8 +12,8 @@ from tests.clock.reminding import due, fetch, setting, variables
 from tests.gateway.wire import get
 from tests.jobs.test_jobs_crash import Door
 from tests.jobs.words import HELPER, add, every
-from tests.run import until
-from tests.sessions.process import ROOT, process
+from tests.run import ROOT, until
+from tests.sessions.process import process
 from tests.sessions.talk import model
 from tests.wire.fake import fake_upstream
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import httpx
 
-from .blocks import ROOT, FencedBlock
+from tests.run import SERVE, as_process, environment
+
+from .blocks import FencedBlock
 
 PATIENCE = 120
 GATEWAY, UPSTREAM = "8787", "8788"
@@ -65,8 +67,7 @@ class PageGateway:
 def environ_for(home: Path) -> dict[str, str]:
     """Return an environment without the keys and settings of whoever runs the tests."""
     # No test asks a time server of the world.
-    fixed = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "ROUTECODEX_CLOCK_NTP": "off"}
-    return {**fixed, "PATH": os.environ["PATH"], "HOME": str(home)}
+    return environment(home, {"PYTHONUNBUFFERED": "1", "ROUTECODEX_CLOCK_NTP": "off"})
 
 
 def run_page(blocks: Sequence[FencedBlock], place: Path) -> dict[FencedBlock, BlockOutcome]:
@@ -84,13 +85,10 @@ def open_gateway(place: Path) -> Iterator[PageGateway]:
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
     command.chmod(0o755)
     place.joinpath(".curlrc").write_text(CURLRC)
-    serve = (sys.executable, "-m", "gateway", "serve", "--port", "0", "--session-dir", "sessions")
-    with process_of(serve, place, environ_for(place)) as process:
-        assert process.stdout
-        port = process.stdout.readline().strip().rpartition(":")[2]
-        gateway = PageGateway(place, port, str(free_port()))
-        # Keeps the pipe from filling up, and makes the database that one page copies.
-        threading.Thread(target=process.stdout.read, daemon=True).start()
+    serve = (*SERVE, "--session-dir", "sessions")
+    with as_process(place, environ_for(place), command=serve) as process:
+        gateway = PageGateway(place, str(process.port), str(free_port()))
+        # Makes the database that one page copies.
         httpx.post(f"{gateway.url}/api/cron/add", json=JOB, trust_env=False).raise_for_status()
         yield gateway
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.run import SERVE, as_process
 
 from .shapes import DIALECTS
 
@@ -135,29 +133,15 @@ class Place:
 def gateway(directory: Path, *options: str) -> Iterator[Place]:
     """Run a gateway with an upstream for each dialect, in processes of their own."""
     with contextlib.ExitStack() as stack:
-        upstream = int(_run(stack, "tests.fairness.upstream")[0])
+        fake = as_process(directory, command=("tests.fairness.upstream",), grace=PATIENCE)
+        upstream = stack.enter_context(fake).port
         tables = [CONFIG.format(name=name, port=upstream) for name in DIALECTS]
         config = directory / "holdgate.toml"
         config.write_text("".join((*tables, KEYS)))
-        environment = {"HOLDGATE_SERVER__SESSION_DIR": str(directory / "sessions")}
-        words = ("gateway", "serve", "--config", str(config), "--port", "0", *options)
-        line, pid = _run(stack, *words, **environment)
-        place = Place(int(line.rpartition(":")[2]), upstream, pid)
+        settings = {"HOLDGATE_SERVER__SESSION_DIR": str(directory / "sessions")}
+        command = (*SERVE, "--config", str(config), *options)
+        gate = stack.enter_context(as_process(directory, settings, command=command, grace=PATIENCE))
+        place = Place(gate.port, upstream, gate.pid)
         # The first large request starts the helper.
         place.send("/v1/chat/completions", b'{"model":"none","x":"%b"}' % (b"x" * 200_000))
         yield place
-
-
-def _run(stack: contextlib.ExitStack, module: str, *words: str, **env: str) -> tuple[str, int]:
-    process = stack.enter_context(
-        subprocess.Popen(
-            [sys.executable, "-m", module, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **env},
-        )
-    )
-    stack.callback(process.send_signal, signal.SIGTERM)
-    assert process.stdout is not None
-    return process.stdout.readline().strip(), process.pid

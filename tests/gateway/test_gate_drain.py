@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,20 +18,19 @@ import pytest
 
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, get, hanging, text
-from tests.run import plain_failures, until, upstreams_of
+from tests.run import ROOT, SERVE, GatewayProcess, as_process, plain_failures, until, upstreams_of
 from tests.wire.fake import CHUNKED, LAST, FakeUpstream, Peer, Story, chunk, fake_upstream
 
-ROOT = Path(__file__).parents[2]
 ROLE = event({"role": "assistant", "content": ""})
 END = event({}, "stop") + DONE
 
 
 class Process:
-    """A gateway in a process of its own."""
+    """A gateway in a process of its own, and the upstream it asks."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, fake: FakeUpstream) -> None:
+    def __init__(self, process: GatewayProcess, fake: FakeUpstream) -> None:
         self._process = process
-        self.port = port
+        self.port = process.port
         self.fake = fake
         self.signalled = 0.0
 
@@ -63,7 +61,7 @@ class Process:
     def signal(self, number: int = signal.SIGTERM) -> None:
         """Send a signal."""
         self.signalled = time.monotonic()
-        self._process.send_signal(number)
+        self._process.signal(number)
 
     async def draining(self) -> None:
         """Wait until it says that it takes nothing new."""
@@ -74,7 +72,7 @@ class Process:
     async def exit(self) -> tuple[int, float]:
         """Wait for its end; return its status and how long it took after the signal."""
         with anyio.fail_after(20):
-            status = await self._process.wait()
+            status = await self._process.gone()
         return status, time.monotonic() - self.signalled
 
 
@@ -87,29 +85,8 @@ async def gateway_process(story: Story, drain_ms: int, *under: str) -> AsyncIter
         fake = await stack.enter_async_context(fake_upstream(story))
         config = Path(home, "holdgate.toml")
         config.write_text(toml(fake.port, drain_ms))
-        yield await stack.enter_async_context(serving(config, fake, *under))
-
-
-@asynccontextmanager
-async def serving(config: Path, fake: FakeUpstream, *under: str) -> AsyncIterator[Process]:
-    """Run `holdgate serve`, by another program if one is named, and kill it in the end."""
-    process = await asyncio.create_subprocess_exec(
-        *under,
-        *(sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0"),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={"HOME": str(config.parent), "PATH": os.environ["PATH"]},
-    )
-    try:
-        assert process.stdout is not None
-        line = (await process.stdout.readline()).decode()
-        assert line.startswith("listening on http://127.0.0.1:")
-        yield Process(process, int(line.rpartition(":")[2]), fake)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+        serve = as_process(config.parent, command=(*SERVE, "--config", str(config)), under=under)
+        yield Process(await stack.enter_async_context(serve), fake)
 
 
 def toml(port: int, drain_ms: int) -> str:

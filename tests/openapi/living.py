@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +10,8 @@ from typing import Any
 
 import requests
 
-ROOT = Path(__file__).parents[2]
+from tests.run import as_process
+
 AGENT, SESSION, MODEL = "helper", "s1", "demo"
 SETTINGS = {
     "HOLDGATE_STORE__URL": "memory:",
@@ -78,29 +76,8 @@ class Gate:
 @contextmanager
 def lively(home: Path) -> Iterator[Gate]:
     """Run a gateway with the demo model while the tests run; it must not have failed inside."""
-    log = home / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "gateway", "serve", "--port", "0"),
-            cwd=home,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(home),
-                "PYTHONPATH": str(ROOT),
-                **SETTINGS,
-            },
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("listening on "), log.read_text()
-        gate = Gate(line.removeprefix("listening on ").strip())
+    with as_process(home, SETTINGS) as process:
+        gate = Gate(process.url)
         gate.settle()
         yield gate
-    finally:
-        process.kill()
-        process.communicate()
-    assert "Traceback" not in log.read_text()
+    assert "Traceback" not in process.log.read_text()

@@ -12,8 +12,8 @@ import pytest
 
 from tests.gateway.client import Client
 from tests.gateway.wire import ask_of
-from tests.run import Running, in_process, until, upstreams_of
-from tests.sessions.process import Gate, process
+from tests.run import GatewayProcess, Running, in_process, until, upstreams_of
+from tests.sessions.process import process
 from tests.sessions.talk import (
     GO_ON,
     SESSION,
@@ -89,7 +89,7 @@ class Ordeal:
         """How many follow-ups each session has seen."""
         return Counter(map(_session_of, filter(_follows_up, self.upstream.requests)))
 
-    async def run(self, gate: Gate, new: int) -> None:
+    async def run(self, gate: GatewayProcess, new: int) -> None:
         """Set some sessions up, have all of them ask at once, and kill the gateway meanwhile."""
         self.sessions += [f"s{len(self.sessions) + n}" for n in range(new)]
         asked = len(self.upstream.requests)
@@ -105,7 +105,7 @@ class Ordeal:
             await gate.kill()
             tasks.cancel_scope.cancel()
 
-    async def finish(self, gate: Gate) -> None:
+    async def finish(self, gate: GatewayProcess) -> None:
         """Let every session use up what it has left."""
         for session in self.sessions:
             for _ in range(REPEATS + 1):

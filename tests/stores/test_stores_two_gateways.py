@@ -11,7 +11,8 @@ import pytest
 
 from tests.clock.reminding import variables
 from tests.gateway.wire import hanging
-from tests.sessions.process import ROOT, process
+from tests.run import ROOT, SERVE, environment
+from tests.sessions.process import process
 from tests.wire.fake import fake_upstream
 
 # Read by every Python process that finds it on its path.
@@ -27,17 +28,11 @@ def newer_library(home: Path) -> str:
 
 def refused(home: Path, settings: Mapping[str, str]) -> str:
     """Start a second gateway, which does not come up; return what it says."""
-    environment = {
-        "PATH": "",
-        "HOME": str(home),
-        "PYTHONPATH": str(ROOT),
-        "HOLDGATE_SERVER__SESSION_DIR": str(home / "other"),
-        **settings,
-    }
+    other = {"HOLDGATE_SERVER__SESSION_DIR": str(home / "other")}
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", "serve", "--port", "0"],
+        [sys.executable, "-m", *SERVE],
         cwd=home,
-        env=environment,
+        env=environment(home, {**other, **settings}),
         capture_output=True,
         timeout=30,
         check=False,
