@@ -98,7 +98,7 @@ class Gateway:
         self.metrics.reminders = self.parts.reminders.counts
         self.metrics.deliveries = self.parts.deliveries.counts
         if self.parts.scheduler is not None:
-            self.metrics.runs = self.parts.scheduler.runs.counts
+            self.metrics.runs = self.parts.scheduler.runner.counts
         if self.config.demo:
             await self._start_demo()
         self._stack.push_async_callback(self.driver.services.offload.aclose)

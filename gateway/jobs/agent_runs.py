@@ -19,21 +19,21 @@ class AgentRuns:
         self._agents = agents
         self._locks = locks
 
-    async def lease(self, job: Job) -> Lease | str | None:
+    async def lock_session(self, job: Job) -> Lease | str | None:
         """Take the session's lock; a fresh conversation needs none."""
-        return await self.session(job) if _is_main(job) else None
+        return await self.lock_conversation(job) if _is_main(job) else None
 
-    async def session(self, job: Job) -> Lease | str:
+    async def lock_conversation(self, job: Job) -> Lease | str:
         """Take the lock of the job's session; if somebody has it, return what for, at once.
 
         Who asks has a slot, that others may be waiting for; a run comes back without one.
         """
         return await self._locks.take(job.user_id, job.session_id, FOR_A_JOB, grace=0)
 
-    async def done(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
+    async def execute(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
         """Have the job's agent answer its message."""
         fresh = not _is_main(job)
-        return _ended(await self._chat(job, run.run_id, job.message, lease, fresh))
+        return _make_outcome(await self._chat(job, run.run_id, job.message, lease, fresh))
 
     async def tell(self, job: Job, run: Run, message: str, lease: Lease) -> Outcome:
         """Tell the agent of the job's session what a run came to."""
@@ -61,7 +61,7 @@ def _is_main(job: Job) -> bool:
     return job.session_mode == "main"
 
 
-def _ended(outcome: Outcome) -> RunOutcome:
+def _make_outcome(outcome: Outcome) -> RunOutcome:
     if outcome.error is not None:
         return RunOutcome("error", outcome.text, outcome.error)
     if outcome.reason == TURNS:

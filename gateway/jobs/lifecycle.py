@@ -11,9 +11,9 @@ from typing import TypeVar
 from msgspec.structs import asdict, replace
 
 from gateway.errors import InvalidInput
-from gateway.jobs.model import Draft, Job, Patch
+from gateway.jobs.model import Draft, Job, JobRules, Patch
 from gateway.jobs.reader import default_name
-from gateway.jobs.rules import JobRules
+from gateway.jobs.run_rules import disable_job
 from gateway.jobs.schedule.model import At, Every, Schedule, next_due, show_schedule
 from gateway.jobs.schedule.reader import read_schedule
 from gateway.timestamps import iso
@@ -28,11 +28,11 @@ _PARTS = {
 }
 
 
-def new_job(
+def make_job(
     draft: Draft, job_id: str, owner: str, session: str, agent: str, now_ms: int, rules: JobRules
 ) -> Job:
     """Make a job; raise `InvalidInput` if it would never be due."""
-    due_ms = _first_due(draft.schedule, now_ms, rules)
+    due_ms = _find_first_due(draft.schedule, now_ms, rules)
     return Job(
         job_id=job_id,
         user_id=owner,
@@ -53,11 +53,11 @@ def new_job(
     )
 
 
-def renewed(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
+def renew_job(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
     """Make a job what a new one with its `dedupe_key` was to be, keeping its id and its past."""
-    schedule = _on_grid(job.schedule, wanted.schedule, wanted.created_ms)
+    schedule = _keep_grid(job.schedule, wanted.schedule, wanted.created_ms)
     changed = replace(
-        _rescheduled(job, schedule, now_ms, rules),
+        _reschedule_job(job, schedule, now_ms, rules),
         session_id=wanted.session_id,
         agent_id=wanted.agent_id,
         name=wanted.name,
@@ -67,29 +67,35 @@ def renewed(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
         model=wanted.model,
         updated_ms=now_ms,
     )
-    return enabled(changed, now_ms, rules) if wanted.enabled else disabled(changed, now_ms)
+    return enable_job(changed, now_ms, rules) if wanted.enabled else disable_job(changed, now_ms)
 
 
-def patched(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
+def patch_job(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
     """Change of a job what a patch names, or raise `InvalidInput`.
 
     A job whose schedule had come to its end, such as one that has run its only time, starts again
     with a new schedule, unless the patch disables it.
     """
-    _stay_in_place(job, patch)
-    schedule = _new_schedule(job, patch, now_ms, rules)
-    changed = _with_members(_rescheduled(job, schedule, now_ms, rules), patch, now_ms)
+    _refuse_move(job, patch)
+    schedule = _read_new_schedule(job, patch, now_ms, rules)
+    changed = _apply_members(_reschedule_job(job, schedule, now_ms, rules), patch, now_ms)
     if patch.enabled is None:
         return changed
-    return enabled(changed, now_ms, rules) if patch.enabled else disabled(changed, now_ms)
+    return enable_job(changed, now_ms, rules) if patch.enabled else disable_job(changed, now_ms)
 
 
-def enabled(job: Job, now_ms: int, rules: JobRules) -> Job:
+def enable_job(job: Job, now_ms: int, rules: JobRules) -> Job:
     """Let a job run again, its failures forgotten; raise `InvalidInput` if it would never be due.
 
     A job that is enabled already keeps the times that are due, which nobody may lose.
     """
-    due_ms = job.due_ms if job.enabled else _due_again(job, now_ms, rules)
+    due_ms = job.due_ms
+    if not job.enabled:
+        at = job.schedule
+        # Should the clock have gone back, times that are accounted for stay so.
+        accounted_ms = at.at_ms if isinstance(at, At) else 0
+        accounted_ms = accounted_ms if due_ms is None else due_ms - 1
+        due_ms = _find_first_due(at, max(now_ms, accounted_ms), rules)
     return replace(
         job,
         enabled=True,
@@ -101,32 +107,7 @@ def enabled(job: Job, now_ms: int, rules: JobRules) -> Job:
     )
 
 
-def disabled(job: Job, now_ms: int, reason: str | None = None) -> Job:
-    """Let a job rest; one that rests already keeps the reason why."""
-    if not job.enabled:
-        return job
-    return replace(
-        job,
-        enabled=False,
-        next_run_ms=None,
-        retry_ms=None,
-        disabled_reason=reason,
-        updated_ms=now_ms,
-    )
-
-
-def _due_again(job: Job, now_ms: int, rules: JobRules) -> int:
-    # Should the clock have gone back, times that are accounted for stay so.
-    return _first_due(job.schedule, max(now_ms, _accounted_ms(job)), rules)
-
-
-def _accounted_ms(job: Job) -> int:
-    if job.due_ms is not None:
-        return job.due_ms - 1
-    return job.schedule.at_ms if isinstance(job.schedule, At) else 0
-
-
-def _first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
+def _find_first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
     due_ms = next_due(schedule, after_ms, rules.cron_lookahead_days)
     if due_ms is None and isinstance(schedule, At):
         raise InvalidInput(
@@ -137,37 +118,37 @@ def _first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
     return due_ms
 
 
-def _rescheduled(job: Job, schedule: Schedule, now_ms: int, rules: JobRules) -> Job:
+def _reschedule_job(job: Job, schedule: Schedule, now_ms: int, rules: JobRules) -> Job:
     if schedule == job.schedule:
         return job
-    due_ms = _first_due(schedule, now_ms, rules)
+    due_ms = _find_first_due(schedule, now_ms, rules)
     moved = replace(job, schedule=schedule, due_ms=due_ms, retry_ms=None, retries=0)
     if job.enabled:
         return replace(moved, next_run_ms=due_ms)
-    return enabled(moved, now_ms, rules) if job.due_ms is None else moved
+    return enable_job(moved, now_ms, rules) if job.due_ms is None else moved
 
 
-def _new_schedule(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Schedule:
+def _read_new_schedule(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Schedule:
     shown = asdict(show_schedule(job.schedule))
     given = {name: value for name, value in patch.schedule.items() if value not in (None, "")}
     if not patch.schedule_text or given.keys() - {"tz"}:
-        given = _completed(given, shown)
+        given = _complete_members(given, shown)
     if given == shown:
         return job.schedule
     # Where no zone is named, the one it has is meant.
     rules = replace(rules, timezone=str(shown["tz"] or rules.timezone))
     read = read_schedule(given, patch.schedule_text, now_ms, rules)
-    return _on_grid(job.schedule, read, now_ms)
+    return _keep_grid(job.schedule, read, now_ms)
 
 
-def _completed(given: dict[str, object], shown: dict[str, object]) -> dict[str, object]:
+def _complete_members(given: dict[str, object], shown: dict[str, object]) -> dict[str, object]:
     """Take what is left out from the schedule there is, if it is to be one of the same kind."""
     kind = str(shown["kind"])
     is_same_kind = given.get("kind", kind) == kind and given.keys() <= _PARTS[kind]
     return {**shown, **given} if is_same_kind else given
 
 
-def _on_grid(old: Schedule, new: Schedule, asked_ms: int) -> Schedule:
+def _keep_grid(old: Schedule, new: Schedule, asked_ms: int) -> Schedule:
     """Keep the grid there is, when the same is asked for without saying where it starts."""
     is_same = (
         isinstance(old, Every)
@@ -177,7 +158,7 @@ def _on_grid(old: Schedule, new: Schedule, asked_ms: int) -> Schedule:
     return old if is_same else new
 
 
-def _stay_in_place(job: Job, patch: Patch) -> None:
+def _refuse_move(job: Job, patch: Patch) -> None:
     for name, wanted, place in (
         ("session_id", patch.session_id, job.session_id),
         ("agent_id", patch.agent_id, job.agent_id),
@@ -186,19 +167,19 @@ def _stay_in_place(job: Job, patch: Patch) -> None:
             raise InvalidInput(f"{name} of a job cannot be changed; add a job where it is to be.")
 
 
-def _with_members(job: Job, patch: Patch, now_ms: int) -> Job:
-    message = _either(patch.message, job.message)
+def _apply_members(job: Job, patch: Patch, now_ms: int) -> Job:
+    message = _choose(patch.message, job.message)
     return replace(
         job,
         message=message,
-        name=_either(patch.name, job.name) or default_name(message),
-        session_mode=_either(patch.session_mode, job.session_mode),
-        delete_after_run=_either(patch.delete_after_run, job.delete_after_run),
-        dedupe_key=_either(patch.dedupe_key, job.dedupe_key),
-        model=_either(patch.model, job.model),
+        name=_choose(patch.name, job.name) or default_name(message),
+        session_mode=_choose(patch.session_mode, job.session_mode),
+        delete_after_run=_choose(patch.delete_after_run, job.delete_after_run),
+        dedupe_key=_choose(patch.dedupe_key, job.dedupe_key),
+        model=_choose(patch.model, job.model),
         updated_ms=now_ms,
     )
 
 
-def _either(new: T | None, old: T) -> T:
+def _choose(new: T | None, old: T) -> T:
     return old if new is None else new

@@ -1,7 +1,7 @@
 """Jobs and their runs: what is kept of them, and what can be asked for.
 
-What becomes of a job is told by its neighbours: `job_reading` reads what is asked for, `job_life`
-makes and changes jobs, `job_turns` runs them, `job_shown` shows them.
+What becomes of a job is told by its neighbours: `reader` reads what is asked for, `lifecycle` makes
+and changes jobs, `run_rules` says when they run, `view` shows them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,25 @@ from typing import Literal
 
 import msgspec
 
-# The rules stand apart, since schedules are read by them too; here for those who use jobs.
-from gateway.jobs.rules import JobRules as JobRules
 from gateway.jobs.schedule.model import Schedule
 
 Trigger = Literal["timer", "manual"]
 Status = Literal["running", "ok", "error", "skipped", "interrupted", "missed"]
 SessionMode = Literal["main", "isolated"]
+
+
+class JobRules(msgspec.Struct, frozen=True, gc=False):
+    """What the operator says about jobs and their schedules."""
+
+    timezone: str = "UTC"
+    """The zone of a schedule that names none."""
+    min_interval_ms: int = 1000
+    """The shortest time between two runs."""
+    misfire_grace_ms: int = 3_600_000
+    max_consecutive_failures: int = 5
+    cron_lookahead_days: int = 3660
+    """How far to look for the next time of an expression."""
+    jobs_per_owner: int = 100
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

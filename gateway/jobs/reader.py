@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.errors import InvalidInput
-from gateway.jobs.model import Draft, Patch, SessionMode
-from gateway.jobs.rules import JobRules
+from gateway.jobs.model import Draft, JobRules, Patch, SessionMode
 from gateway.jobs.schedule.reader import LONGEST_TEXT as LONGEST_SCHEDULE
 from gateway.jobs.schedule.reader import ScheduleRequest, read_schedule
 
@@ -105,7 +104,7 @@ _breaks = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
     """Read a job that is to be made, or raise `InvalidInput`."""
-    members = _checked(given)
+    members = _check_members(given)
     message = _message(members)
     if message is None:
         raise InvalidInput("message is missing; say what is to be sent when it is time.")
@@ -128,7 +127,7 @@ def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
 
 def read_patch(given: Members) -> Patch:
     """Read what is to change about a job, or raise `InvalidInput`."""
-    members = _checked(given)
+    members = _check_members(given)
     return Patch(
         job_id=_job_id(members),
         schedule=_object(members, "schedule"),
@@ -162,7 +161,7 @@ def default_name(message: str) -> str:
     return _breaks.sub(" ", message[:DEFAULT_NAME])
 
 
-def _checked(given: Members) -> Members:
+def _check_members(given: Members) -> Members:
     members = flat(given)
     _refuse_others(members, (*SETTABLE, *OURS), "A job", SETTABLE)
     return members

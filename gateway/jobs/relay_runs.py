@@ -51,11 +51,11 @@ class RelayRuns:
         self._tools = tools
         self._json_depth = json_depth
 
-    async def lease(self, job: Job) -> Lease | str | None:
+    async def lock_session(self, job: Job) -> Lease | str | None:
         """Take nothing: a relay session is never busy."""
         return None
 
-    async def done(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
+    async def execute(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
         """Send the job's message, and hear what is answered."""
         client = CollectingClient()
         snapshot = await self._snapshots.find(job.user_id, job.session_id)

@@ -19,8 +19,8 @@ from gateway.agents.model import Outcome
 from gateway.errors import HoldgateError
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
-from gateway.jobs.run_services import SchedulerServices, item_of
-from gateway.jobs.slots import Slots
+from gateway.jobs.run_services import SchedulerServices
+from gateway.jobs.runner import Slots, make_result_item
 from gateway.outbox.text import heading
 from gateway.stores.documents import SessionKey, StoreUnavailable
 
@@ -77,7 +77,7 @@ class ResultReturner:
 
     async def _return(self, job: Job, run: Run) -> None:
         try:
-            async with self._slots.slot():
+            async with self._slots.hold_slot():
                 if not self._leaving:
                     await self._settle(job, run)
         except StoreUnavailable as error:
@@ -92,30 +92,30 @@ class ResultReturner:
 
         What is no longer owed, since its job or its session was deleted, comes to nothing.
         """
-        lease = await self._agents.session(job)
+        lease = await self._agents.lock_conversation(job)
         if isinstance(lease, str):
             return
         rows = self._services.rows
         try:
             if not any(owed.run_id == run.run_id for _, owed in await rows.list_owed()):
                 return
-            why = await self._untold(job, run, lease)
+            why = await self._tell_session(job, run, lease)
         finally:
             await lease.release()
         if not why:
             await rows.settle_owed(run.run_id)
         elif not self._leaving:
             self._log("result_not_told", job, run, why)
-            item = item_of(job, run)
+            item = make_result_item(job, run)
             if await rows.settle_owed(run.run_id, item):
                 self._services.deliveries.announce(item)
 
-    async def _untold(self, job: Job, run: Run, lease: Lease) -> str:
+    async def _tell_session(self, job: Job, run: Run, lease: Lease) -> str:
         """Tell a session what a run came to; return why that was in vain, if it was."""
         most_ms = self._services.settings.run_timeout_ms
         try:
             with anyio.move_on_after(most_ms / 1000):
-                outcome = await self._agents.tell(job, run, _message(job, run), lease)
+                outcome = await self._agents.tell(job, run, _write_message(job, run), lease)
                 return "" if _is_kept(outcome) else outcome.error or outcome.reason
         except StoreUnavailable:
             raise
@@ -132,7 +132,7 @@ class ResultReturner:
         self._services.note(event, run=run.run_id, job=job.job_id, **who, why=why)
 
 
-def _message(job: Job, run: Run) -> str:
+def _write_message(job: Job, run: Run) -> str:
     return f"{heading(job.name)}\n{run.result}"
 
 

@@ -1,8 +1,19 @@
-"""What becomes of a job by the passing of time: its runs are claimed, and they end.
+"""What becomes of a job by the passing of time: its runs are claimed, they end, it is given up.
 
-Each time of an enabled job's schedule ends in one row: as a run, or counted among those that were
-missed. A one-time job that came to nothing is tried again a few times; each retry is a run of its
-own. Whoever claims keeps the job and the new rows together, or neither.
+The idea: a job carries `due_ms`, the first time of its schedule that no row accounts for yet. A
+claim moves it past now and makes the rows for all times it passed; nothing else moves it forward.
+The functions are pure: they take a job and return what it becomes, with the rows to be kept.
+
+Invariants:
+- Each time of an enabled job's schedule ends in exactly one row: as a run, or counted in one row
+  `missed` with the others that went by. Whoever claims keeps the job and its new rows in one
+  transaction, or neither, and the store refuses a second row for the same job and time.
+- Only the last of the times that went by is run, and only within `misfire_grace_ms`.
+- While a job runs it has a `run_id`, and nobody claims it again. A process that dies leaves the
+  row `running`; when its lease ends, somebody else ends that run as `interrupted`.
+- Only an error counts as a failure. A one-time job that came to nothing is tried again a few
+  times, each a run of its own; a recurring job that fails waits the longer the more often it did.
+- A run by hand changes neither the times of the schedule nor the count of retries.
 """
 
 from __future__ import annotations
@@ -11,22 +22,22 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from gateway.jobs.lifecycle import disabled
-from gateway.jobs.model import Job, Run, Status, Trigger
-from gateway.jobs.notices import missed_notice
-from gateway.jobs.rules import JobRules
+from gateway.jobs.model import Job, JobRules, Run, Status, Trigger
 from gateway.jobs.schedule.model import At, next_due, times_between
+from gateway.timestamps import iso
 
 JobClaim = tuple[Job, tuple[Run, ...]]
-After = Callable[[Job, Run, int, JobRules], Job | None]
+EndRule = Callable[[Job, Run, int, JobRules], Job | None]
 
 BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
 RETRY_MS = BACK_OFF_MS[:4]
 DAY_MS = 86_400_000
+LONGEST_REASON = 200
 OVER = "Its schedule has no further time."
 OVER_AND_MISSED = "Its time was missed, and its schedule has no further one."
 GIVEN_UP = "It was tried as often as it may, {tries}; give it another time by update."
 TOO_OFTEN = "It failed as often in a row as it may, {failures}; enable it to try again."
+UNKNOWN = "no reason is known."
 
 
 def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str]) -> JobClaim:
@@ -41,16 +52,17 @@ def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str])
     if first_ms is None or not job.enabled:
         return replace(job, next_run_ms=None), ()
     count, last_ms, before_ms = times_between(job.schedule, first_ms, now_ms)
-    job = _due_after(job, max(now_ms, first_ms - 1), rules)
+    # From now on, or from its own time on if the clock has gone back before that.
+    due_ms = next_due(job.schedule, max(now_ms, first_ms - 1), rules.cron_lookahead_days)
+    job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
     if count == 0:
-        return _resting(job, now_ms, OVER), ()
+        return _disable_if_over(job, now_ms, OVER), ()
     if now_ms - last_ms > rules.misfire_grace_ms:
-        return _all_missed(job, _missed(job, new_id(), count, last_ms, now_ms), now_ms)
-    run = _begun(job, new_id(), "timer", last_ms, now_ms)
+        return _claim_missed(job, new_id(), count, last_ms, now_ms)
+    claimed, rows = _claim_run(job, new_id(), "timer", last_ms, now_ms)
     if before_ms is None:
-        return _running(job, run), (run,)
-    missed = _missed(job, new_id(), count - 1, before_ms, now_ms)
-    return _running(job, run), (missed, run)
+        return claimed, rows
+    return claimed, (_make_missed_row(job, new_id(), count - 1, before_ms, now_ms), *rows)
 
 
 def _claim_retry(
@@ -61,12 +73,47 @@ def _claim_retry(
         return replace(job, next_run_ms=retry_ms), ()
     job = replace(job, retry_ms=None, next_run_ms=None)
     if now_ms - retry_ms > rules.misfire_grace_ms:
-        return _all_missed(job, _missed(job, new_id(), 1, retry_ms, now_ms), now_ms)
-    run = _begun(job, new_id(), "timer", retry_ms, now_ms)
-    return _running(job, run), (run,)
+        return _claim_missed(job, new_id(), 1, retry_ms, now_ms)
+    return _claim_run(job, new_id(), "timer", retry_ms, now_ms)
 
 
-def give_back(job: Job, run: Run) -> Job:
+def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> JobClaim:
+    """Begin a run that somebody asks for now; the times of the job's schedule stay as they are."""
+    return _claim_run(job, new_id(), "manual", now_ms, now_ms)
+
+
+def _claim_run(job: Job, run_id: str, trigger: Trigger, due_ms: int, now_ms: int) -> JobClaim:
+    run = Run(
+        run_id=run_id,
+        job_id=job.job_id,
+        user_id=job.user_id,
+        trigger=trigger,
+        due_ms=due_ms,
+        started_ms=now_ms,
+    )
+    return replace(job, run_id=run_id, running_ms=now_ms), (run,)
+
+
+def _claim_missed(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> JobClaim:
+    row = _make_missed_row(job, run_id, count, last_ms, now_ms)
+    noted = replace(job, last_status=row.status, last_error=row.error)
+    return _disable_if_over(noted, now_ms, OVER_AND_MISSED), (row,)
+
+
+def _make_missed_row(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> Run:
+    return Run(
+        run_id=run_id,
+        job_id=job.job_id,
+        user_id=job.user_id,
+        status="missed",
+        due_ms=last_ms,
+        finished_ms=now_ms,
+        error=write_missed_notice(count, last_ms),
+        missed=count,
+    )
+
+
+def give_back_claim(job: Job, run: Run) -> Job:
     """Take back the claim of a run that has not begun: its time is due again.
 
     Unless the job was disabled or given another schedule meanwhile.
@@ -81,11 +128,11 @@ def give_back(job: Job, run: Run) -> Job:
     return replace(job, due_ms=run.due_ms, next_run_ms=run.due_ms)
 
 
-def reckon_again(job: Job, now_ms: int, rules: JobRules) -> Job:
-    """Reckon anew when a job is due, after the clock was set back.
+def recompute_due(job: Job, now_ms: int, rules: JobRules) -> Job:
+    """Compute anew when a job is due, after the clock was set back.
 
-    Its times may have been reckoned from a clock that was ahead. A time that has a row already does
-    not get another one: the store sees to that.
+    Its times may have been computed from a clock that was ahead. A time that has a row already
+    does not get another one: the store sees to that.
     """
     if not job.enabled or job.next_run_ms is None:
         return job
@@ -103,13 +150,7 @@ def reckon_again(job: Job, now_ms: int, rules: JobRules) -> Job:
     return replace(job, due_ms=due_ms, next_run_ms=max(due_ms, next_ms))
 
 
-def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> JobClaim:
-    """Begin a run that somebody asks for now; the times of the job's schedule stay as they are."""
-    run = _begun(job, new_id(), "manual", now_ms, now_ms)
-    return _running(job, run), (run,)
-
-
-def finished(
+def finish_run(
     run: Run, now_ms: int, status: Status, result: str = "", error: str | None = None
 ) -> Run:
     """Note how a run ended."""
@@ -124,108 +165,71 @@ def finished(
     )
 
 
-def after(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
+def apply_end(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
     """Return what the end of its run makes of a job; None: it is to be deleted."""
-    return AFTER[run.status](job, run, now_ms, rules)
+    return END_RULES[run.status](job, run, now_ms, rules)
 
 
-def after_ok(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
+def apply_ok(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
     """Forget the failures, and wait for the next time; or be gone, if it was to run just once."""
     if job.delete_after_run:
         return None
-    done = replace(_noted(job, run), consecutive_failures=0, retries=0, retry_ms=None)
-    return _next(done, now_ms)
+    job = _note_end(job, run)
+    return _wait_for_next(replace(job, consecutive_failures=0, retries=0, retry_ms=None), now_ms)
 
 
-def after_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
+def apply_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
     """Wait the longer the more often a job failed, and give up in the end."""
     failures = job.consecutive_failures + 1
-    job = replace(_noted(job, run), consecutive_failures=failures)
-    if isinstance(job.schedule, At):
-        return _retry(job, job.schedule.at_ms, run, now_ms, rules)
-    job = _next(job, now_ms)
-    if job.next_run_ms is None:
+    job = apply_no_result(replace(job, consecutive_failures=failures), run, now_ms, rules)
+    if isinstance(job.schedule, At) or job.next_run_ms is None:
         return job
     if failures >= rules.max_consecutive_failures:
-        return disabled(job, now_ms, TOO_OFTEN.format(failures=failures))
+        return disable_job(job, now_ms, TOO_OFTEN.format(failures=failures))
     return replace(job, next_run_ms=max(job.next_run_ms, now_ms + _back_off_ms(failures)))
 
 
-def after_skipped(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
-    """Wait for the next time: that its session was busy is no failure of a job."""
-    return _after_nothing(job, run, now_ms, rules)
+def apply_no_result(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
+    """Wait for the next time, or try a one-time job again.
+
+    That its session was busy or the gateway was stopped is no failure of a job.
+    """
+    job, at = _note_end(job, run), job.schedule
+    # What is run by hand counts for neither a retry nor the last one; a new time is not a retry.
+    is_try = run.trigger == "timer" and job.enabled and job.due_ms is None
+    if not isinstance(at, At) or not is_try:
+        return _wait_for_next(job, now_ms)
+    if job.retries < len(RETRY_MS):
+        retry_ms = now_ms + RETRY_MS[job.retries]
+        if retry_ms - at.at_ms <= rules.misfire_grace_ms:
+            retries = job.retries + 1
+            return replace(job, retries=retries, retry_ms=retry_ms, next_run_ms=retry_ms)
+    return disable_job(job, now_ms, GIVEN_UP.format(tries=job.retries + 1))
 
 
-def after_interrupted(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
-    """Wait for the next time: that the gateway was stopped is no failure of a job."""
-    return _after_nothing(job, run, now_ms, rules)
-
-
-AFTER: Mapping[Status, After] = {
-    "ok": after_ok,
-    "error": after_error,
-    "skipped": after_skipped,
-    "interrupted": after_interrupted,
+END_RULES: Mapping[Status, EndRule] = {
+    "ok": apply_ok,
+    "error": apply_error,
+    "skipped": apply_no_result,
+    "interrupted": apply_no_result,
 }
 
 
-def _back_off_ms(failures: int) -> int:
-    return BACK_OFF_MS[min(failures, len(BACK_OFF_MS)) - 1] if failures else 0
-
-
-def _due_after(job: Job, after_ms: int, rules: JobRules) -> Job:
-    due_ms = next_due(job.schedule, after_ms, rules.cron_lookahead_days)
-    return replace(job, due_ms=due_ms, next_run_ms=due_ms)
-
-
-def _after_nothing(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
-    job = _noted(job, run)
-    if isinstance(job.schedule, At):
-        return _retry(job, job.schedule.at_ms, run, now_ms, rules)
-    return _next(job, now_ms)
-
-
-def _retry(job: Job, at_ms: int, run: Run, now_ms: int, rules: JobRules) -> Job:
-    """Have a one-time job tried again, or give it up; what is run by hand counts for neither."""
-    if run.trigger == "manual" or not job.enabled or job.due_ms is not None:
-        return _next(job, now_ms)
-    if job.retries < len(RETRY_MS):
-        retry_ms = now_ms + RETRY_MS[job.retries]
-        if retry_ms - at_ms <= rules.misfire_grace_ms:
-            retries = job.retries + 1
-            return replace(job, retries=retries, retry_ms=retry_ms, next_run_ms=retry_ms)
-    return disabled(job, now_ms, GIVEN_UP.format(tries=job.retries + 1))
-
-
-def _next(job: Job, now_ms: int) -> Job:
-    """Look at a job again when it is due; one that was disabled meanwhile stays so."""
+def disable_job(job: Job, now_ms: int, reason: str | None = None) -> Job:
+    """Let a job rest; one that rests already keeps the reason why."""
     if not job.enabled:
         return job
-    if job.retry_ms is not None:
-        return replace(job, next_run_ms=job.retry_ms)
-    return _resting(replace(job, next_run_ms=job.due_ms), now_ms, OVER)
-
-
-def _resting(job: Job, now_ms: int, reason: str) -> Job:
-    return disabled(job, now_ms, reason) if job.due_ms is None else job
-
-
-def _begun(job: Job, run_id: str, trigger: Trigger, due_ms: int, now_ms: int) -> Run:
-    return Run(
-        run_id=run_id,
-        job_id=job.job_id,
-        user_id=job.user_id,
-        trigger=trigger,
-        due_ms=due_ms,
-        started_ms=now_ms,
+    return replace(
+        job,
+        enabled=False,
+        next_run_ms=None,
+        retry_ms=None,
+        disabled_reason=reason,
+        updated_ms=now_ms,
     )
 
 
-def _running(job: Job, run: Run) -> Job:
-    return replace(job, run_id=run.run_id, running_ms=run.started_ms)
-
-
-def _noted(job: Job, run: Run) -> Job:
+def _note_end(job: Job, run: Run) -> Job:
     return replace(
         job,
         run_id="",
@@ -236,19 +240,40 @@ def _noted(job: Job, run: Run) -> Job:
     )
 
 
-def _missed(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> Run:
-    return Run(
-        run_id=run_id,
-        job_id=job.job_id,
-        user_id=job.user_id,
-        status="missed",
-        due_ms=last_ms,
-        finished_ms=now_ms,
-        error=missed_notice(count, last_ms),
-        missed=count,
-    )
+def _wait_for_next(job: Job, now_ms: int) -> Job:
+    """Look at a job again when it is due; one that was disabled meanwhile stays so."""
+    if not job.enabled:
+        return job
+    if job.retry_ms is not None:
+        return replace(job, next_run_ms=job.retry_ms)
+    return _disable_if_over(replace(job, next_run_ms=job.due_ms), now_ms, OVER)
 
 
-def _all_missed(job: Job, row: Run, now_ms: int) -> JobClaim:
-    noted = replace(job, last_status=row.status, last_error=row.error)
-    return _resting(noted, now_ms, OVER_AND_MISSED), (row,)
+def _disable_if_over(job: Job, now_ms: int, reason: str) -> Job:
+    return disable_job(job, now_ms, reason) if job.due_ms is None else job
+
+
+def _back_off_ms(failures: int) -> int:
+    return BACK_OFF_MS[min(failures, len(BACK_OFF_MS)) - 1] if failures else 0
+
+
+def write_failure_notice(before: Job, after: Job | None, run: Run) -> str | None:
+    """Tell a session why a job is given up by the end of this run; None if it is not."""
+    if after is None or run.status == "ok" or after.enabled or not before.enabled:
+        return None
+    reason = " ".join((run.error or UNKNOWN).split())[:LONGEST_REASON]
+    if isinstance(after.schedule, At):
+        tries = after.retries + 1
+        times = "once, and is not tried again" if tries == 1 else f"{tries} times"
+        end = "an error" if run.status == "error" else run.status
+        return f"It was tried {times}; the last try was {end}: {reason}"
+    failures = after.consecutive_failures
+    times = "once" if failures == 1 else f"{failures} times in a row"
+    return f"It failed {times} and is disabled now; the last error: {reason}"
+
+
+def write_missed_notice(count: int, last_ms: int) -> str:
+    """Tell a session how many times of a job were missed, and which was the last."""
+    if count == 1:
+        return f"1 time was missed at {iso(last_ms)}."
+    return f"{count} times were missed, the last at {iso(last_ms)}."

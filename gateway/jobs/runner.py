@@ -1,27 +1,43 @@
-"""Runs of jobs, from their claim to their record: they wait, are done, and end in one way."""
+"""Runs of jobs, from their claim to their record.
+
+The idea: a run that was claimed is a row `running` that is leased to this process. `run_job` sees
+it to its end in three steps: wait for a slot and an idle session, execute it within the time limit,
+record how it ended.
+
+Invariants:
+- Every way out of a run, a bug and a cancel too, passes the record, so each row gets one end. While
+  the store is down the record is tried again, until the gateway leaves; then the row stays
+  `running`, and whoever finds its lease lapsed ends it as `interrupted`, as after a crash.
+- How a run ended, what that makes of its job, and what its session is told are kept in one
+  transaction. Listeners are told after it, so they never learn of what could still be lost.
+- A run has a slot only while it executes, not while it waits for its session.
+- A run that has asked nothing yet when the gateway leaves is given back: its time is due again at
+  the next start, as if nobody had claimed it.
+- The result of an isolated run of an agent is owed to the session that it came from: its row says
+  so from the record on, until `ResultReturner` has brought it there.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 from msgspec.structs import asdict, replace
 
-from gateway.agents.locks import Lease
 from gateway.errors import HoldgateError
 from gateway.jobs.model import Job, Run
-from gateway.jobs.run_rules import after, finished, give_back
-from gateway.jobs.run_services import (
-    RunExecutor,
-    RunOutcome,
-    SchedulerServices,
-    failure_item,
-    item_of,
+from gateway.jobs.run_rules import (
+    apply_end,
+    finish_run,
+    give_back_claim,
+    write_failure_notice,
+    write_missed_notice,
 )
-from gateway.jobs.slots import Slots
+from gateway.jobs.run_services import RunExecutor, RunOutcome, SchedulerServices
 from gateway.jobs.view import show_run
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
 from gateway.stores.documents import SessionKey, StoreUnavailable
@@ -39,6 +55,53 @@ LONGEST_RESULT = 1024 * 1024
 PATIENCE = 5.0
 
 
+class Slots:
+    """How many runs may go on at a time; `freed` is called when one was used and is free again."""
+
+    def __init__(self, most: int, freed: Callable[[], None]) -> None:
+        self._free = anyio.Semaphore(most)
+        self._freed = freed
+        self.most = most
+
+    def __repr__(self) -> str:
+        return f"<Slots {self.taken} of {self.most} taken>"
+
+    @property
+    def taken(self) -> int:
+        """How many are taken."""
+        return self.most - self._free.value
+
+    def acquire_now(self) -> bool:
+        """Take one if there is one."""
+        try:
+            self._free.acquire_nowait()
+        except anyio.WouldBlock:
+            return False
+        return True
+
+    async def acquire(self) -> None:
+        """Take one as soon as there is one."""
+        await self._free.acquire()
+
+    def release(self) -> None:
+        """Leave one to whoever waits."""
+        self._free.release()
+        self._freed()
+
+    def release_unused(self) -> None:
+        """Leave one that was not used: whoever took it for nothing need not look again."""
+        self._free.release()
+
+    @asynccontextmanager
+    async def hold_slot(self) -> AsyncIterator[None]:
+        """Have one for a while."""
+        await self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+
 class JobRunner:
     """Does the runs that were claimed, so many at a time, and records how each ended."""
 
@@ -48,15 +111,15 @@ class JobRunner:
         slots: Slots,
         agents: RunExecutor,
         relays: RunExecutor,
-        over: Callable[[Run], None],
+        on_end: Callable[[Run], None],
     ) -> None:
         self._services = services
         self._slots = slots
         self._agents = agents
         self._relays = relays
-        self._over = over
+        self._on_end = on_end
         self._leaving = anyio.Event()
-        self._less = anyio.Event()
+        self._fewer = anyio.Event()
         self.live: dict[str, anyio.CancelScope] = {}
         """What cancels each run that is under way."""
         self._sessions: dict[str, SessionKey] = {}
@@ -85,158 +148,149 @@ class JobRunner:
 
     async def end_session(self, owner: str, session: str) -> None:
         """Cancel all runs of a session, and return when they are over."""
-        while found := self._of_session(owner, session):
-            for scope in found:
-                scope.cancel()
+        place, of = (owner, session), self._sessions
+        while mine := [run_id for run_id in of if of[run_id] == place]:
+            for run_id in mine:
+                self.live[run_id].cancel()
             await self._wait_for_an_end()
 
-    def _of_session(self, owner: str, session: str) -> list[anyio.CancelScope]:
-        place = (owner, session)
-        return [self.live[run_id] for run_id, of in self._sessions.items() if of == place]
-
     async def _wait_for_an_end(self) -> None:
-        if self._less.is_set():
-            self._less = anyio.Event()
-        await self._less.wait()
+        if self._fewer.is_set():
+            self._fewer = anyio.Event()
+        await self._fewer.wait()
 
-    async def carry_out(self, job: Job, run: Run, has_slot: bool) -> None:
-        """Do a run, and record how it ended, whatever happens."""
-        ended = STOPPED
+    async def run_job(self, job: Job, run: Run, has_slot: bool) -> None:
+        """See a run that was claimed to its end, and record that, whatever happens."""
+        outcome = STOPPED
         self._waiting.add(run.run_id)
         self._sessions[run.run_id] = (job.user_id, job.session_id)
         try:
             try:
                 with anyio.CancelScope() as self.live[run.run_id]:
-                    ended = await self._judged(job, run, has_slot)
+                    outcome = await self._wait_and_execute(job, run, has_slot)
             except Exception as error:
                 # The outer loop of a run: a bug hurts only the job it shows up in.
                 log.exception("run %s failed", run.run_id, exc_info=error)
-                ended = BROKEN
+                outcome = BROKEN
             finally:
-                record = self._record(job, run, ended)
-                is_kept = await self._kept(job, record)
+                # Also when the whole process is being cancelled: at least one try.
+                record = self._make_record(job, run, outcome)
+                is_kept = await self._record_end(job, record)
                 self._waiting.discard(run.run_id)
             while not is_kept and not self.is_leaving:
                 await self._pause(self._services.settings.store_retry_ms / 1000)
-                is_kept = await self._kept(job, record)
+                is_kept = await self._record_end(job, record)
         finally:
             del self.live[run.run_id], self._sessions[run.run_id]
-            self._less.set()
-            self._over(record)
+            self._fewer.set()
+            self._on_end(record)
 
-    async def _judged(self, job: Job, run: Run, has_slot: bool) -> RunOutcome:
-        ended = await self._awaited(job, run, has_slot)
-        # What the gateway cuts off when it leaves is no failure of the job.
-        return STOPPED if self.is_leaving and ended.status == "error" else ended
-
-    async def _awaited(self, job: Job, run: Run, has_slot: bool) -> RunOutcome:
-        """Do a run when there is a slot and its session is idle; it waits without a slot."""
-        settings, since = self._services.settings, None
+    async def _wait_and_execute(self, job: Job, run: Run, has_slot: bool) -> RunOutcome:
+        """Execute a run as soon as there is a slot and its session is idle."""
+        settings, busy_since = self._services.settings, None
         while True:
-            if not has_slot and not await self._has_slot():
+            if not has_slot and not await self._acquire_slot():
                 return STOPPED
             has_slot = False
             try:
-                found = STOPPED if self.is_leaving else await self._tried(job, run)
+                found = STOPPED if self.is_leaving else await self._execute(job, run)
             finally:
-                self._slots.give()
+                # Waiting for its session needs no slot: others may run meanwhile.
+                self._slots.release()
             if isinstance(found, RunOutcome):
-                return found
-            since = since or time.monotonic()
-            if (time.monotonic() - since) * 1000 >= settings.max_busy_wait_ms:
-                return _skipped(found, settings.max_busy_wait_ms)
+                # What the gateway cuts off when it leaves is no failure of the job.
+                return STOPPED if self.is_leaving and found.status == "error" else found
+            busy_since = busy_since or time.monotonic()
+            most_ms = settings.max_busy_wait_ms
+            if (time.monotonic() - busy_since) * 1000 >= most_ms:
+                return RunOutcome(
+                    "skipped", error=f"Its session was busy ({found}) for {most_ms} ms."
+                )
             await self._pause(settings.idle_retry_ms / 1000)
 
-    async def _has_slot(self) -> bool:
+    async def _acquire_slot(self) -> bool:
         """Wait for a slot; False when we leave before there is one."""
-        if self._slots.take_now():
+        if self._slots.acquire_now():
             return True
+
+        async def cancel_when_leaving() -> None:
+            await self._leaving.wait()
+            tasks.cancel_scope.cancel()
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._cancel_when_leaving, tasks.cancel_scope)
-            await self._slots.take()
+            tasks.start_soon(cancel_when_leaving)
+            await self._slots.acquire()
             tasks.cancel_scope.cancel()
             return True
         return False
-
-    async def _cancel_when_leaving(self, scope: anyio.CancelScope) -> None:
-        await self._leaving.wait()
-        scope.cancel()
 
     async def _pause(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             await self._leaving.wait()
 
-    async def _tried(self, job: Job, run: Run) -> RunOutcome | str:
-        """Do a run, unless its session is busy; then return what with."""
-        work = self._agents if job.agent_id else self._relays
+    async def _execute(self, job: Job, run: Run) -> RunOutcome | str:
+        """Execute a run within its time limit; if its session is busy, return what with."""
+        executor = self._agents if job.agent_id else self._relays
+        limit_ms = self._services.settings.run_timeout_ms
         try:
-            lease = await work.lease(job)
+            lease = await executor.lock_session(job)
             if isinstance(lease, str):
                 return lease
             try:
-                return await self._begin(work, job, run, lease)
+                # It may have waited for long: the job may be gone, disabled or changed.
+                current = await self._services.rows.get(job.job_id)
+                if current is None:
+                    return REMOVED
+                if job.enabled and not current.enabled:
+                    return DISABLED
+                self._waiting.discard(run.run_id)
+                # The lock is that of the session it was claimed for, so the run stays there.
+                if _is_same_place(job, current):
+                    job = current
+                await self.publish_run(job, run, RUN_STARTED)
+                with anyio.move_on_after(limit_ms / 1000):
+                    return await executor.execute(job, run, lease)
+                return RunOutcome(
+                    "error", error=f"It took longer than {limit_ms} ms (cron.run_timeout_ms)."
+                )
             finally:
                 if lease is not None:
                     await lease.release()
         except HoldgateError as error:
             return RunOutcome("error", error=error.message)
 
-    async def _begin(
-        self, work: RunExecutor, job: Job, run: Run, lease: Lease | None
-    ) -> RunOutcome:
-        """Look at the job again, and do its run; it may have waited for long."""
-        current = await self._services.rows.get(job.job_id)
-        if current is None:
-            return REMOVED
-        if job.enabled and not current.enabled:
-            return DISABLED
-        self._waiting.discard(run.run_id)
-        # What it says may have changed, but the lock is that of the session it was claimed for.
-        return await self._timed(work, current if _is_there(job, current) else job, run, lease)
-
-    async def _timed(
-        self, work: RunExecutor, job: Job, run: Run, lease: Lease | None
-    ) -> RunOutcome:
-        most_ms = self._services.settings.run_timeout_ms
-        await self._publish(job, run, RUN_STARTED)
-        with anyio.move_on_after(most_ms / 1000):
-            return await work.done(job, run, lease)
-        return RunOutcome("error", error=f"It took longer than {most_ms} ms (cron.run_timeout_ms).")
-
     # The record.
 
-    def _record(self, job: Job, run: Run, ended: RunOutcome) -> Run:
-        text, now_ms = ended.text[:LONGEST_RESULT], self._services.clock.now_ms()
-        over = finished(run, now_ms, ended.status, text, ended.error)
-        apart = bool(job.agent_id) and job.session_mode == "isolated"
-        return replace(over, owed=apart and _has_result(over))
+    def _make_record(self, job: Job, run: Run, outcome: RunOutcome) -> Run:
+        text, now_ms = outcome.text[:LONGEST_RESULT], self._services.clock.now_ms()
+        over = finish_run(run, now_ms, outcome.status, text, outcome.error)
+        is_isolated = bool(job.agent_id) and job.session_mode == "isolated"
+        return replace(over, owed=is_isolated and _has_result(over))
 
-    async def _kept(self, job: Job, run: Run) -> bool:
+    async def _record_end(self, job: Job, run: Run) -> bool:
         """Keep how a run ended, within a while; tell whether that went well."""
+        # It only waited until we leave; who asked for a run by hand is told of its end instead.
+        has_waited = self.is_leaving and run.run_id in self._waiting
         with anyio.move_on_after(PATIENCE, shield=True):
             try:
-                if self._is_to_give_back(run):
+                if has_waited and run.status == STOPPED.status and run.trigger == "timer":
                     await self._give_back(job, run)
                 else:
-                    await self._keep(job, run)
+                    await self._keep_end(job, run)
                 return True
             except StoreUnavailable as error:
                 self._log("run_not_recorded", job, run, error.message)
         return False
 
-    def _is_to_give_back(self, run: Run) -> bool:
-        """Whether it only waited until we leave; who asked for it by hand is told of that."""
-        waits = self.is_leaving and run.run_id in self._waiting
-        return waits and run.status == STOPPED.status and run.trigger == "timer"
-
     async def _give_back(self, job: Job, run: Run) -> None:
         """Leave a run that asked nothing to the next start, as if it had not been claimed."""
-        kept = await self._services.rows.give_back(run.run_id, give_back)
+        kept = await self._services.rows.give_back(run.run_id, give_back_claim)
         if kept is not None:
             self._services.job_index.put(kept)
         self._log("run_given_back", job, run, None)
 
-    async def _keep(self, job: Job, run: Run) -> None:
+    async def _keep_end(self, job: Job, run: Run) -> None:
+        """Keep a run, its job and what the session is told at once; then tell who listens."""
         services, found = self._services, False
         now_ms = run.finished_ms or 0
         notice: OutboxItem | None = None
@@ -244,18 +298,20 @@ class JobRunner:
         def change(current: Job) -> Job | None:
             nonlocal found
             found = True
-            return after(current, run, now_ms, services.rules)
+            return apply_end(current, run, now_ms, services.rules)
 
-        def tell(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
+        def make_notice(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
             nonlocal notice
-            notice = failure_item(before, after, run)
+            notice = make_failure_item(before, after, run)
             return notice
 
-        item = _item(job, run)
-        kept = await services.rows.finish(run, change, item, services.settings.keep_runs, tell)
-        for told in (item, notice):
-            if told is not None:
-                services.deliveries.announce(told)
+        # An agent has the answer in its conversation; a relay session gets it from its queue.
+        item = make_result_item(job, run) if _has_result(run) and not job.agent_id else None
+        keep_runs = services.settings.keep_runs
+        kept = await services.rows.finish(run, change, item, keep_runs, make_notice)
+        for added in (item, notice):
+            if added is not None:
+                services.deliveries.announce(added)
         if not found:
             # A second attempt finds nothing to change, though the first one may have succeeded.
             services.deliveries.look_again(job.user_id, job.session_id)
@@ -267,24 +323,21 @@ class JobRunner:
         is_gone = kept is None and not found
         self._log("run_dropped" if is_gone else "run_ended", job, run, run.error)
         if not is_gone:
-            await self.tell(job, run, notice)
+            await self.report_end(job, run, notice)
 
-    async def tell(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
+    async def report_end(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
         """Count how a run ended, and tell whoever listens to the session."""
         self.counts[run.status] += run.missed or 1
-        await self.announce(job, run, notice)
+        await self.publish_run(job, run, RUN_FINISHED, notice)
 
-    async def announce(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
-        """Tell whoever listens to the session how a run ended, and what its queue says of it."""
-        await self._publish(job, run, RUN_FINISHED, notice)
-
-    async def _publish(
+    async def publish_run(
         self, job: Job, run: Run, kind: str, notice: OutboxItem | None = None
     ) -> None:
-        told = {"name": job.name, **asdict(show_run(run))}
+        """Tell whoever listens to the session of a run, and what its queue says of it."""
+        event = {"name": job.name, **asdict(show_run(run))}
         if notice is not None:
-            told["notice"] = notice.text
-        await self._services.feed.publish(job.user_id, job.session_id, kind, run.run_id, told)
+            event["notice"] = notice.text
+        await self._services.feed.publish(job.user_id, job.session_id, kind, run.run_id, event)
 
     def _log(self, event: str, job: Job, run: Run, why: str | None) -> None:
         self._services.note(
@@ -298,16 +351,7 @@ class JobRunner:
         )
 
 
-def _skipped(busy_with: str, most_ms: int) -> RunOutcome:
-    return RunOutcome("skipped", error=f"Its session was busy ({busy_with}) for {most_ms} ms.")
-
-
-def _item(job: Job, run: Run) -> OutboxItem | None:
-    """Return what is delivered of a run: in relay sessions, what was said."""
-    return None if job.agent_id or not _has_result(run) else item_of(job, run)
-
-
-def _is_there(job: Job, current: Job) -> bool:
+def _is_same_place(job: Job, current: Job) -> bool:
     """Whether a job still belongs where it was claimed for."""
     place = (job.agent_id, job.session_id, job.session_mode)
     return place == (current.agent_id, current.session_id, current.session_mode)
@@ -315,3 +359,35 @@ def _is_there(job: Job, current: Job) -> bool:
 
 def _has_result(run: Run) -> bool:
     return run.status == "ok" and bool(run.result.strip())
+
+
+# What waits in the queue of a session.
+
+
+def make_result_item(job: Job, run: Run) -> OutboxItem:
+    """Make what a session is told of what a run said."""
+    return OutboxItem(
+        id=run.run_id,
+        owner=job.user_id,
+        session=job.session_id,
+        at_ms=run.finished_ms or 0,
+        text=run.result,
+        job_id=job.job_id,
+        run_id=run.run_id,
+        name=job.name,
+    )
+
+
+def make_failure_item(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
+    """Make what a session is told of a job that is given up by the end of this run, if it is."""
+    text = write_failure_notice(before, after, run)
+    if text is None:
+        return None
+    return replace(make_result_item(before, run), text=text, status="failed")
+
+
+def make_missed_item(job: Job, run: Run) -> OutboxItem:
+    """Make what a session is told of times that were missed; it is dated by the last of them."""
+    text = write_missed_notice(run.missed, run.due_ms)
+    item = replace(make_result_item(job, run), at_ms=run.due_ms, text=text)
+    return replace(item, status="missed", missed=run.missed)

@@ -1,4 +1,20 @@
-"""The scheduler: one task that sleeps until the next job is due, and has it run."""
+"""The scheduler: one task that sleeps until the next job is due, and has it run.
+
+The idea: no queue and no timer for each job. The store says when the next job is due; the scheduler
+sleeps until then, claims what is due one by one as long as there are slots, and looks again. Every
+change of a job, every slot that gets free and every end of a run wakes it.
+
+Invariants:
+- A time of a schedule ends in exactly one row: a run, or counted in a row `missed`. The claim, the
+  row and the lease are one transaction, so of several processes one has it.
+- Who claims runs: a claim is handed to `JobRunner` in the same breath, and its lease is renewed
+  until it is recorded. A lease that can not be renewed cancels its run.
+- A crash leaves rows `running` with a lease. They end as `interrupted` at the next start of a
+  process that has the store for itself, else when their lease has lapsed.
+- A time is called missed only when the clock can be trusted: one that was stepped ahead has to stay
+  there for `tick_ms`. When the clock is set back, times are computed anew.
+- What runs owe to sessions is in their rows; `ResultReturner` brings it, also after a restart.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +30,26 @@ from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.results import ResultReturner
-from gateway.jobs.run_rules import after, claim_due, claim_manual, finished, reckon_again
-from gateway.jobs.run_services import SchedulerServices, failure_item, missed_item
-from gateway.jobs.runner import STOPPED, JobRunner
-from gateway.jobs.slots import Slots
-from gateway.jobs.timer import LEAVING, RUNNING, STARTING, Queued
+from gateway.jobs.run_rules import (
+    apply_end,
+    claim_due,
+    claim_manual,
+    finish_run,
+    recompute_due,
+)
+from gateway.jobs.run_services import SchedulerServices
+from gateway.jobs.runner import STOPPED, JobRunner, Slots, make_failure_item, make_missed_item
+from gateway.jobs.service import LEAVING, RUNNING, STARTING, Queued
 from gateway.jobs.view import SchedulerStatus
+from gateway.outbox.feed import RUN_FINISHED
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import Claimed, OutboxItem
 from gateway.stores.urls import system_ms
 
 NEVER = 2**62
 # How long ago a run may have ended that is told of again at the start.
-TOLD_AGAIN_MS = 60 * 60 * 1000
+PUBLISH_AGAIN_MS = 60 * 60 * 1000
+# Leases of other processes that died; nothing wakes us when they lapse.
 LOOK_FOR_LAPSED = 60.0
 # A gateway that has just started is waited for that long.
 PATIENCE = 5.0
@@ -53,18 +76,18 @@ class Scheduler:
         self._holder = uuid4().hex
         self.slots = Slots(services.settings.max_concurrent_runs, self.wake)
         self.results = ResultReturner(services, self.slots, agents)
-        self.runs = JobRunner(services, self.slots, agents, relays, self._over)
+        self.runner = JobRunner(services, self.slots, agents, relays, self._note_end)
         self._tasks: TaskGroup | None = None
         self._begun = anyio.Event()
         self._nap: anyio.CancelScope | None = None
         self._woken = False
         self._steps = ClockSteps(services.clock, services.settings.tick_ms)
-        self._lead_ms = self._lead()
+        self._lead_ms = self._clock_lead()
         self._doubts = False
         """Whether something is due that would be missed, if only the clock were right."""
 
     def __repr__(self) -> str:
-        return f"<Scheduler {self.runs!r}>"
+        return f"<Scheduler {self.runner!r}>"
 
     # As those see it who make jobs.
 
@@ -79,8 +102,8 @@ class Scheduler:
         services, now_ms = self.services, self.services.clock.now_ms()
         with anyio.move_on_after(PATIENCE):
             await self._begun.wait()
-        if self._tasks is None or self.runs.is_leaving:
-            return Queued(job, LEAVING if self.runs.is_leaving else STARTING)
+        if self._tasks is None or self.runner.is_leaving:
+            return Queued(job, LEAVING if self.runner.is_leaving else STARTING)
         claimed: Claimed | None = None
         # Whoever asked may leave: what was claimed has to be begun.
         with anyio.CancelScope(shield=True):
@@ -92,19 +115,19 @@ class Scheduler:
                 lambda job: Claimed(*claim_manual(job, now_ms, _new_id)),
             )
             if claimed is not None:
-                self._begin(claimed, self._tasks, has_slot=False)
+                self._start_runs(claimed, self._tasks, has_slot=False)
         return Queued(job, RUNNING) if claimed is None else Queued(claimed.job)
 
     async def end_session(self, owner: str, session: str) -> None:
         """End all runs of a session that is deleted, and wait until they are over."""
-        await self.runs.end_session(owner, session)
+        await self.runner.end_session(owner, session)
 
     def status(self) -> SchedulerStatus:
         """Show how it is."""
         return SchedulerStatus(
             enabled=True,
-            state="draining" if self.runs.is_leaving else "running",
-            runs=len(self.runs.live),
+            state="draining" if self.runner.is_leaving else "running",
+            runs=len(self.runner.live),
             max_concurrent_runs=self.slots.most,
         )
 
@@ -117,7 +140,7 @@ class Scheduler:
             await self._recover()
             self._tasks = tasks
             self._begun.set()
-            tasks.start_soon(self._tend_leases)
+            tasks.start_soon(self._renew_leases)
             tasks.start_soon(self._look_for_lapsed)
             tasks.start_soon(self.results.run)
             while True:
@@ -127,17 +150,17 @@ class Scheduler:
 
     def drain(self) -> None:
         """Begin nothing more; what runs may go on until it is cut off or done."""
-        self.runs.drain()
+        self.runner.drain()
         self.results.drain()
         self.wake()
 
     async def idle(self) -> None:
         """Return when no run is under way."""
-        await self.runs.idle()
+        await self.runner.idle()
 
     async def _sleep(self, at_ms: int) -> None:
         if self._doubts:
-            await self._rest()
+            await self._wait_for_clock()
             return
         if at_ms <= self.services.clock.now_ms():
             await anyio.sleep(SOON)
@@ -149,7 +172,7 @@ class Scheduler:
         finally:
             self._nap = None
 
-    async def _rest(self) -> None:
+    async def _wait_for_clock(self) -> None:
         """Wait a moment: the clock may come back."""
         if not self._woken:
             try:
@@ -168,8 +191,8 @@ class Scheduler:
         """Begin all that is due and has a slot; return when to look again."""
         self._doubts = False
         try:
-            await self._heed_step_back()
-            while not self.runs.is_leaving and self.slots.take_now():
+            await self._handle_clock_set_back()
+            while not self.runner.is_leaving and self.slots.acquire_now():
                 if not await self._claim(tasks):
                     return await self.services.rows.next_run_ms() or NEVER
         except StoreUnavailable as error:
@@ -181,60 +204,62 @@ class Scheduler:
     async def _claim(self, tasks: TaskGroup) -> bool:
         """Claim what is due first, for a slot that is taken; tell whether there was anything."""
         services, now_ms, begun = self.services, self.services.clock.now_ms(), False
-
         is_ahead = self._steps.is_ahead
 
         def claim(job: Job) -> Claimed | None:
             claimed, runs = claim_due(job, now_ms, services.rules, _new_id)
             if is_ahead and any(run.status == "missed" for run in runs):
+                # Perhaps only the clock is wrong: claim nothing, and look again in a moment.
                 self._doubts = True
                 return None
-            missed = tuple(missed_item(job, run) for run in runs if run.status == "missed")
+            missed = tuple(make_missed_item(job, run) for run in runs if run.status == "missed")
             return Claimed(claimed, runs, missed)
 
         try:
             claimed = await services.rows.claim(now_ms, self._holder, self._lease_end(), claim)
-            begun = claimed is not None and self._begin(claimed, tasks, has_slot=True)
+            begun = claimed is not None and self._start_runs(claimed, tasks, has_slot=True)
         finally:
+            # A run gives its slot back itself; a claim of missed times alone needs none.
             if not begun:
-                self.slots.give_back()
+                self.slots.release_unused()
         if claimed is not None:
-            await self._tell_missed(claimed)
+            await self._report_missed(claimed)
         return claimed is not None
 
-    def _lead(self) -> int:
+    def _clock_lead(self) -> int:
         return self.services.clock.now_ms() - self.services.clock.steady_ms()
 
-    async def _heed_step_back(self) -> None:
-        """Reckon anew when jobs are due, if the clock was set back since the last look."""
-        lead_ms = self._lead()
+    async def _handle_clock_set_back(self) -> None:
+        """Compute anew when jobs are due, if the clock was set back since the last look."""
+        lead_ms = self._clock_lead()
         if lead_ms < self._lead_ms - STEP_MS:
             self.services.note("clock_set_back", ms=self._lead_ms - lead_ms)
-            await self._reckon_again(await self.services.rows.listing(None))
+            await self._recompute_due(await self.services.rows.listing(None))
         self._lead_ms = lead_ms
 
-    async def _reckon_again(self, jobs: Iterable[Job]) -> None:
+    async def _recompute_due(self, jobs: Iterable[Job]) -> None:
         services, now_ms = self.services, self.services.clock.now_ms()
 
+        # In the transaction too: the job may have been changed since it was listed.
         def change(job: Job) -> tuple[Job, Job]:
-            again = reckon_again(job, now_ms, services.rules)
+            again = recompute_due(job, now_ms, services.rules)
             return again, again
 
         for job in jobs:
-            if reckon_again(job, now_ms, services.rules) != job:
+            if recompute_due(job, now_ms, services.rules) != job:
                 kept = await services.rows.change(job.job_id, None, change)
                 if kept is not None:
                     services.job_index.put(kept)
 
-    def _begin(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
+    def _start_runs(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
         """Have a run done that was claimed; tell whether there is one."""
         job, running = claimed.job, [run for run in claimed.runs if run.status == "running"]
         self.services.job_index.put(job)
         for run in running:
-            tasks.start_soon(self.runs.carry_out, job, run, has_slot)
+            tasks.start_soon(self.runner.run_job, job, run, has_slot)
         return bool(running)
 
-    async def _tell_missed(self, claimed: Claimed) -> None:
+    async def _report_missed(self, claimed: Claimed) -> None:
         job, items = claimed.job, {item.run_id: item for item in claimed.items}
         for item in claimed.items:
             self.services.deliveries.announce(item)
@@ -242,9 +267,9 @@ class Scheduler:
             if run.status == "missed":
                 who = {"job": job.job_id, "owner": job.user_id, "session": job.session_id}
                 self.services.note("times_missed", **who, count=run.missed)
-                await self.runs.tell(job, run, items.get(run.run_id))
+                await self.runner.report_end(job, run, items.get(run.run_id))
 
-    def _over(self, run: Run) -> None:
+    def _note_end(self, run: Run) -> None:
         """Take note that a run is over."""
         if run.owed:
             self.results.wake()
@@ -262,25 +287,25 @@ class Scheduler:
             try:
                 await self._end_lapsed(LATEST if self._alone else system_ms())
                 # The clock may have been set back while nobody looked.
-                await self._reckon_again(await rows.listing(None))
+                await self._recompute_due(await rows.listing(None))
                 jobs = await rows.listing(None)
                 self.services.job_index.load(jobs)
-                await self._tell_again(jobs)
+                await self._publish_again(jobs)
                 return
             except StoreUnavailable as error:
                 await self._wait_for_store(error)
 
-    async def _tell_again(self, jobs: Iterable[Job]) -> None:
+    async def _publish_again(self, jobs: Iterable[Job]) -> None:
         """Tell of runs that ended shortly before: their events may not have been kept then.
 
         An event that was is not told twice.
         """
-        since_ms = self.services.clock.now_ms() - TOLD_AGAIN_MS
+        since_ms = self.services.clock.now_ms() - PUBLISH_AGAIN_MS
         for job in jobs:
             if (job.last_run_ms or 0) >= since_ms:
                 for run in await self.services.rows.runs(job.job_id, 1):
                     if run.finished_ms is not None:
-                        await self.runs.announce(job, run)
+                        await self.runner.publish_run(job, run, RUN_FINISHED)
 
     async def _look_for_lapsed(self) -> NoReturn:
         while True:
@@ -294,17 +319,17 @@ class Scheduler:
         services, now_ms = self.services, self.services.clock.now_ms()
 
         def change(job: Job, run: Run) -> tuple[Job, Run] | None:
-            if run.run_id in self.runs.live:
+            if run.run_id in self.runner.live:
                 # Its lease looks over because the clock was stepped ahead: it is renewed.
                 return None
-            over = finished(run, now_ms, STOPPED.status, error=STOPPED.error)
-            changed = after(job, over, now_ms, services.rules)
+            over = finish_run(run, now_ms, STOPPED.status, error=STOPPED.error)
+            changed = apply_end(job, over, now_ms, services.rules)
             return changed or job, over
 
         notices: dict[str, OutboxItem] = {}
 
         def notice(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
-            item = failure_item(before, after, run)
+            item = make_failure_item(before, after, run)
             if item is not None:
                 notices[run.run_id] = item
             return item
@@ -317,14 +342,15 @@ class Scheduler:
             job = await services.rows.get(run.job_id)
             if job is not None:
                 services.job_index.put(job)
-                await self.runs.tell(job, run, item)
+                await self.runner.report_end(job, run, item)
             self.wake()
 
-    async def _tend_leases(self) -> NoReturn:
+    async def _renew_leases(self) -> NoReturn:
         """Renew the leases of all runs that are under way here."""
         while True:
+            # So that two failures in a row do not cost the lease.
             await anyio.sleep(self.services.settings.lease_ttl_ms / 1000 / 3)
-            for run_id, scope in tuple(self.runs.live.items()):
+            for run_id, scope in tuple(self.runner.live.items()):
                 try:
                     if not await self.services.rows.extend(run_id, self._holder, self._lease_end()):
                         # Somebody took it for dead, or its job is gone: nobody wants it any more.

@@ -2,24 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from secrets import token_hex
+from typing import Protocol
 
 from gateway.clock.protocol import Clock
-from gateway.errors import InvalidInput, ModelNotFound, NotFound, TooMany
+from gateway.errors import HoldgateError, InvalidInput, ModelNotFound, NotFound, TooMany
 from gateway.jobs.index import JobIndex
-from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
-from gateway.jobs.model import Draft, Job, Run
+from gateway.jobs.lifecycle import enable_job, make_job, patch_job, renew_job
+from gateway.jobs.model import Draft, Job, JobRules, Run
 from gateway.jobs.reader import Members, read_draft, read_patch
-from gateway.jobs.rules import JobRules
-from gateway.jobs.run_services import JobConflict, Note
+from gateway.jobs.run_rules import disable_job
+from gateway.jobs.run_services import Note
 from gateway.jobs.snapshots import Snapshots
-from gateway.jobs.timer import DisabledScheduler, Queued, SchedulerPort
 from gateway.jobs.view import SchedulerStatus
 from gateway.routing import Models
 from gateway.sessions.identity import refuse_session_id
 from gateway.stores.documents import Conflict
 from gateway.stores.rows import JobRows
+
+# Why a job is not run now that somebody asks for it.
+RUNNING = "running"
+SWITCHED_OFF = "switched off"
+STARTING = "starting"
+LEAVING = "shutting down"
+
+
+class JobConflict(HoldgateError):
+    """There is one already, and only one can be."""
+
+    status, code, kind = 409, "conflict", "invalid_request_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What became of a wish to run a job now; without a reason against it, it is on its way."""
+
+    job: Job
+    reason: str = ""
+
+
+class SchedulerPort(Protocol):
+    """Whoever runs jobs."""
+
+    def wake(self) -> None:
+        """Look again when the next job is due."""
+
+    async def start(self, job: Job) -> Queued:
+        """Run a job now, and do not wait for it."""
+
+    async def end_session(self, owner: str, session: str) -> None:
+        """End all runs of a session that is deleted, and wait until they are over."""
+
+    def status(self) -> SchedulerStatus:
+        """Show how it is."""
+
+
+class DisabledScheduler:
+    """Runs nothing: jobs are kept, and wait for better times."""
+
+    def wake(self) -> None:
+        """Sleep on."""
+
+    async def start(self, job: Job) -> Queued:
+        """Say that it is off."""
+        return Queued(job, SWITCHED_OFF)
+
+    async def end_session(self, owner: str, session: str) -> None:
+        """Have nothing to end."""
+
+    def status(self) -> SchedulerStatus:
+        """Say that it is off."""
+        return SchedulerStatus(enabled=False, state="off")
 
 
 class JobService:
@@ -63,14 +118,14 @@ class JobService:
         now_ms = self._clock.now_ms()
         draft = read_draft(given, now_ms, self.rules)
         if not session:
-            session, agent = self._place(draft)
+            session, agent = self._find_session(draft)
         self._check_model(draft.model)
         await self._refuse_id(owner, draft.job_id)
-        made = new_job(draft, f"job_{token_hex(8)}", owner, session, agent, now_ms, self.rules)
+        made = make_job(draft, f"job_{token_hex(8)}", owner, session, agent, now_ms, self.rules)
         try:
             job, deduped = await self.rows.add(
                 made,
-                lambda known: renewed(known, made, now_ms, self.rules),
+                lambda known: renew_job(known, made, now_ms, self.rules),
                 self.rules.jobs_per_owner,
             )
         except TooMany:
@@ -78,7 +133,7 @@ class JobService:
                 f"You have {self.rules.jobs_per_owner} jobs already (limits.jobs_per_owner); "
                 "remove one first."
             ) from None
-        self._changed("job_renewed" if deduped else "job_added", job)
+        self._note_change("job_renewed" if deduped else "job_added", job)
         if not agent:
             await self._snapshots.keep(owner, session)
         return job, deduped
@@ -88,49 +143,41 @@ class JobService:
         patch, now_ms = read_patch(given), self._clock.now_ms()
         self._check_model(patch.model or "")
 
-        def change(job: Job) -> tuple[Job, Job]:
-            after = patched(job, patch, now_ms, self.rules)
-            return after, after
+        def change(job: Job) -> Job:
+            return patch_job(job, patch, now_ms, self.rules)
 
         try:
-            job = await self.rows.change(patch.job_id, owner, change)
+            return await self._change("job_updated", owner, patch.job_id, change)
         except Conflict:
             raise JobConflict("Another job has this dedupe_key already; update that one.") from None
-        return self._kept("job_updated", job, patch.job_id)
 
     async def enable(self, owner: str | None, job_id: str) -> Job:
         """Let a job run again; raises `InvalidInput` if its only time is past, `NotFound`."""
         now_ms = self._clock.now_ms()
-
-        def change(job: Job) -> tuple[Job, Job]:
-            after = enabled(job, now_ms, self.rules)
-            return after, after
-
-        return self._kept("job_enabled", await self.rows.change(job_id, owner, change), job_id)
+        return await self._change(
+            "job_enabled", owner, job_id, lambda job: enable_job(job, now_ms, self.rules)
+        )
 
     async def disable(self, owner: str | None, job_id: str) -> Job:
         """Let a job rest; a run that is under way goes on."""
         now_ms = self._clock.now_ms()
-
-        def change(job: Job) -> tuple[Job, Job]:
-            after = disabled(job, now_ms)
-            return after, after
-
-        return self._kept("job_disabled", await self.rows.change(job_id, owner, change), job_id)
+        return await self._change(
+            "job_disabled", owner, job_id, lambda job: disable_job(job, now_ms)
+        )
 
     async def remove(self, owner: str | None, job_id: str) -> Job:
         """Delete a job and its runs; what a run of it that is under way says is lost."""
         job = await self.rows.change(job_id, owner, lambda job: (None, job))
         if job is None:
-            raise _unknown(job_id)
-        self._gone(job)
+            raise _not_found(job_id)
+        self._note_removal(job)
         return job
 
     async def get(self, owner: str | None, job_id: str) -> Job:
         """Return a job, or raise `NotFound`."""
         job = await self.rows.get(job_id, owner)
         if job is None:
-            raise _unknown(job_id)
+            raise _not_found(job_id)
         return job
 
     async def listing(
@@ -160,12 +207,12 @@ class JobService:
         jobs = await self.rows.listing(owner, session)
         count = await self.rows.forget(owner, session)
         for job in jobs:
-            self._gone(job)
+            self._note_removal(job)
         await self.scheduler.end_session(owner, session)
         self._snapshots.forget(owner, session)
         return count
 
-    def _place(self, draft: Draft) -> tuple[str, str]:
+    def _find_session(self, draft: Draft) -> tuple[str, str]:
         session, agent = draft.session_id or draft.agent_id, draft.agent_id
         if not session:
             raise InvalidInput(
@@ -194,18 +241,27 @@ class JobService:
             "job_id is not yours to choose; leave it out, and the new job is given one."
         )
 
-    def _kept(self, event: str, job: Job | None, job_id: str) -> Job:
+    async def _change(
+        self, event: str, owner: str | None, job_id: str, change: Callable[[Job], Job]
+    ) -> Job:
+        """Replace a job by what a function makes of it, or raise `NotFound`."""
+
+        def replace_job(job: Job) -> tuple[Job, Job]:
+            after = change(job)
+            return after, after
+
+        job = await self.rows.change(job_id, owner, replace_job)
         if job is None:
-            raise _unknown(job_id)
-        self._changed(event, job)
+            raise _not_found(job_id)
+        self._note_change(event, job)
         return job
 
-    def _changed(self, event: str, job: Job) -> None:
+    def _note_change(self, event: str, job: Job) -> None:
         self._job_index.put(job)
         self._log(event, job)
         self.scheduler.wake()
 
-    def _gone(self, job: Job) -> None:
+    def _note_removal(self, job: Job) -> None:
         self._job_index.drop(job.job_id)
         self._log("job_removed", job)
         self.scheduler.wake()
@@ -215,5 +271,5 @@ class JobService:
         self._note(event, job=job.job_id, owner=job.user_id, session=job.session_id)
 
 
-def _unknown(job_id: str) -> NotFound:
+def _not_found(job_id: str) -> NotFound:
     return NotFound(f"No job has the id '{job_id[:100]}'.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.agents.model import AgentMessage
@@ -17,13 +16,13 @@ from gateway.jobs.tool_calls import (
     NAME,
     NEEDS_SESSION,
     ScheduleTaskCall,
-    failed,
-    listed,
     read_call,
-    removed,
-    status,
-    told,
-    unknown,
+    render_error,
+    render_job,
+    render_jobs,
+    render_removal,
+    render_status,
+    render_unknown_job,
 )
 from gateway.jobs.view import count_jobs
 from gateway.reminders.clock_calls import InvalidCall
@@ -51,17 +50,19 @@ class ScheduleTask:
         try:
             call = read_call(arguments)
         except InvalidCall as refused:
-            return failed(refused.action, refused.sentence)
+            return render_error(refused.action, refused.sentence)
         try:
             return await self._answer(call)
         except NotFound:
-            return unknown(call.action, read_job_id(call.members))
+            return render_unknown_job(call.action, read_job_id(call.members))
         except StoreUnavailable as error:
-            return failed(call.action, f"{error.message} Nothing was changed; try again later.")
+            return render_error(
+                call.action, f"{error.message} Nothing was changed; try again later."
+            )
         except HoldgateError as error:
-            return failed(call.action, error.message)
+            return render_error(call.action, error.message)
         except InvalidInput as invalid:
-            return failed(call.action, str(invalid))
+            return render_error(call.action, str(invalid))
 
     async def _answer(self, call: ScheduleTaskCall) -> str:
         members = call.members
@@ -69,37 +70,32 @@ class ScheduleTask:
             case "add":
                 return await self._add(members)
             case "list":
-                return listed(await self._listing())
+                return render_jobs(await self._listing())
             case "status":
                 scheduler, jobs = await self.jobs.status(self.owner)
-                return status(scheduler, count_jobs(jobs))
+                return render_status(scheduler, count_jobs(jobs))
             case "update":
-                return told("update", await self.jobs.update(self.owner, members))
+                return render_job("update", await self.jobs.update(self.owner, members))
             case "remove":
-                return removed((await self.jobs.remove(self.owner, read_job_id(members))).job_id)
+                return render_removal(
+                    (await self.jobs.remove(self.owner, read_job_id(members))).job_id
+                )
             case "run":
                 queued = await self.jobs.run(self.owner, read_job_id(members))
                 going = not queued.reason
-                return told("run", queued.job, queued=going, reason=queued.reason or None)
-        return told(call.action, await self._done(call.action)(self.owner, read_job_id(members)))
-
-    def _done(self, action: str) -> Callable[[str, str], Awaitable[Job]]:
-        jobs = self.jobs
-        actions: Mapping[str, Callable[[str, str], Awaitable[Job]]] = {
-            "get": jobs.get,
-            "enable": jobs.enable,
-            "disable": jobs.disable,
-        }
-        return actions[action]
+                return render_job("run", queued.job, queued=going, reason=queued.reason or None)
+        act = {"get": self.jobs.get, "enable": self.jobs.enable, "disable": self.jobs.disable}
+        job = await act[call.action](self.owner, read_job_id(members))
+        return render_job(call.action, job)
 
     async def _add(self, members: Members) -> str:
         """Make a job that belongs to this session, whatever the model says it belongs to."""
         if not self.may_add:
-            return failed("add", IN_A_RUN)
+            return render_error("add", IN_A_RUN)
         if self.session is None:
-            return failed("add", NEEDS_SESSION)
+            return render_error("add", NEEDS_SESSION)
         job, deduped = await self.jobs.add(self.owner, members, self.session, self.agent)
-        return told("add", job, deduped=deduped or None)
+        return render_job("add", job, deduped=deduped or None)
 
     async def _listing(self) -> list[Job]:
         """Return the jobs of this session; of an agent, those of all its sessions."""

@@ -162,7 +162,7 @@ _FOR_INSTANCE = (
 
 def read_call(arguments: str) -> ScheduleTaskCall:
     """Read a call's arguments, or raise `Refused`."""
-    fields = _decoded(arguments.strip() or "{}")
+    fields = _decode_arguments(arguments.strip() or "{}")
     action = fields.pop("action", None)
     action = action.strip().lower()[:LONGEST_SHOWN] if isinstance(action, str) else ""
     if action not in ACTIONS:
@@ -171,7 +171,7 @@ def read_call(arguments: str) -> ScheduleTaskCall:
     return ScheduleTaskCall(action, _members(action, fields))
 
 
-def _decoded(arguments: str) -> dict[str, Any]:
+def _decode_arguments(arguments: str) -> dict[str, Any]:
     try:
         return _fields.decode(arguments)
     except RecursionError:
@@ -185,19 +185,19 @@ def _decoded(arguments: str) -> dict[str, Any]:
 
 def _members(action: str, fields: dict[str, Any]) -> dict[str, object]:
     try:
-        return _spelt(flat(_spelt(fields)))
+        return _normalize_members(flat(_normalize_members(fields)))
     except InvalidInput as invalid:
         raise InvalidCall(action, str(invalid)) from None
 
 
-def _spelt(members: Mapping[str, object]) -> dict[str, object]:
+def _normalize_members(members: Mapping[str, object]) -> dict[str, object]:
     """Take texts in the place of objects for what they mean, and leave out what is empty."""
-    spelt = (_object_meant(name, value) for name, value in members.items())
-    filled = ((name, _filled(value)) for name, value in spelt)
+    spelt = (_read_member(name, value) for name, value in members.items())
+    filled = ((name, _drop_empty(value)) for name, value in spelt)
     return {name: value for name, value in filled if value not in _EMPTY}
 
 
-def _object_meant(name: str, value: object) -> tuple[str, object]:
+def _read_member(name: str, value: object) -> tuple[str, object]:
     if name not in _MEANT or not isinstance(value, str):
         return name, value
     text = value.strip()
@@ -209,7 +209,7 @@ def _object_meant(name: str, value: object) -> tuple[str, object]:
         return name, text
 
 
-def _filled(value: object) -> object:
+def _drop_empty(value: object) -> object:
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, dict):
@@ -217,7 +217,7 @@ def _filled(value: object) -> object:
     return value
 
 
-def told(
+def render_job(
     action: str,
     job: Job,
     *,
@@ -231,30 +231,30 @@ def told(
     return _result({"ok": True, "action": action, "job": summarize_job(job), **said})
 
 
-def listed(jobs: Iterable[Job]) -> str:
+def render_jobs(jobs: Iterable[Job]) -> str:
     """Render the jobs there are."""
     return _result({"ok": True, "action": "list", "jobs": [summarize_job(job) for job in jobs]})
 
 
-def removed(job_id: str) -> str:
+def render_removal(job_id: str) -> str:
     """Render that a job is gone."""
     return _result({"ok": True, "action": "remove", "removed": job_id})
 
 
-def status(scheduler: SchedulerStatus, jobs: JobCounts) -> str:
+def render_status(scheduler: SchedulerStatus, jobs: JobCounts) -> str:
     """Render how the scheduler is, and how many jobs there are."""
     return _result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
 
 
-def unknown(action: str, job_id: str) -> str:
+def render_unknown_job(action: str, job_id: str) -> str:
     """Render that there is no job of this id, or that it is somebody else's."""
-    return failed(
+    return render_error(
         action,
         f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; action list shows those there are.",
     )
 
 
-def failed(action: str, sentence: str) -> str:
+def render_error(action: str, sentence: str) -> str:
     """Render an error."""
     return _result({"ok": False, "action": action, "error": sentence})
 

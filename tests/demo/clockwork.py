@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from gateway.clock.protocol import NtpState
 from gateway.errors import InvalidInput
 from gateway.jobs import tool_calls as schedule_task
-from gateway.jobs.lifecycle import new_job
-from gateway.jobs.model import Job
+from gateway.jobs.lifecycle import make_job
+from gateway.jobs.model import Job, JobRules
 from gateway.jobs.reader import read_draft
-from gateway.jobs.rules import JobRules
 from gateway.outbox.text import results_text
 from gateway.reminders import clock_calls as clock
 from gateway.reminders.model import Reminder
@@ -141,18 +140,18 @@ class Clockwork:
                 self.tasks.clear()
                 return clock.render_cleared(count)
 
-    def _planned(self, call: schedule_task.Call) -> str:
+    def _planned(self, call: schedule_task.ScheduleTaskCall) -> str:
         if call.action == "list":
-            return schedule_task.listed(self.jobs.values())
+            return schedule_task.render_jobs(self.jobs.values())
         if call.action == "remove":
-            return schedule_task.removed(self.jobs.pop(str(call.members["job_id"])).job_id)
+            return schedule_task.render_removal(self.jobs.pop(str(call.members["job_id"])).job_id)
         try:
             draft = read_draft(call.members, self.now, RULES)
         except InvalidInput as invalid:
-            return schedule_task.failed(call.action, str(invalid))
+            return schedule_task.render_error(call.action, str(invalid))
         job_id = f"job_{len(self.calls)}"
-        self.jobs[job_id] = new_job(draft, job_id, "local", "s", "", self.now, RULES)
-        return schedule_task.told("add", self.jobs[job_id])
+        self.jobs[job_id] = make_job(draft, job_id, "local", "s", "", self.now, RULES)
+        return schedule_task.render_job("add", self.jobs[job_id])
 
     def _task(self, item: clock.ReminderItem) -> Reminder:
         due = round(datetime.fromisoformat(item.due_at).timestamp() * 1000)

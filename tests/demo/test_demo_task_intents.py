@@ -16,7 +16,7 @@ from gateway.demo.intents import (
     read_task_intent,
 )
 from gateway.errors import InvalidInput
-from gateway.jobs.rules import JobRules
+from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.reader import read_schedule
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"

@@ -55,7 +55,7 @@ async def leaving(gate: Running) -> None:
     scheduler = gate.gateway.parts.scheduler
     assert scheduler is not None
     gate.gateway.leave(lambda: None)
-    await until(lambda: scheduler.runs.is_leaving)
+    await until(lambda: scheduler.runner.is_leaving)
 
 
 async def test_a_run_is_a_message_in_the_conversation() -> None:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from gateway.api.jobs import CronArea
 from gateway.clock import ManualClock
-from gateway.jobs import timer
+from gateway.jobs import service
 from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.reader import SETTABLE
 from gateway.jobs.run_rules import BACK_OFF_MS, RETRY_MS
@@ -55,7 +55,7 @@ def test_members_actions_statuses_and_reasons_are_named() -> None:
         assert f"`{name}`" in PAGE, name
     for status in set(get_args(Status)) - {"running", "ok"}:
         assert f"`{status}`" in PAGE, status
-    for reason in (timer.RUNNING, timer.SWITCHED_OFF, timer.STARTING, timer.LEAVING):
+    for reason in (service.RUNNING, service.SWITCHED_OFF, service.STARTING, service.LEAVING):
         assert f"`{reason}`" in PAGE
 
 

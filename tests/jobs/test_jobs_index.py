@@ -7,8 +7,8 @@ from anyio.lowlevel import checkpoint
 
 from gateway.jobs.index import JobIndex
 from gateway.jobs.model import Job
+from gateway.jobs.runner import Slots
 from gateway.jobs.schedule.model import At
-from gateway.jobs.slots import Slots
 from tests.jobs.words import HOUR, NOW
 
 
@@ -93,12 +93,12 @@ async def test_who_watches_hears_of_what_matters() -> None:
 async def test_slots_are_taken_in_turn_and_given_back() -> None:
     freed: list[str] = []
     slots = Slots(1, lambda: freed.append("freed"))
-    assert slots.take_now()
-    assert not slots.take_now()
+    assert slots.acquire_now()
+    assert not slots.acquire_now()
     assert repr(slots) == "<Slots 1 of 1 taken>"
-    slots.give_back()
+    slots.release_unused()
     assert freed == []
-    async with slots.slot():
+    async with slots.hold_slot():
         assert slots.taken == 1
     assert (slots.taken, freed) == (0, ["freed"])
 
@@ -106,6 +106,6 @@ async def test_slots_are_taken_in_turn_and_given_back() -> None:
 async def test_a_slot_is_given_back_whatever_happens() -> None:
     slots = Slots(1, lambda: None)
     with pytest.raises(ZeroDivisionError):
-        async with slots.slot():
+        async with slots.hold_slot():
             raise ZeroDivisionError
     assert slots.taken == 0

@@ -9,10 +9,9 @@ import anyio
 
 from gateway.clock import ManualClock
 from gateway.jobs.agent_runs import AgentRuns
-from gateway.jobs.model import Job, Run
+from gateway.jobs.model import Job, JobRules, Run
 from gateway.jobs.relay_runs import RelayRuns
-from gateway.jobs.rules import JobRules
-from gateway.jobs.run_rules import after_interrupted, claim_manual, finished
+from gateway.jobs.run_rules import apply_no_result, claim_manual, finish_run
 from gateway.jobs.scheduler import Scheduler
 from gateway.stores.rows import Claimed
 from gateway.stores.urls import system_ms
@@ -102,8 +101,8 @@ async def test_a_run_that_others_took_for_dead_is_given_up() -> None:
         await asked(gate, 1)
 
         def end(job: Job, run: Run) -> tuple[Job, Run]:
-            over = finished(run, NOW, "interrupted", error="It was taken for dead.")
-            return after_interrupted(job, over, NOW, JobRules()), over
+            over = finish_run(run, NOW, "interrupted", error="It was taken for dead.")
+            return apply_no_result(job, over, NOW, JobRules()), over
 
         assert len(await gate.gateway.parts.rows.jobs.end_lapsed(2**62, end)) == 1
         # Its lease cannot be renewed any more, so nobody waits for the answer.

@@ -11,10 +11,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
-from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
-from gateway.jobs.model import Job
+from gateway.jobs.lifecycle import enable_job, make_job, patch_job, renew_job
+from gateway.jobs.model import Job, JobRules
 from gateway.jobs.reader import read_draft, read_patch
-from gateway.jobs.rules import JobRules
+from gateway.jobs.run_rules import disable_job
 from gateway.jobs.schedule.model import At, Cron, Every
 from gateway.jobs.view import show_job
 
@@ -31,11 +31,11 @@ TOMORROW = {"kind": "at", "at": "2026-02-03T21:22:38.229Z"}
 def made(schedule: dict[str, Any] = HOURLY, now_ms: int = NOW, **members: Any) -> Job:
     given = {"schedule": schedule, "message": "Look at the mail.", **members}
     draft = read_draft(given, now_ms, RULES)
-    return new_job(draft, "j-1", "me", "s-1", "post", now_ms, RULES)
+    return make_job(draft, "j-1", "me", "s-1", "post", now_ms, RULES)
 
 
 def changed(job: Job, now_ms: int = NOW, **members: Any) -> Job:
-    return patched(job, read_patch({"job_id": job.job_id, **members}), now_ms, RULES)
+    return patch_job(job, read_patch({"job_id": job.job_id, **members}), now_ms, RULES)
 
 
 def differences(before: Job, after: Job) -> dict[str, object]:
@@ -89,7 +89,7 @@ def test_all_that_was_asked_for_is_in_it() -> None:
 def test_a_job_that_is_made_disabled_waits_for_nothing() -> None:
     job = made(enabled=False)
     assert (job.enabled, job.next_run_ms, job.disabled_reason) == (False, None, None)
-    assert enabled(job, NOW, RULES) == made()
+    assert enable_job(job, NOW, RULES) == made()
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_when_it_is_due_first(schedule: dict[str, Any], due_ms: int) -> None:
 
 def test_a_job_that_would_never_be_due_is_not_made() -> None:
     draft = read_draft({"schedule": TOMORROW, "message": "x"}, NOW, RULES)
-    sentence = refusal(lambda: new_job(draft, "j-1", "me", "s-1", "", NOW + DAY, RULES))
+    sentence = refusal(lambda: make_job(draft, "j-1", "me", "s-1", "", NOW + DAY, RULES))
     assert sentence == "schedule.at is past, 2026-02-03T21:22:38.229Z; give a later one by update."
     leap = read_draft(
         {"schedule": {"kind": "cron", "cron": "0 0 29 2 *"}, "message": "x"}, NOW, RULES
     )
     soon = JobRules(cron_lookahead_days=30)
-    sentence = refusal(lambda: new_job(leap, "j-1", "me", "s-1", "", NOW, soon))
+    sentence = refusal(lambda: make_job(leap, "j-1", "me", "s-1", "", NOW, soon))
     assert sentence == "schedule has no time ahead; give another one."
 
 
@@ -257,12 +257,12 @@ def test_a_new_schedule_ends_the_waiting_after_a_failure() -> None:
 
 
 def test_a_job_that_a_person_disabled_stays_so_with_a_new_schedule() -> None:
-    job = changed(disabled(made(), NOW), schedule={"every_ms": MINUTE})
+    job = changed(disable_job(made(), NOW), schedule={"every_ms": MINUTE})
     assert (job.enabled, job.next_run_ms, job.due_ms) == (False, None, NOW + MINUTE)
 
 
 def test_a_job_that_had_come_to_its_end_starts_again_with_a_new_schedule() -> None:
-    over = disabled(replace(made(TOMORROW), due_ms=None), NOW + DAY, "It is over.")
+    over = disable_job(replace(made(TOMORROW), due_ms=None), NOW + DAY, "It is over.")
     again = changed(over, NOW + DAY, schedule={"at": NOW + 2 * DAY})
     assert (again.enabled, again.disabled_reason) == (True, None)
     assert again.due_ms == again.next_run_ms == NOW + 2 * DAY
@@ -271,7 +271,7 @@ def test_a_job_that_had_come_to_its_end_starts_again_with_a_new_schedule() -> No
 
 
 def test_a_past_time_and_a_new_one_at_once() -> None:
-    job = disabled(made(TOMORROW), NOW)
+    job = disable_job(made(TOMORROW), NOW)
     after = changed(job, NOW + 2 * DAY, enabled=True, schedule={"at": NOW + 3 * DAY})
     assert (after.enabled, after.next_run_ms) == (True, NOW + 3 * DAY)
 
@@ -280,59 +280,59 @@ def test_a_past_time_and_a_new_one_at_once() -> None:
 
 
 def test_disabling_and_enabling() -> None:
-    off = disabled(made(), NOW + 1)
+    off = disable_job(made(), NOW + 1)
     assert differences(made(), off) == {
         "enabled": False,
         "next_run_ms": None,
         "updated_ms": NOW + 1,
     }
-    on = enabled(off, NOW + 2, RULES)
+    on = enable_job(off, NOW + 2, RULES)
     assert differences(made(), on) == {"updated_ms": NOW + 2}
 
 
 def test_times_that_pass_while_it_is_disabled_are_not_due() -> None:
-    on = enabled(disabled(made(), NOW), NOW + 5 * HOUR, RULES)
+    on = enable_job(disable_job(made(), NOW), NOW + 5 * HOUR, RULES)
     assert on.due_ms == on.next_run_ms == NOW + 6 * HOUR
 
 
 def test_no_time_comes_twice_though_the_clock_goes_back() -> None:
     job = replace(made(), due_ms=NOW + 6 * HOUR, next_run_ms=NOW + 6 * HOUR)
-    on = enabled(disabled(job, NOW + 5 * HOUR), NOW, RULES)
+    on = enable_job(disable_job(job, NOW + 5 * HOUR), NOW, RULES)
     assert on.due_ms == NOW + 6 * HOUR
-    over = replace(disabled(made(TOMORROW), NOW + DAY), due_ms=None)
-    assert "schedule.at is past" in refusal(partial(enabled, over, NOW, RULES))
+    over = replace(disable_job(made(TOMORROW), NOW + DAY), due_ms=None)
+    assert "schedule.at is past" in refusal(partial(enable_job, over, NOW, RULES))
 
 
 def test_a_cron_that_had_no_further_time_may_have_one_again() -> None:
-    over = replace(disabled(made(MORNINGS), NOW), due_ms=None)
-    assert enabled(over, NOW, RULES).due_ms == made(MORNINGS).due_ms
+    over = replace(disable_job(made(MORNINGS), NOW), due_ms=None)
+    assert enable_job(over, NOW, RULES).due_ms == made(MORNINGS).due_ms
 
 
 def test_enabling_what_is_enabled_keeps_the_times_that_are_due() -> None:
     late = replace(made(), next_run_ms=NOW + 2 * HOUR, consecutive_failures=3)
-    on = enabled(late, NOW + 90 * MINUTE, RULES)
+    on = enable_job(late, NOW + 90 * MINUTE, RULES)
     assert (on.due_ms, on.next_run_ms, on.consecutive_failures) == (NOW + HOUR, NOW + HOUR, 0)
 
 
 def test_enabling_forgets_failures_and_their_reason() -> None:
-    job = replace(disabled(made(), NOW, "It failed."), consecutive_failures=5)
-    on = enabled(job, NOW, RULES)
+    job = replace(disable_job(made(), NOW, "It failed."), consecutive_failures=5)
+    on = enable_job(job, NOW, RULES)
     assert (on.consecutive_failures, on.disabled_reason) == (0, None)
 
 
 def test_a_time_that_is_past_cannot_be_enabled() -> None:
     past = "schedule.at is past, 2026-02-03T21:22:38.229Z; give a later one by update."
-    off = disabled(made(TOMORROW), NOW)
+    off = disable_job(made(TOMORROW), NOW)
     for job in (off, replace(off, due_ms=None)):
-        assert refusal(partial(enabled, job, NOW + DAY, RULES)) == past
+        assert refusal(partial(enable_job, job, NOW + DAY, RULES)) == past
         assert refusal(partial(changed, job, NOW + DAY, enabled=True)) == past
-    assert enabled(off, NOW + DAY - 1, RULES).next_run_ms == NOW + DAY
+    assert enable_job(off, NOW + DAY - 1, RULES).next_run_ms == NOW + DAY
 
 
 def test_disabling_what_is_disabled_keeps_the_reason() -> None:
-    off = disabled(made(), NOW, "It failed.")
+    off = disable_job(made(), NOW, "It failed.")
     assert off.disabled_reason == "It failed."
-    assert disabled(off, NOW + 1) is off
+    assert disable_job(off, NOW + 1) is off
     assert changed(off, NOW, enabled=False).disabled_reason == "It failed."
 
 
@@ -340,7 +340,7 @@ def test_disabling_what_is_disabled_keeps_the_reason() -> None:
 
 
 def again(job: Job, wanted: Job) -> Job:
-    return renewed(job, wanted, wanted.created_ms, RULES)
+    return renew_job(job, wanted, wanted.created_ms, RULES)
 
 
 def test_a_job_made_again_keeps_its_id_and_its_past() -> None:
@@ -382,15 +382,15 @@ def test_times_that_are_due_are_not_lost_by_asking_again() -> None:
 
 
 def test_a_job_asked_for_again_is_enabled_as_it_is_asked_for() -> None:
-    off = again(disabled(made(), NOW), made(now_ms=NOW + 1, enabled=False))
+    off = again(disable_job(made(), NOW), made(now_ms=NOW + 1, enabled=False))
     assert (off.enabled, off.next_run_ms) == (False, None)
-    on = again(disabled(made(), NOW, "It failed."), made(now_ms=NOW + 1))
+    on = again(disable_job(made(), NOW, "It failed."), made(now_ms=NOW + 1))
     assert (on.enabled, on.next_run_ms, on.disabled_reason) == (True, NOW + HOUR, None)
     off = again(made(), made(now_ms=NOW + 1, enabled=False))
     assert (off.enabled, off.next_run_ms) == (False, None)
 
 
 def test_a_job_that_is_over_can_be_asked_for_again() -> None:
-    over = disabled(replace(made(TOMORROW), due_ms=None), NOW + DAY, "It is over.")
+    over = disable_job(replace(made(TOMORROW), due_ms=None), NOW + DAY, "It is over.")
     wanted = made({"kind": "at", "at": NOW + 2 * DAY}, NOW + DAY)
     assert again(over, wanted).next_run_ms == NOW + 2 * DAY

@@ -20,10 +20,17 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
-from gateway.jobs.lifecycle import disabled, enabled, new_job, patched, renewed
-from gateway.jobs.model import Draft, Job, Patch, Run, Status
-from gateway.jobs.rules import JobRules
-from gateway.jobs.run_rules import BACK_OFF_MS, after, claim_due, claim_manual, finished, give_back
+from gateway.jobs.lifecycle import enable_job, make_job, patch_job, renew_job
+from gateway.jobs.model import Draft, Job, JobRules, Patch, Run, Status
+from gateway.jobs.run_rules import (
+    BACK_OFF_MS,
+    apply_end,
+    claim_due,
+    claim_manual,
+    disable_job,
+    finish_run,
+    give_back_claim,
+)
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule, show_schedule
 
 START = 1_770_067_358_229
@@ -93,7 +100,7 @@ class EachTimeOnce(RuleBasedStateMachine):
 
     def made(self, schedule: Schedule, on: bool, delete: bool) -> Job:
         draft = Draft(schedule=schedule, message="x", name="x", enabled=on, delete_after_run=delete)
-        return new_job(draft, self.new_id(), "me", "s", "", self.now, RULES)
+        return make_job(draft, self.new_id(), "me", "s", "", self.now, RULES)
 
     def starts_anew(self) -> None:
         self.since, self.done, self.void = self.now, set(), set()
@@ -153,7 +160,7 @@ class EachTimeOnce(RuleBasedStateMachine):
     @precondition(lambda self: self.run is not None and self.run.trigger == "timer")
     def it_is_given_back(self) -> None:
         assert self.run is not None
-        self.job, run = give_back(self.kept(), self.run), self.run
+        self.job, run = give_back_claim(self.kept(), self.run), self.run
         self.run = None
         if self.job.due_ms is not None:
             self.done = {at for at in self.done if at < self.job.due_ms}
@@ -186,8 +193,8 @@ class EachTimeOnce(RuleBasedStateMachine):
     @precondition(lambda self: self.run is not None)
     def run_ends(self, status: Status) -> None:
         assert self.run is not None
-        before, run = self.kept(), finished(self.run, self.now, status)
-        self.job, self.run = after(before, run, self.now, RULES), None
+        before, run = self.kept(), finish_run(self.run, self.now, status)
+        self.job, self.run = apply_end(before, run, self.now, RULES), None
         if self.job is None:
             assert before.delete_after_run
             assert status == "ok"
@@ -214,7 +221,7 @@ class EachTimeOnce(RuleBasedStateMachine):
     def switch(self, on: bool) -> None:
         before = self.kept()
         try:
-            self.job = enabled(before, self.now, RULES) if on else disabled(before, self.now)
+            self.job = enable_job(before, self.now, RULES) if on else disable_job(before, self.now)
         except InvalidInput:
             self.check_refusal(before)
             return
@@ -243,7 +250,7 @@ class EachTimeOnce(RuleBasedStateMachine):
         given = to_builtins(show_schedule(before.schedule)) if sent_back else {}
         patch = Patch(job_id=before.job_id, schedule=given, enabled=on, name="y")
         try:
-            self.job = patched(before, patch, self.now, RULES)
+            self.job = patch_job(before, patch, self.now, RULES)
         except InvalidInput:
             self.check_refusal(before)
             return
@@ -256,7 +263,7 @@ class EachTimeOnce(RuleBasedStateMachine):
         before = self.kept()
         schedule = asked(wish, self.now)
         wanted = self.made(schedule, before.enabled, before.delete_after_run)
-        self.job = renewed(before, wanted, self.now, RULES)
+        self.job = renew_job(before, wanted, self.now, RULES)
         assert self.job.job_id == before.job_id
         if self.job.schedule == before.schedule:
             self.goes_on(before)

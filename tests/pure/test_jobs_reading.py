@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from gateway.errors import InvalidInput
-from gateway.jobs.lifecycle import new_job
-from gateway.jobs.model import Draft, Patch
+from gateway.jobs.lifecycle import make_job
+from gateway.jobs.model import Draft, JobRules, Patch
 from gateway.jobs.reader import (
     LONGEST_MESSAGE,
     LONGEST_NAME,
@@ -26,7 +26,6 @@ from gateway.jobs.reader import (
     read_job_id,
     read_patch,
 )
-from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import Every
 from gateway.jobs.view import show_job
 
@@ -216,7 +215,7 @@ def test_what_may_be_taken_away() -> None:
 
 
 def test_a_job_that_was_shown_may_be_sent_back() -> None:
-    job = new_job(draft(LEAST), "j-1", "me", "s-1", "post", NOW, RULES)
+    job = make_job(draft(LEAST), "j-1", "me", "s-1", "post", NOW, RULES)
     shown = to_builtins(show_job(job))
     assert shown.keys() - set(SETTABLE) == OURS
     back = read_patch(shown)

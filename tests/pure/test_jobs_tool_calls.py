@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
-from gateway.jobs.lifecycle import new_job
-from gateway.jobs.model import Job
+from gateway.jobs.lifecycle import make_job
+from gateway.jobs.model import Job, JobRules
 from gateway.jobs.reader import SETTABLE, read_draft, read_job_id, read_patch
-from gateway.jobs.rules import JobRules
 from gateway.jobs.schedule.model import Cron, Every
 from gateway.jobs.tool_calls import (
     ACTIONS,
@@ -23,13 +22,13 @@ from gateway.jobs.tool_calls import (
     NEEDS_SESSION,
     SENTENCE,
     ScheduleTaskCall,
-    failed,
-    listed,
     read_call,
-    removed,
-    status,
-    told,
-    unknown,
+    render_error,
+    render_job,
+    render_jobs,
+    render_removal,
+    render_status,
+    render_unknown_job,
 )
 from gateway.jobs.view import SchedulerStatus, count_jobs, summarize_job
 from gateway.reminders.clock_calls import InvalidCall
@@ -200,11 +199,11 @@ def test_depth_in_a_text_is_no_danger() -> None:
 
 def job(**more: Any) -> Job:
     draft = read_draft({"schedule": HOURLY, "message": "Look."}, NOW, RULES)
-    return replace(new_job(draft, "j-1", "me", "s-1", "", NOW, RULES), **more)
+    return replace(make_job(draft, "j-1", "me", "s-1", "", NOW, RULES), **more)
 
 
 def test_what_was_shown_can_be_sent_back() -> None:
-    shown = json.loads(told("get", job(last_status="ok", last_run_ms=NOW)))["job"]
+    shown = json.loads(render_job("get", job(last_status="ok", last_run_ms=NOW)))["job"]
     assert read_patch(read_call(said(action="update", **shown)).members).name == "Look."
     assert read_patch(read_call(said(action="update", job=shown)).members).job_id == "j-1"
 
@@ -277,13 +276,13 @@ def never_worse_than_refused(arguments: str) -> None:
     try:
         call = read_call(arguments)
     except InvalidCall as refused:
-        failed(refused.action, refused.sentence).encode()
+        render_error(refused.action, refused.sentence).encode()
         return
     assert call.action in ACTIONS
     try:
         read_job_id(call.members)
     except InvalidInput as invalid:
-        failed(call.action, str(invalid)).encode()
+        render_error(call.action, str(invalid)).encode()
 
 
 @given(st.one_of(ANY_CALL, ANY_JSON))
@@ -313,7 +312,7 @@ def test_broken_escapes_are_read_or_refused(text: str) -> None:
 
 
 def test_a_job() -> None:
-    assert told("add", job()) == (
+    assert render_job("add", job()) == (
         '{"ok":true,"action":"add","job":{"job_id":"j-1","name":"Look.","enabled":true,'
         '"schedule":{"kind":"every","at":"2026-02-02T21:22:38.229Z","every_ms":3600000},'
         '"next_run_at":"2026-02-02T22:22:38.229Z","last_run_at":null,"last_status":null}}'
@@ -321,31 +320,31 @@ def test_a_job() -> None:
 
 
 def test_what_was_done_with_it() -> None:
-    assert json.loads(told("add", job(), deduped=True))["deduped"] is True
-    assert json.loads(told("run", job(), queued=True))["queued"] is True
-    busy = json.loads(told("run", job(), queued=False, reason="running"))
+    assert json.loads(render_job("add", job(), deduped=True))["deduped"] is True
+    assert json.loads(render_job("run", job(), queued=True))["queued"] is True
+    busy = json.loads(render_job("run", job(), queued=False, reason="running"))
     assert (busy["ok"], busy["queued"], busy["reason"]) == (True, False, "running")
     assert busy["job"] == summarize_job(job())
 
 
 def test_several_jobs_or_none() -> None:
-    assert json.loads(listed([job(), job(enabled=False)])) == {
+    assert json.loads(render_jobs([job(), job(enabled=False)])) == {
         "ok": True,
         "action": "list",
         "jobs": [summarize_job(job()), summarize_job(job(enabled=False))],
     }
-    assert listed([]) == '{"ok":true,"action":"list","jobs":[]}'
+    assert render_jobs([]) == '{"ok":true,"action":"list","jobs":[]}'
 
 
 def test_what_is_gone() -> None:
-    assert removed("j-1") == '{"ok":true,"action":"remove","removed":"j-1"}'
+    assert render_removal("j-1") == '{"ok":true,"action":"remove","removed":"j-1"}'
 
 
 OFF = SchedulerStatus(enabled=False, state="off")
 
 
 def test_how_it_stands() -> None:
-    assert json.loads(status(OFF, count_jobs([job()]))) == {
+    assert json.loads(render_status(OFF, count_jobs([job()]))) == {
         "ok": True,
         "action": "status",
         "scheduler": {"enabled": False, "state": "off"},
@@ -359,8 +358,8 @@ def test_how_it_stands() -> None:
 
 
 def test_errors() -> None:
-    assert failed("add", IN_A_RUN) == f'{{"ok":false,"action":"add","error":"{IN_A_RUN}"}}'
-    wrong = json.loads(unknown("get", "x" * 1000))
+    assert render_error("add", IN_A_RUN) == f'{{"ok":false,"action":"add","error":"{IN_A_RUN}"}}'
+    wrong = json.loads(render_unknown_job("get", "x" * 1000))
     assert (wrong["ok"], wrong["action"]) == (False, "get")
     assert "action list" in wrong["error"]
     assert len(wrong["error"]) < 200

@@ -10,26 +10,25 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
-from gateway.jobs.lifecycle import disabled, enabled
-from gateway.jobs.model import Job, Run, Status
-from gateway.jobs.notices import failure_notice
-from gateway.jobs.rules import JobRules
+from gateway.jobs.lifecycle import enable_job
+from gateway.jobs.model import Job, JobRules, Run, Status
 from gateway.jobs.run_rules import (
-    AFTER,
     BACK_OFF_MS,
+    END_RULES,
     GIVEN_UP,
     OVER,
     OVER_AND_MISSED,
-    after,
-    after_error,
-    after_interrupted,
-    after_ok,
-    after_skipped,
+    apply_end,
+    apply_error,
+    apply_no_result,
+    apply_ok,
     claim_due,
     claim_manual,
-    finished,
-    give_back,
-    reckon_again,
+    disable_job,
+    finish_run,
+    give_back_claim,
+    recompute_due,
+    write_failure_notice,
 )
 from gateway.jobs.schedule.model import At, Cron, Every, Schedule
 
@@ -84,7 +83,7 @@ def ended(
 ) -> Job | None:
     """The job after the run it just began."""
     run = Run(run_id=job.run_id, job_id="j-1", user_id="me", due_ms=NOW, started_ms=job.running_ms)
-    return after(job, finished(run, now_ms, status, error=error), now_ms, RULES)
+    return apply_end(job, finish_run(run, now_ms, status, error=error), now_ms, RULES)
 
 
 def kept(job: Job | None) -> Job:
@@ -212,7 +211,7 @@ def test_behind_the_only_time_there_is_none() -> None:
 
 
 def test_a_disabled_job_is_not_due() -> None:
-    off = disabled(every(), NOW)
+    off = disable_job(every(), NOW)
     assert claimed(off, NOW + HOUR) == (off, ())
 
 
@@ -233,10 +232,10 @@ def test_a_run_by_hand_does_not_shift_the_grid() -> None:
 
 
 def test_a_disabled_job_runs_by_hand_and_stays_disabled() -> None:
-    off = disabled(every(), NOW, "It failed.")
+    off = disable_job(every(), NOW, "It failed.")
     job, _ = claim_manual(off, NOW, ids())
     assert replace(job, run_id="", running_ms=None) == off
-    for status in AFTER:
+    for status in END_RULES:
         done = kept(ended(job, status))
         assert (done.enabled, done.next_run_ms, done.disabled_reason) == (False, None, "It failed.")
         assert (done.run_id, done.last_status) == ("", status)
@@ -245,7 +244,7 @@ def test_a_disabled_job_runs_by_hand_and_stays_disabled() -> None:
 def test_a_time_that_comes_once_is_not_used_up_by_hand() -> None:
     before = replace(job(At(NOW + HOUR)), due_ms=NOW + HOUR, next_run_ms=NOW + HOUR)
     before = replace(before, consecutive_failures=4)
-    for status in AFTER:
+    for status in END_RULES:
         begun, _ = claim_manual(before, NOW, ids())
         done = kept(ended(begun, status))
         assert (done.enabled, done.next_run_ms) == (True, NOW + HOUR)
@@ -262,30 +261,30 @@ def test_a_run_by_hand_counts_as_a_failure_and_as_none() -> None:
 
 def test_a_run_is_finished() -> None:
     _, run = running(every())
-    assert finished(run, NOW + 7, "ok", "Done.") == replace(
+    assert finish_run(run, NOW + 7, "ok", "Done.") == replace(
         run, status="ok", result="Done.", finished_ms=NOW + 7, duration_ms=7
     )
-    failed = finished(run, NOW - 7, "error", error="No.")
+    failed = finish_run(run, NOW - 7, "error", error="No.")
     assert (failed.error, failed.result, failed.duration_ms) == ("No.", "", 0)
-    assert finished(replace(run, started_ms=None), NOW, "skipped").duration_ms is None
+    assert finish_run(replace(run, started_ms=None), NOW, "skipped").duration_ms is None
 
 
 def test_every_end_is_known() -> None:
-    assert {*AFTER, "running", "missed"} == set(get_args(Status))
+    assert {*END_RULES, "running", "missed"} == set(get_args(Status))
 
 
 def test_each_end_by_its_name() -> None:
     job, run = running(every())
     named = {
-        "ok": after_ok,
-        "error": after_error,
-        "skipped": after_skipped,
-        "interrupted": after_interrupted,
+        "ok": apply_ok,
+        "error": apply_error,
+        "skipped": apply_no_result,
+        "interrupted": apply_no_result,
     }
-    assert named == AFTER
+    assert named == END_RULES
     for status, function in named.items():
         end = replace(run, status=status)
-        assert function(job, end, NOW, RULES) == after(job, end, NOW, RULES)
+        assert function(job, end, NOW, RULES) == apply_end(job, end, NOW, RULES)
 
 
 def test_after_a_good_run() -> None:
@@ -323,7 +322,7 @@ def test_the_longest_wait_is_an_hour() -> None:
     assert BACK_OFF_MS[-1] == HOUR
     for failures in (4, 5, 50):
         job, run = running(replace(every(), consecutive_failures=failures))
-        assert after_error(job, replace(run, status="error"), NOW, patient).next_run_ms == (
+        assert apply_error(job, replace(run, status="error"), NOW, patient).next_run_ms == (
             NOW + HOUR
         )
 
@@ -341,7 +340,7 @@ def test_after_too_many_failures_it_is_disabled() -> None:
         "It failed as often in a row as it may, 5; enable it to try again."
     )
     assert (job.consecutive_failures, job.last_error, job.updated_ms) == (5, "No.", NOW + 1)
-    again = enabled(job, NOW + 2, RULES)
+    again = enable_job(job, NOW + 2, RULES)
     assert (again.enabled, again.consecutive_failures) == (True, 0)
     assert again.next_run_ms == NOW + MINUTE
 
@@ -370,7 +369,7 @@ def tried(job: Job, status: Status, now_ms: int, rules: JobRules = RULES) -> Job
     """The job after its next try, which ends in an instant."""
     begun, (run,) = claimed(job, now_ms, rules)
     assert (run.trigger, run.status, run.due_ms) == ("timer", "running", job.next_run_ms)
-    return kept(after(begun, finished(run, now_ms, status, error="No."), now_ms, rules))
+    return kept(apply_end(begun, finish_run(run, now_ms, status, error="No."), now_ms, rules))
 
 
 @pytest.mark.parametrize("status", FAILED)
@@ -420,26 +419,26 @@ def test_a_retry_that_was_missed_is_told_of() -> None:
     assert (job.enabled, job.disabled_reason) == (False, OVER_AND_MISSED)
 
 
-@pytest.mark.parametrize("status", AFTER)
+@pytest.mark.parametrize("status", END_RULES)
 def test_a_run_by_hand_between_two_tries(status: Status) -> None:
     waiting = tried(once(), "error", NOW)
     begun, _ = claim_manual(waiting, NOW + 1, ids())
     run = Run(run_id="r-1", job_id="j-1", user_id="me", due_ms=NOW + 1, trigger="manual")
-    done = kept(after(begun, finished(run, NOW + 2, status), NOW + 2, RULES))
+    done = kept(apply_end(begun, finish_run(run, NOW + 2, status), NOW + 2, RULES))
     expected = (False, None) if status == "ok" else (True, NOW + 30 * SECOND)
     assert (done.enabled, done.next_run_ms) == expected
 
 
 def test_who_is_disabled_is_not_tried_again() -> None:
-    off = disabled(tried(once(), "error", NOW), NOW + 1)
+    off = disable_job(tried(once(), "error", NOW), NOW + 1)
     assert (off.retry_ms, off.next_run_ms) == (None, None)
     with pytest.raises(InvalidInput, match="past"):
-        enabled(off, NOW + 2, RULES)
+        enable_job(off, NOW + 2, RULES)
 
 
 def test_who_is_enabled_already_keeps_its_retry() -> None:
     waiting = tried(once(), "error", NOW)
-    assert enabled(waiting, NOW + 1, RULES).next_run_ms == NOW + 30 * SECOND
+    assert enable_job(waiting, NOW + 1, RULES).next_run_ms == NOW + 30 * SECOND
 
 
 # After the clock was set back
@@ -448,37 +447,37 @@ def test_who_is_enabled_already_keeps_its_retry() -> None:
 def test_times_reckoned_from_a_clock_that_was_ahead_are_reckoned_again() -> None:
     job, _ = claimed(every(SECOND), NOW + HOUR)
     job = kept(ended(job, now_ms=NOW + HOUR + 1))
-    again = reckon_again(job, NOW + 10, RULES)
+    again = recompute_due(job, NOW + 10, RULES)
     assert again.due_ms == again.next_run_ms == NOW + SECOND
 
 
 def test_a_back_off_that_a_clock_ahead_began_is_not_longer_than_it_should_be() -> None:
     job, _ = running(every(SECOND), NOW + HOUR)
     job = kept(ended(job, "error", NOW + HOUR))
-    assert reckon_again(job, NOW, RULES).next_run_ms == NOW + 30 * SECOND
+    assert recompute_due(job, NOW, RULES).next_run_ms == NOW + 30 * SECOND
 
 
 def test_a_retry_that_a_clock_ahead_planned() -> None:
     job = tried(once(), "error", NOW + HOUR // 2)
-    assert reckon_again(job, NOW, RULES).next_run_ms == NOW + 30 * SECOND
-    assert reckon_again(job, NOW + HOUR, RULES) == job
+    assert recompute_due(job, NOW, RULES).next_run_ms == NOW + 30 * SECOND
+    assert recompute_due(job, NOW + HOUR, RULES) == job
 
 
 def test_a_host_that_starts_long_ago_reckons_no_times_since_then() -> None:
     made = replace(job(Cron("0 9 * * *", "UTC")), created_ms=NOW)
     daily, _ = claimed(made, NOW + 24 * HOUR)
-    assert reckon_again(daily, 0, RULES) == daily
-    assert reckon_again(daily, NOW - 23 * HOUR, RULES) != daily
+    assert recompute_due(daily, 0, RULES) == daily
+    assert recompute_due(daily, NOW - 23 * HOUR, RULES) != daily
 
 
 def test_what_needs_no_reckoning() -> None:
     later = replace(job(At(NOW + HOUR)), due_ms=NOW + HOUR, next_run_ms=NOW + HOUR)
-    for one in (every(), later, running(once())[0], disabled(every(), NOW)):
-        assert reckon_again(one, NOW - 1, RULES) == one
+    for one in (every(), later, running(once())[0], disable_job(every(), NOW)):
+        assert recompute_due(one, NOW - 1, RULES) == one
     odd = replace(every(), due_ms=None)
-    assert reckon_again(odd, NOW - 1, RULES) == odd
+    assert recompute_due(odd, NOW - 1, RULES) == odd
     unknown = job(Cron("0 9 * * *", "No/Where"))
-    assert reckon_again(unknown, NOW - 1, RULES) == unknown
+    assert recompute_due(unknown, NOW - 1, RULES) == unknown
 
 
 # Given back
@@ -487,22 +486,22 @@ def test_what_needs_no_reckoning() -> None:
 def test_a_run_that_has_not_begun_is_given_back() -> None:
     for one in (every(), once()):
         begun, run = running(one, NOW + 5)
-        assert give_back(begun, run) == one
+        assert give_back_claim(begun, run) == one
 
 
 def test_a_retry_that_has_not_begun_is_given_back() -> None:
     waiting = tried(once(), "skipped", NOW)
     begun, run = running(waiting, NOW + 30 * SECOND)
-    assert give_back(begun, run) == waiting
+    assert give_back_claim(begun, run) == waiting
 
 
 def test_what_was_changed_meanwhile_stands() -> None:
     begun, run = running(every())
     moved = replace(begun, schedule=At(NOW + HOUR), due_ms=NOW + HOUR, next_run_ms=NOW + HOUR)
-    assert give_back(moved, run).next_run_ms == NOW + HOUR
-    assert give_back(disabled(begun, NOW), run).next_run_ms is None
+    assert give_back_claim(moved, run).next_run_ms == NOW + HOUR
+    assert give_back_claim(disable_job(begun, NOW), run).next_run_ms is None
     by_hand, (run,) = claim_manual(every(), NOW + 1, ids())
-    assert give_back(by_hand, run) == every()
+    assert give_back_claim(by_hand, run) == every()
 
 
 # What the session is told
@@ -512,15 +511,15 @@ def test_what_failed_for_good_is_told_once() -> None:
     job = replace(once(), retries=4, retry_ms=NOW, due_ms=None)
     begun, run = running(job)
     for end, says in (("error", "an error"), ("skipped", "skipped")):
-        over = finished(run, NOW, end, error="No\n luck.")
-        told = failure_notice(begun, after(begun, over, NOW, RULES), over)
+        over = finish_run(run, NOW, end, error="No\n luck.")
+        told = write_failure_notice(begun, apply_end(begun, over, NOW, RULES), over)
         assert told == f"It was tried 5 times; the last try was {says}: No luck."
 
 
 def test_what_was_tried_once_only() -> None:
     begun, run = running(once())
-    over, none = finished(run, NOW, "error", error=None), JobRules(misfire_grace_ms=0)
-    told = failure_notice(begun, after(begun, over, NOW, none), over)
+    over, none = finish_run(run, NOW, "error", error=None), JobRules(misfire_grace_ms=0)
+    told = write_failure_notice(begun, apply_end(begun, over, NOW, none), over)
     assert told == (
         "It was tried once, and is not tried again; the last try was an error: no reason is known."
     )
@@ -528,42 +527,42 @@ def test_what_was_tried_once_only() -> None:
 
 def test_what_is_disabled_by_failures_is_told() -> None:
     begun, run = running(replace(every(), consecutive_failures=4))
-    over = finished(run, NOW, "error", error="No luck.")
-    told = failure_notice(begun, after(begun, over, NOW, RULES), over)
+    over = finish_run(run, NOW, "error", error="No luck.")
+    told = write_failure_notice(begun, apply_end(begun, over, NOW, RULES), over)
     assert told == "It failed 5 times in a row and is disabled now; the last error: No luck."
 
 
 def test_what_is_disabled_by_its_first_failure_is_told() -> None:
     begun, run = running(every())
     over, rules = (
-        finished(run, NOW, "error", error="No luck."),
+        finish_run(run, NOW, "error", error="No luck."),
         JobRules(max_consecutive_failures=1),
     )
-    told = failure_notice(begun, after(begun, over, NOW, rules), over)
+    told = write_failure_notice(begun, apply_end(begun, over, NOW, rules), over)
     assert told == "It failed once and is disabled now; the last error: No luck."
 
 
-@pytest.mark.parametrize("status", AFTER)
+@pytest.mark.parametrize("status", END_RULES)
 def test_what_goes_on_or_rests_already_is_not_told(status: Status) -> None:
     begun, run = running(replace(every(), delete_after_run=True))
-    over = finished(run, NOW, status)
-    assert failure_notice(begun, after(begun, over, NOW, RULES), over) is None
-    off = disabled(begun, NOW)
-    assert failure_notice(off, after(off, over, NOW, RULES), over) is None
+    over = finish_run(run, NOW, status)
+    assert write_failure_notice(begun, apply_end(begun, over, NOW, RULES), over) is None
+    off = disable_job(begun, NOW)
+    assert write_failure_notice(off, apply_end(off, over, NOW, RULES), over) is None
 
 
-@pytest.mark.parametrize("status", AFTER)
+@pytest.mark.parametrize("status", END_RULES)
 @pytest.mark.parametrize("schedule", [At(NOW), Every(MINUTE, NOW)])
 def test_it_is_deleted_after_a_good_run_only(status: Status, schedule: Schedule) -> None:
     begun, _ = running(replace(job(schedule), delete_after_run=True))
     assert (ended(begun, status) is None) == (status == "ok")
 
 
-@pytest.mark.parametrize("status", AFTER)
+@pytest.mark.parametrize("status", END_RULES)
 @pytest.mark.parametrize("schedule", [At(NOW), Every(MINUTE, NOW)])
 def test_a_job_disabled_in_its_run_stays_so(status: Status, schedule: Schedule) -> None:
     begun, _ = running(replace(job(schedule), consecutive_failures=4))
-    off = disabled(begun, NOW)
+    off = disable_job(begun, NOW)
     assert off.run_id == begun.run_id
     done = kept(ended(off, status))
     assert (done.enabled, done.next_run_ms, done.disabled_reason) == (False, None, None)

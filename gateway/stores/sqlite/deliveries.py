@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from gateway.jobs.notices import missed_notice
+from gateway.jobs.run_rules import write_missed_notice
 from gateway.stores.documents import SessionKey
 from gateway.stores.rows import OutboxItem, SessionEvent
 from gateway.stores.sqlite.engine import Engine
@@ -158,7 +158,7 @@ def _with_earlier(item: OutboxItem, connection: sqlite3.Connection) -> OutboxIte
         return item
     connection.execute(DROP_MISSED, place)
     count = item.missed + earlier
-    return replace(item, missed=count, text=missed_notice(count, item.at_ms))
+    return replace(item, missed=count, text=write_missed_notice(count, item.at_ms))
 
 
 def _pending(owner: str, session: str, connection: sqlite3.Connection) -> list[OutboxItem]:
