@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.exchange.answer_ids import KEPT_MS, Answers
+from gateway.exchange.answer_ids import KEPT_MS, AnswerIds
 from gateway.stores import Memory
 from gateway.stores.documents import StoreUnavailable
 from tests.gateway.wire import request
@@ -14,7 +14,7 @@ from tests.wire.fake import Peer, sized
 
 async def test_it_is_known_for_thirty_days() -> None:
     now = 0
-    answers = Answers(Memory(lambda: now, lambda *_: None), lambda *_, **__: None)
+    answers = AnswerIds(Memory(lambda: now, lambda *_: None), lambda *_, **__: None)
     await answers.remember("ann", "resp_seen", "resp_real")
     assert await answers.upstream_id("ann", "resp_seen") == "resp_real"
     assert await answers.upstream_id("bob", "resp_seen") == "resp_seen"
@@ -27,7 +27,7 @@ async def test_it_is_known_for_thirty_days() -> None:
 
 
 async def test_an_id_of_megabytes_is_not_looked_for() -> None:
-    answers = Answers(Broken(lambda: 0, lambda *_: None), lambda *_, **__: pytest.fail("it was"))
+    answers = AnswerIds(Broken(lambda: 0, lambda *_: None), lambda *_, **__: pytest.fail("it was"))
     long = "r" * 2**20
     assert await answers.upstream_id("ann", long) == long
 
@@ -47,7 +47,7 @@ class Broken(Memory):
 
 async def test_without_a_store_the_id_stays_and_it_is_noted() -> None:
     notes: list[str] = []
-    answers = Answers(
+    answers = AnswerIds(
         Broken(lambda: 0, lambda *_: None), lambda event, **fields: notes.append(event)
     )
     await answers.remember("ann", "a", "b")

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import anyio
 
-from gateway.agents.conversations import Bookmark, Record, Unkept
+from gateway.agents.conversations import Bookmark, ConversationRecord, UnkeptConversation
 from gateway.agents.frames import (
     UPSTREAM_ERROR,
-    Called,
     Failure,
-    Said,
+    ForeignCallShown,
+    ReasoningShown,
     Shown,
-    Thought,
+    TextShown,
     read_failure,
     read_frames,
 )
@@ -27,7 +27,7 @@ from gateway.agents.model import (
     LENGTH,
     TAKEN_OVER,
     TURNS,
-    Ear,
+    AgentListener,
     Outcome,
 )
 from gateway.agents.transcript import Transcript
@@ -92,14 +92,14 @@ class AgentClient:
     def __init__(
         self,
         message: str,
-        ear: Ear,
+        listener: AgentListener,
         lease: Lease | None,
-        record: Record | Unkept,
+        record: ConversationRecord | UnkeptConversation,
     ) -> None:
         self.transcript = Transcript(message)
         self.outcome: Outcome | None = None
         self.give_up: Callable[[], None] = _nothing
-        self._ear = ear
+        self._listener = listener
         self._lease = lease
         self._record = record
         self._keeping = False
@@ -118,37 +118,37 @@ class AgentClient:
     @property
     def last(self) -> float:
         """When something was last sent."""
-        return self._ear.line.last if self._ear.line else 0.0
+        return self._listener.line.last if self._listener.line else 0.0
 
     @property
     def blocked_since(self) -> float | None:
         """Since when a send has been waiting for the client to read, if one is."""
-        return self._ear.line.blocked_since if self._ear.line else None
+        return self._listener.line.blocked_since if self._listener.line else None
 
     def rest(self) -> None:
         """Let go of what is not needed while nothing is sent but heartbeats."""
-        if self._ear.line is not None:
-            self._ear.line.rest()
+        if self._listener.line is not None:
+            self._listener.line.rest()
 
     def send_heartbeat_now(self) -> bool:
         """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
-        return self._ear.line is None or self._ear.line.send_heartbeat_now()
+        return self._listener.line is None or self._listener.line.send_heartbeat_now()
 
     async def send_heartbeat(self) -> None:
         """Send a heartbeat."""
-        if self._ear.line is not None:
-            await self._ear.line.send_heartbeat()
+        if self._listener.line is not None:
+            await self._listener.line.send_heartbeat()
 
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:
         """Call this when the client has left; return how to stop watching."""
-        if self._ear.line is None:
+        if self._listener.line is None:
             return _nothing
 
         def leave() -> None:
             self._mark_closing()
             left()
 
-        return self._ear.line.watch(leave)
+        return self._listener.line.watch(leave)
 
     def _mark_closing(self) -> None:
         """Let the session's next message wait for the end, which is near."""
@@ -180,16 +180,16 @@ class AgentClient:
 
     async def _hear(self, shown: Shown) -> None:
         match shown:
-            case Thought(text):
-                await self._ear.thinking(text)
-            case Said(text):
+            case ReasoningShown(text):
+                await self._listener.thinking(text)
+            case TextShown(text):
                 self._text.append(text)
                 if not self._ending:
                     self.transcript.add_text(text)
-                await self._ear.text(text)
-            case Called(name) if name not in self._strangers:
+                await self._listener.text(text)
+            case ForeignCallShown(name) if name not in self._strangers:
                 self._strangers.add(name)
-                await self._ear.tool_error(name, NO_SUCH_TOOL)
+                await self._listener.tool_error(name, NO_SUCH_TOOL)
 
     # What it observes.
 
@@ -204,16 +204,16 @@ class AgentClient:
                 self.transcript.end_turn(read_text(), turn)
             case ToolStarted(call):
                 self._tool_count += 1
-                return self._ear.tool_start(call.name, call.arguments)
+                return self._listener.tool_start(call.name, call.arguments)
             case ToolReturned(call, text, ms):
                 self.transcript.add_result(call, text)
                 error = _read_tool_error(text)
                 if error is not None:
-                    return self._ear.tool_error(call.name, error)
-                return self._ear.tool_end(call.name, ms)
+                    return self._listener.tool_error(call.name, error)
+                return self._listener.tool_end(call.name, ms)
             case HeldUntil(until_ms):
                 self._record.let_go()
-                return self._ear.hold(until_ms)
+                return self._listener.hold(until_ms)
             case ExchangeFailed(error):
                 self._failure = read_failure(error)
         return None
@@ -225,9 +225,9 @@ class AgentClient:
         if self.outcome is None:
             self.outcome = await self._settle(*self._judge())
             if self.outcome.error is None:
-                await self._ear.complete(self.outcome)
+                await self._listener.complete(self.outcome)
             else:
-                await self._ear.error(self.outcome)
+                await self._listener.error(self.outcome)
         return self.outcome
 
     async def leave(self, why: str) -> Outcome:

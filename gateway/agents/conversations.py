@@ -36,9 +36,9 @@ class Conversations:
         self.now_ms = now_ms
         self.offload = offload or Offload()
 
-    async def open(self, owner: str, agent: str, session: str) -> Record:
+    async def open(self, owner: str, agent: str, session: str) -> ConversationRecord:
         """Read a conversation; raises if the store is down."""
-        return Record(self, await self.read(owner, agent, session))
+        return ConversationRecord(self, await self.read(owner, agent, session))
 
     async def read(self, owner: str, agent: str, session: str) -> AgentConversation:
         """Return a conversation, an empty one if there is none; raises if the store is down."""
@@ -46,7 +46,7 @@ class Conversations:
         return found or AgentConversation(owner, agent, session)
 
 
-class Record:
+class ConversationRecord:
     """A conversation as one exchange found it, and which it adds to in the end."""
 
     def __init__(self, conversations: Conversations, found: AgentConversation) -> None:
@@ -83,7 +83,7 @@ class Record:
         raise StoreUnavailable("This conversation is being changed by too many at once; try again.")
 
 
-class Unkept:
+class UnkeptConversation:
     """A conversation that begins and ends with one exchange."""
 
     messages = NOTHING

@@ -17,21 +17,21 @@ WORDS = ("content", "refusal")
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class ReasoningShown:
     """The model thought this."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextShown:
     """The model said this."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ForeignCallShown:
     """The model called a tool that is none of the gateway's."""
 
     name: str
@@ -45,7 +45,7 @@ class Failure:
     code: str
 
 
-Shown = Thought | Said | Called
+Shown = ReasoningShown | TextShown | ForeignCallShown
 
 
 def read_frames(frames: bytes) -> Iterator[Shown]:
@@ -62,12 +62,12 @@ def _read(chunk: Json) -> Iterator[Shown]:
     delta = part_of(first_choice(chunk), "delta")
     # Some say the same thought under both names.
     if thought := next((text for name in THOUGHTS if (text := _text(delta, name))), ""):
-        yield Thought(thought)
+        yield ReasoningShown(thought)
     if said := "".join(_text(delta, name) for name in WORDS):
-        yield Said(said)
+        yield TextShown(said)
     for call in calls_of(delta):
         if name := function_of(call).get("name"):
-            yield Called(name)
+            yield ForeignCallShown(name)
 
 
 def read_failure(error: HoldgateError) -> Failure:

@@ -79,14 +79,14 @@ class Connected(HeartbeatTarget, Protocol):
         """Call this when the client has left; return how to stop watching."""
 
 
-class Ear(Protocol):
+class AgentListener(Protocol):
     """Whoever listens to an agent's answer, as it comes."""
 
     @property
     def line(self) -> Connected | None:
         """By what it is connected; None: by nothing, and it cannot leave."""
 
-    async def start(self, told: str) -> None:
+    async def start(self, report: str) -> None:
         """Hear that the message is taken, and what became of directives in it."""
 
     async def thinking(self, delta: str) -> None:
@@ -114,12 +114,12 @@ class Ear(Protocol):
         """Hear, at the very end, what went wrong."""
 
 
-class Silent:
+class SilentListener:
     """Listens, and tells nobody; for messages that nobody waits for."""
 
     line: Connected | None = None
 
-    async def start(self, told: str) -> None:
+    async def start(self, report: str) -> None:
         """Hear nothing."""
 
     async def thinking(self, delta: str) -> None:

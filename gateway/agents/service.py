@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gateway.agents.client import AgentClient
-from gateway.agents.conversations import Conversations, Record, Unkept
+from gateway.agents.conversations import ConversationRecord, Conversations, UnkeptConversation
 from gateway.agents.locks import Lease
-from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Ear, Outcome
+from gateway.agents.model import CANCELLED, GONE, Agent, AgentListener, AgentMessage, Outcome
 from gateway.agents.requests import compose_request, read_message
 from gateway.errors import NotFound
 from gateway.exchange.ports import Request
@@ -64,25 +64,27 @@ class Agents:
         hint = f"there are: {known}." if known else "none is configured, see [[agents]]."
         raise NotFound(f"No agent is called '{name[:100]}'; {hint}", param="agentId")
 
-    async def chat(self, lease: Lease | None, message: AgentMessage, ear: Ear) -> Outcome:
+    async def chat(
+        self, lease: Lease | None, message: AgentMessage, listener: AgentListener
+    ) -> Outcome:
         """Have an agent answer a message; the lease is released on every way out.
 
         Raises before anything was heard if the message cannot be sent at all.
         """
         try:
-            client, request, told = await self._prepare(lease, message, ear)
+            client, request, report = await self._prepare(lease, message, listener)
         except BaseException:
             if lease is not None:
                 await lease.release(NOT_BEGUN)
             raise
         try:
-            return await self._answer(client, request, told, ear)
+            return await self._answer(client, request, report, listener)
         finally:
             if client.outcome is not None:
                 self._log(message, client.outcome)
 
     async def _prepare(
-        self, lease: Lease | None, message: AgentMessage, ear: Ear
+        self, lease: Lease | None, message: AgentMessage, listener: AgentListener
     ) -> tuple[AgentClient, Request, str]:
         """Make of a message a request, and who hears what comes of it."""
         services, preparer = self.services, self.services.preparer
@@ -90,31 +92,33 @@ class Agents:
         record = await self._record(message)
         tools = services.tools(message)
         given = await compose_request(message, record.messages, tools, offload, sentinels)
-        client = AgentClient(message.text, ear, lease, record)
-        told = ""
+        client = AgentClient(message.text, listener, lease, record)
+        report = ""
 
         def begin(view: SessionView) -> AgentClient:
-            nonlocal told
-            told = view.told
+            nonlocal report
+            report = view.report
             return client
 
         request = await preparer.prepare(given, begin)
         if given.asked.directives:
             client.transcript.set_message(await read_message(request.asked, message.owner, offload))
-        return client, request, told
+        return client, request, report
 
-    async def _record(self, message: AgentMessage) -> Record | Unkept:
+    async def _record(self, message: AgentMessage) -> ConversationRecord | UnkeptConversation:
         if message.fresh:
-            return Unkept()
+            return UnkeptConversation()
         where = (message.owner, message.agent.id, message.session)
         return await self.services.conversations.open(*where)
 
-    async def _answer(self, client: AgentClient, request: Request, told: str, ear: Ear) -> Outcome:
+    async def _answer(
+        self, client: AgentClient, request: Request, report: str, listener: AgentListener
+    ) -> Outcome:
         exchanges = self.services.exchanges
         why = CANCELLED
         try:
-            await ear.start(told)
-            if ear.line is not None:
+            await listener.start(report)
+            if listener.line is not None:
                 exchanges.services.beats.add(client)
             await exchanges.run(request, client)
             why = GONE

@@ -104,10 +104,12 @@ class ChatAnswer:
         self.line = answer
         self._session = session
 
-    async def start(self, told: str) -> None:
+    async def start(self, report: str) -> None:
         """Begin the stream."""
-        directives = ((b"x-holdgate-directive", told.encode("ascii", "replace")),) if told else ()
-        self.line.ready(STREAM + directives, lambda: PING)
+        headers = STREAM
+        if report:
+            headers += ((b"x-holdgate-directive", report.encode("ascii", "replace")),)
+        self.line.ready(headers, lambda: PING)
         await self._show("start")
 
     async def thinking(self, delta: str) -> None:
@@ -161,7 +163,7 @@ class ChatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class ChatEndpoint:
     """Answers messages to agents; each owner talks in sessions of their own.
 
     It stands beside the model endpoints, since its answers stream as theirs do.

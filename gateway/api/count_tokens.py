@@ -36,7 +36,7 @@ _body = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class TokenCounter:
     """The route that counts tokens."""
 
     dialect: Dialect

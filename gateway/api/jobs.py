@@ -117,7 +117,7 @@ class JobError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class CronArea:
+class JobsArea:
     """The routes about jobs; each owner sees only their own, an admin under `admin` all."""
 
     jobs: JobService

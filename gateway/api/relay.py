@@ -16,7 +16,7 @@ from gateway.api.admission import KEY, IncomingRequest
 from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
-from gateway.exchange.answer_ids import Answers
+from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, NullObserver
 from gateway.exchange.ports import Request, error_headers
@@ -69,7 +69,7 @@ class Relay:
         preparer: ExchangePreparer,
         keys: Keys,
         offer: ToolOffer | None,
-        answers: Answers,
+        answers: AnswerIds,
         limits: BodyLimits,
     ) -> None:
         self.dialect = dialect
@@ -196,10 +196,10 @@ def _attempt(note: IncomingRequest) -> Attempt:
 
 def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> NullObserver:
     """Have the answer tell its session, and what became of directives."""
-    if session is not None or view.told:
+    if session is not None or view.report:
         headers = () if session is None else _session_header(session)
-        if view.told:
-            headers += ((b"x-holdgate-directive", view.told.encode("ascii", "replace")),)
+        if view.report:
+            headers += ((b"x-holdgate-directive", view.report.encode("ascii", "replace")),)
         answer.also(headers)
     return NOBODY
 

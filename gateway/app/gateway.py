@@ -16,8 +16,8 @@ from anyio.abc import TaskGroup
 from gateway.api.admission import AdmissionMiddleware
 from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
-from gateway.app.parts import Base, Parts
 from gateway.app.routes import relays_of, routes_of
+from gateway.app.services import GatewayCore, GatewayServices
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
@@ -47,7 +47,7 @@ FAREWELL = 1.0
 class Gateway:
     """One gateway: its parts, put together, and its life from start to drain."""
 
-    parts: Parts
+    parts: GatewayServices
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Gateway:
         if self.parts.scheduler is not None:
             await self.parts.scheduler.idle()
 
-    async def _open(self) -> Parts:
+    async def _open(self) -> GatewayServices:
         url, place = self.config.store.url, Path(self.config.server.session_dir)
         shapes: list[Shape[Any]] = [SHAPE, REMINDERS, ANSWERS]
         # What is stored is dated by the same clock that reminders go by.
@@ -201,7 +201,7 @@ class Gateway:
             url, place, store, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(rows.aclose)
-        base = Base(
+        base = GatewayCore(
             self.config,
             self.driver,
             self.models,
@@ -215,7 +215,7 @@ class Gateway:
             time.time(),
             self.event_log.note,
         )
-        return Parts(base, store, rows)
+        return GatewayServices(base, store, rows)
 
     def _note_quarantined(self, name: str, reason: str) -> None:
         self.metrics.quarantined += 1

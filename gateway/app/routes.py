@@ -9,17 +9,17 @@ from starlette.routing import BaseRoute
 
 from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
-from gateway.api.chat import Chat
-from gateway.api.count_tokens import Counting
+from gateway.api.chat import ChatEndpoint
+from gateway.api.count_tokens import TokenCounter
 from gateway.api.delivery import DeliveryArea, FeedTimes
-from gateway.api.jobs import CronArea
+from gateway.api.jobs import JobsArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
 from gateway.api.relay import Relay, reading_rules
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
-from gateway.app.parts import Parts
+from gateway.app.services import GatewayServices
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
 from gateway.exchange.prepare import ModelRequestReader
@@ -29,13 +29,13 @@ from gateway.wire.http_server.request_body import BodyLimits
 API_BYTES = 256 * 1024
 
 
-def relays_of(parts: Parts) -> Mapping[str, ModelEndpoint]:
+def relays_of(parts: GatewayServices) -> Mapping[str, ModelEndpoint]:
     """Return those whose answers stream, by their paths."""
     relays = {f"/v1{dialect.path}": _relay(parts, name) for name, dialect in DIALECTS.items()}
     return {**relays, CHAT: _chat(parts)}
 
 
-def routes_of(parts: Parts) -> list[BaseRoute]:
+def routes_of(parts: GatewayServices) -> list[BaseRoute]:
     """Return all other routes."""
     base, server = parts.base, parts.base.config.server
     keys, limits = base.keys, _body_limits(parts, API_BYTES)
@@ -46,7 +46,7 @@ def routes_of(parts: Parts) -> list[BaseRoute]:
         OpenApi(),
         _counting(parts),
         _chat(parts),
-        CronArea(parts.jobs, keys, limits),
+        JobsArea(parts.jobs, keys, limits),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
@@ -55,18 +55,18 @@ def routes_of(parts: Parts) -> list[BaseRoute]:
     return [route for area in areas for route in area.routes()]
 
 
-def _body_limits(parts: Parts, most: int | None = None) -> BodyLimits:
+def _body_limits(parts: GatewayServices, most: int | None = None) -> BodyLimits:
     limits = parts.base.config.limits
     size = limits.body_bytes if most is None else min(limits.body_bytes, most)
     return BodyLimits(size, limits.json_depth)
 
 
-def _chat(parts: Parts) -> Chat:
+def _chat(parts: GatewayServices) -> ChatEndpoint:
     base = parts.base
-    return Chat(parts.agents, parts.locks, base.keys, _body_limits(parts))
+    return ChatEndpoint(parts.agents, parts.locks, base.keys, _body_limits(parts))
 
 
-def _operations(parts: Parts) -> Operations:
+def _operations(parts: GatewayServices) -> Operations:
     base = parts.base
     return Operations(
         driver=base.driver,
@@ -81,10 +81,10 @@ def _operations(parts: Parts) -> Operations:
     )
 
 
-def _counting(parts: Parts) -> Counting:
+def _counting(parts: GatewayServices) -> TokenCounter:
     base, limits = parts.base, _body_limits(parts)
     dialect, offload = DIALECTS[MESSAGES], base.driver.services.offload
-    return Counting(
+    return TokenCounter(
         dialect,
         base.keys,
         base.counters,
@@ -96,7 +96,7 @@ def _counting(parts: Parts) -> Counting:
     )
 
 
-def _relay(parts: Parts, dialect: str) -> Relay:
+def _relay(parts: GatewayServices, dialect: str) -> Relay:
     base = parts.base
     return Relay(
         DIALECTS[dialect],

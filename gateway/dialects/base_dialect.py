@@ -30,7 +30,7 @@ from gateway.dialects.seals import may_be_sealed
 from gateway.dialects.strip_tools import strip_tools
 from gateway.dialects.text_editor import Edit, SpokenMessage, TextEditor, texts_in
 from gateway.errors import HoldgateError
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 from gateway.wire.sse import encode
 
 _tools = msgspec.json.Decoder(list[Any])
@@ -61,7 +61,7 @@ class BaseDialect(ABC):
         """Read who speaks and what; None for what does not count as a message."""
 
     @abstractmethod
-    def restore(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore(self, body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
         """Put calls and results that were kept in this dialect back into their turns."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class BaseDialect(ABC):
         declared = (tool for tool in readable(_tools, tools) or () if isinstance(tool, dict))
         return name in map(self.tool_name, declared)
 
-    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore_turns(self, body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from."""
         return self.restore(body, tuple(item for item in kept if item.dialect == self.name))
 

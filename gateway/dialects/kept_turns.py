@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gateway.dialects.raw_json import NULL, Raws, fields_of, raw, raws_in, same, write_object
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 T = TypeVar("T")
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-def may_hold(body: bytes, kept: Kept) -> bool:
+def may_hold(body: bytes, kept: KeptTurn) -> bool:
     """Whether a request may tell of a kept turn: a filter, to be judged by parsing."""
     return any(not _PLAIN.fullmatch(call) or call.encode() in body for call in kept.calls[:1])
 
 
 def restore_messages(
     body: bytes,
-    kept: tuple[Kept, ...],
-    read: Callable[[Kept], T],
+    kept: tuple[KeptTurn, ...],
+    read: Callable[[KeptTurn], T],
     restore: Callable[[Raws, list[T]], Raws],
 ) -> bytes:
     """Put kept turns back into a request's messages; one without them is returned as it is."""

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from gateway.errors import HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn
 from gateway.exchange.model import Asked, TurnEnd
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 
 class Tap(Protocol):
@@ -126,7 +126,7 @@ class Dialect(Protocol):
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client's tools, as `Asked` has them, include one of this name."""
 
-    def restore_turns(self, body: bytes, kept: tuple[Kept, ...]) -> bytes:
+    def restore_turns(self, body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from.
 
         A body without such a turn is returned as it is.

@@ -48,7 +48,7 @@ def _decode_known(document: Mapping[str, Any]) -> Known:
 SHAPE = Shape(KIND, 1, Known(), _encode_known, _decode_known, lambda known: known.until_ms or None)
 
 
-class Answers:
+class AnswerIds:
     """Remembers which upstream answer stands behind the one a client saw."""
 
     def __init__(self, store: Documents, note: Note) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from gateway.dialects.protocol import Dialect
 from gateway.dialects.translators import Translators
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
-from gateway.exchange.answer_ids import Answers
+from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
@@ -74,7 +74,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     session: RequestSession | None = None
     tools: ServerTools | None = None
     """The gateway's own tools, what waits for the session, and the hold."""
-    answers: Answers | None = None
+    answers: AnswerIds | None = None
     observer: Observer = NOBODY
     """Who hears all that happens in this exchange."""
     session_id: str | None = None

@@ -23,7 +23,7 @@ import msgspec
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers, NoRoute
-from gateway.exchange.answer_ids import Answers
+from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import Asked, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Request
@@ -62,7 +62,7 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
     query: bytes = b""
     attempt: Attempt = NO_ATTEMPT
-    answers: Answers | None = None
+    answers: AnswerIds | None = None
     tools: tuple[ServerTool, ...] = ()
     """What the model is offered beside the clock."""
     notes: bool = False

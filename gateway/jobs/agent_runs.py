@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.agents.locks import Lease, Locks
-from gateway.agents.model import TURNS, AgentMessage, Outcome, Silent
+from gateway.agents.model import TURNS, AgentMessage, Outcome, SilentListener
 from gateway.agents.service import Agents
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome
@@ -54,7 +54,7 @@ class AgentRuns:
             may_schedule=False,
             collects=False,
         )
-        return await self._agents.chat(lease, errand, Silent())
+        return await self._agents.chat(lease, errand, SilentListener())
 
 
 def _is_main(job: Job) -> bool:

@@ -50,7 +50,7 @@ class StopMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTurn:
     """A turn that called server tools beside the client's own, and what ours returned.
 
     The client was shown its own calls alone. When it comes back with their results, the turn is
@@ -68,8 +68,8 @@ class Kept:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        told = [text for r in self.results for text in (r.call_id, r.text)]
-        return len(self.message) + sum(len(text.encode()) for text in (*self.calls, *told))
+        returned = [text for r in self.results for text in (r.call_id, r.text)]
+        return len(self.message) + sum(len(text.encode()) for text in (*self.calls, *returned))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class SessionState:
     """When each directive was last seen, by fingerprint: one that is resent does not act again."""
     sent: tuple[SentMessage, ...] = ()
     """Messages with directives that came without any history, the newest last."""
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptTurn, ...] = ()
     """Turns to be put together again, the oldest first."""
     setter: str = ""
     """The digest of the system text under which directives acted last, if tools were offered."""
@@ -120,7 +120,7 @@ ASK_AGAIN = "clock: another request changed this session; send it again"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DirectiveReport:
     """What became of the directives of one message."""
 
     effects: tuple[str, ...] = ()
@@ -135,12 +135,12 @@ class Told:
     def header(self) -> str:
         """Write it for the answer header: each outcome once, in order, and not too many."""
         reasons = self.reasons
-        told = [
+        outcomes = [
             f'ignored; reason="{effect[:LONGEST_REASON]}"' if effect in reasons else effect
             for effect in dict.fromkeys(self.effects)
         ]
-        more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
-        return ", ".join(told[:MOST_TOLD] + more)
+        more = [f"and {len(outcomes) - MOST_TOLD} more"] if len(outcomes) > MOST_TOLD else []
+        return ", ".join(outcomes[:MOST_TOLD] + more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,29 +155,29 @@ class Context:
 
 def apply_directives(
     state: SessionState, found: tuple[Found, ...], rules: StopRules, context: Context
-) -> tuple[SessionState, Told]:
+) -> tuple[SessionState, DirectiveReport]:
     """Let the directives of a message act on a session, once."""
     message, now_ms = context.message, context.now_ms
-    told = choose_new(found, message, state.seen, state.sent, now_ms)
+    chosen = choose_new(found, message, state.seen, state.sent, now_ms)
     effects: list[str] = []
-    for item in told.new:
+    for item in chosen.new:
         if isinstance(item.directive, SetReminder | ClearReminders):
             effects.append(context.reminded.get(item.source, ASK_AGAIN))
             continue
         state, effect = _apply_directive(state, item.directive, rules, now_ms)
         effects.append(effect)
-    if any(isinstance(item.directive, ClearStopMessage) for item in told.new):
+    if any(isinstance(item.directive, ClearStopMessage) for item in chosen.new):
         state = clear_stop(state)
-    done = [item for item, effect in zip(told.new, effects, strict=True) if effect == DONE]
+    done = [item for item, effect in zip(chosen.new, effects, strict=True) if effect == DONE]
     # What did nothing is not remembered: sent again, it is to be reported again.
-    idle = {message.fingerprint_of(item) for item in told.new if item not in done}
-    seen = {name: at for name, at in told.remembered.items() if name not in idle}
+    idle = {message.fingerprint_of(item) for item in chosen.new if item not in done}
+    seen = {name: at for name, at in chosen.remembered.items() if name not in idle}
     lowered = [n for item in done if (n := rules.lower_repeats(item.directive)) is not None]
-    effects += [UNCHANGED] * len(told.unchanged)
+    effects += [UNCHANGED] * len(chosen.unchanged)
     state = _remembering(state, seen)
     if message.alone and any(message.fingerprint_of(item) in seen for item in found):
         state = replace(state, sent=remember_sent(state.sent, message, now_ms))
-    return state, Told(tuple(effects), lowered[-1] if lowered else None)
+    return state, DirectiveReport(tuple(effects), lowered[-1] if lowered else None)
 
 
 def is_sent(state: SessionState, message: NewestMessage) -> bool:
@@ -233,9 +233,9 @@ def needs_session(found: Found) -> bool:
     )
 
 
-def sign(state: SessionState, setter: str, told: Told) -> SessionState:
+def sign(state: SessionState, setter: str, report: DirectiveReport) -> SessionState:
     """Keep what kind of request the state comes from; one that changed nothing adds tools only."""
-    if state.setter == setter or not (setter or DONE in told.effects):
+    if state.setter == setter or not (setter or DONE in report.effects):
         return state
     return replace(state, setter=setter)
 
@@ -268,13 +268,13 @@ def clear_stop(state: SessionState) -> SessionState:
     return replace(state, stop=None)
 
 
-def keep(state: SessionState, kept: Kept, now_ms: int) -> SessionState:
+def keep(state: SessionState, kept: KeptTurn, now_ms: int) -> SessionState:
     """Keep one more turn to be put together again; where there is no room, the oldest go."""
     if not kept.calls or kept.size > MOST_KEPT_BYTES:
         # Nothing could be told by the client's ids, or all others would have to go for it.
         return state
     room = MOST_KEPT_BYTES
-    left: list[Kept] = []
+    left: list[KeptTurn] = []
     for item in reversed((*living(state, now_ms), kept)):
         room -= item.size
         if room < 0 or len(left) == MOST_KEPT:
@@ -283,7 +283,7 @@ def keep(state: SessionState, kept: Kept, now_ms: int) -> SessionState:
     return replace(state, kept=tuple(reversed(left)))
 
 
-def living(state: SessionState, now_ms: int) -> tuple[Kept, ...]:
+def living(state: SessionState, now_ms: int) -> tuple[KeptTurn, ...]:
     """Return what is kept and not yet too old, the oldest first."""
     return tuple(item for item in state.kept if now_ms - item.at_ms < KEPT_MS)
 
@@ -345,7 +345,7 @@ def _write_routing(routing: Routing) -> dict[str, object]:
     }
 
 
-def _write_kept(kept: Kept) -> dict[str, object]:
+def _write_kept(kept: KeptTurn) -> dict[str, object]:
     return {
         # As text it comes back byte for byte, whatever numbers are in it.
         "message": kept.message.decode(),
@@ -392,8 +392,8 @@ def _read_seen(document: Mapping[str, Any]) -> dict[str, int]:
     return {_text(name): _count(at) for name, at in seen.items()}
 
 
-def _read_kept(kept: Mapping[str, Any]) -> Kept:
-    return Kept(
+def _read_kept(kept: Mapping[str, Any]) -> KeptTurn:
+    return KeptTurn(
         message=_text(kept["message"]).encode(),
         dialect=_text(kept["dialect"]),
         calls=tuple(map(_text, _array(kept["calls"]))),

@@ -10,7 +10,7 @@ from gateway.exchange.additions import ToolResult
 from gateway.exchange.model import Requester
 from gateway.sessions.directives.memory import NewestMessage
 from gateway.sessions.model import (
-    Kept,
+    KeptTurn,
     SessionState,
     StopMessage,
     disarm,
@@ -149,7 +149,7 @@ class RequestSession:
         now_ms = self._states.store.now_ms()
         if not calls:
             return
-        kept = Kept(message, self._dialect, calls, results, now_ms)
+        kept = KeptTurn(message, self._dialect, calls, results, now_ms)
         key = self._key or DocumentKey(KIND, self._owner, CALL + calls[0])
         try:
             await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))

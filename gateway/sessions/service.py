@@ -31,9 +31,9 @@ from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts
 from gateway.sessions.model import (
     DONE,
     Context,
-    Kept,
+    DirectiveReport,
+    KeptTurn,
     SessionState,
-    Told,
     apply_directives,
     living,
     needs_session,
@@ -60,7 +60,8 @@ class SessionView(msgspec.Struct, frozen=True, gc=False):
     session: RequestSession | None = None
     routing: Routing = NOTHING
     forced: Route | None = None
-    told: str = ""
+    report: str = ""
+    """What became of the directives, as the answer header says it."""
 
 
 class Sessions:
@@ -114,13 +115,13 @@ class Sessions:
         state = await self.states.read(request.key)
         kind = await self._judge(request, state)
         if kind is Kind.AUXILIARY or request.main:
-            told = Told((SUB_AGENT if request.main else SIDE_REQUEST,) * len(found))
+            report = DirectiveReport((SUB_AGENT if request.main else SIDE_REQUEST,) * len(found))
             entry = await self._entry(request, state, kind)
-            return msgspec.structs.replace(entry, told=told.header())
-        state, told = await self._act(request, await self._with_files(found), message)
-        self._log(request, told)
+            return msgspec.structs.replace(entry, report=report.header())
+        state, report = await self._act(request, await self._with_files(found), message)
+        self._log(request, report)
         session = RequestSession(self.around, request, state, kind, message)
-        return SessionView(request.asked, kind, session, state.routing, forced, told.header())
+        return SessionView(request.asked, kind, session, state.routing, forced, report.header())
 
     async def look(self, request: SessionRequest) -> SessionView:
         """Say what is in force for a request whose text does not act."""
@@ -167,18 +168,20 @@ class Sessions:
             request.asked, kind, RequestSession(self.around, request, state, kind), routing
         )
 
-    async def _find_kept(self, request: SessionRequest, state: SessionState) -> tuple[Kept, ...]:
+    async def _find_kept(
+        self, request: SessionRequest, state: SessionState
+    ) -> tuple[KeptTurn, ...]:
         """Return what is kept of turns that this request may carry."""
         now_ms = self.states.store.now_ms
         if request.name is not None:
             return living(state, now_ms())
-        found: list[Kept] = []
+        found: list[KeptTurn] = []
         for call in last_calls(request.dialect, request.asked):
             state = await self.states.read(DocumentKey(KIND, request.owner, CALL + call))
             found += living(state, now_ms())
         return tuple(found)
 
-    async def _whole(self, request: SessionRequest, kept: tuple[Kept, ...]) -> SessionRequest:
+    async def _whole(self, request: SessionRequest, kept: tuple[KeptTurn, ...]) -> SessionRequest:
         if not kept:
             return request
         body = request.asked.body
@@ -208,15 +211,15 @@ class Sessions:
 
     async def _act(
         self, request: SessionRequest, found: tuple[Found, ...], message: NewestMessage
-    ) -> tuple[SessionState, Told]:
+    ) -> tuple[SessionState, DirectiveReport]:
         now = self.states.store.now_ms()
         if request.key is None:
             here = tuple(item for item in found if not needs_session(item))
-            state, told = apply_directives(NEW, here, self._settings.rules, Context(message, now))
+            state, report = apply_directives(NEW, here, self._settings.rules, Context(message, now))
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
-            return state, Told((*told.effects, *elsewhere), told.lowered_to)
+            return state, DirectiveReport((*report.effects, *elsewhere), report.lowered_to)
         if not found:
-            return await self.states.read(request.key), Told()
+            return await self.states.read(request.key), DirectiveReport()
         reminded = await self._remind(request, found, message, now)
         context = Context(message, now, reminded)
         setter = requester_of(request.dialect, request.asked).setter
@@ -256,25 +259,29 @@ class Sessions:
 
     async def _act_durably(
         self, key: DocumentKey, found: tuple[Found, ...], context: Context, setter: str
-    ) -> tuple[SessionState, Told]:
-        def change(state: SessionState) -> tuple[SessionState, tuple[SessionState, Told]]:
-            after, told = apply_directives(state, found, self._settings.rules, context)
-            after = sign(after, setter, told)
-            return after, (after, told)
+    ) -> tuple[SessionState, DirectiveReport]:
+        def change(
+            state: SessionState,
+        ) -> tuple[SessionState, tuple[SessionState, DirectiveReport]]:
+            after, report = apply_directives(state, found, self._settings.rules, context)
+            after = sign(after, setter, report)
+            return after, (after, report)
 
         try:
             return await self.states.change(key, change)
         except StoreUnavailable as error:
             self.states.note("directive_not_stored", session=key.session, why=error.message)
-            return await self.states.read(key), Told((f"not stored: {_plain(error.message)}",))
+            return await self.states.read(key), DirectiveReport(
+                (f"not stored: {_plain(error.message)}",)
+            )
 
-    def _log(self, request: SessionRequest, told: Told) -> None:
+    def _log(self, request: SessionRequest, report: DirectiveReport) -> None:
         who = {"owner": request.owner, "session": request.name}
-        if told.reasons:
+        if report.reasons:
             # The reasons may repeat what the user wrote; they are told to the user alone.
-            self.states.note("directive_ignored", **who, count=len(told.reasons))
-        if told.lowered_to is not None:
-            self.states.note("stop_message_lowered", **who, repeats=told.lowered_to)
+            self.states.note("directive_ignored", **who, count=len(report.reasons))
+        if report.lowered_to is not None:
+            self.states.note("stop_message_lowered", **who, repeats=report.lowered_to)
 
     async def _with_files(self, found: tuple[Found, ...]) -> tuple[Found, ...]:
         """Put the texts of files in the place of their names."""

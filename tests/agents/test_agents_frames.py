@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.agents.frames import (
-    Called,
     Failure,
-    Said,
+    ForeignCallShown,
+    ReasoningShown,
     Shown,
-    Thought,
+    TextShown,
     read_failure,
     read_frames,
 )
@@ -22,13 +22,19 @@ from tests.gateway.wire import DONE, data, event, text, usage
 
 CALL = {"index": 0, "id": "c", "function": {"name": "shell", "arguments": "{"}}
 FRAMES: dict[str, tuple[bytes, list[Shown]]] = {
-    "text": (text("hi") + text("ho"), [Said("hi"), Said("ho")]),
-    "a thought": (event({"reasoning_content": "hm"}), [Thought("hm")]),
-    "a thought by another name": (event({"reasoning": "hm"}), [Thought("hm")]),
-    "one under both": (event({"reasoning": "hm", "reasoning_content": "hm"}), [Thought("hm")]),
-    "a thought and text": (event({"content": "b", "reasoning": "a"}), [Thought("a"), Said("b")]),
-    "a refusal": (event({"refusal": "no"}), [Said("no")]),
-    "a call": (event({"tool_calls": [CALL]}), [Called("shell")]),
+    "text": (text("hi") + text("ho"), [TextShown("hi"), TextShown("ho")]),
+    "a thought": (event({"reasoning_content": "hm"}), [ReasoningShown("hm")]),
+    "a thought by another name": (event({"reasoning": "hm"}), [ReasoningShown("hm")]),
+    "one under both": (
+        event({"reasoning": "hm", "reasoning_content": "hm"}),
+        [ReasoningShown("hm")],
+    ),
+    "a thought and text": (
+        event({"content": "b", "reasoning": "a"}),
+        [ReasoningShown("a"), TextShown("b")],
+    ),
+    "a refusal": (event({"refusal": "no"}), [TextShown("no")]),
+    "a call": (event({"tool_calls": [CALL]}), [ForeignCallShown("shell")]),
     "more of a call": (event({"tool_calls": [{"function": {"arguments": "}"}}]}), []),
     "nothing": (event({}, "stop") + usage(1, 2) + DONE, []),
     "no text": (event({"content": None, "reasoning": 7}), []),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.dialects import DIALECTS
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.model import Asked
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 CHAT = DIALECTS["openai-chat"]
 Json = dict[str, Any]
@@ -30,18 +30,18 @@ def told(ident: Any, text: str = "client") -> Json:
     return {"role": "tool", "tool_call_id": ident, "content": text}
 
 
-def kept(*ids: str, dialect: str = "openai-chat", text: str = "ours") -> Kept:
+def kept(*ids: str, dialect: str = "openai-chat", text: str = "ours") -> KeptTurn:
     """Keep a turn with these calls; those in capital letters are ours."""
     theirs = tuple(ident for ident in ids if not ident.isupper())
     results = tuple(ToolResult(ident, text) for ident in ids if ident.isupper())
-    return Kept(msgspec.json.encode(said(*ids)), dialect, theirs, results, 0)
+    return KeptTurn(msgspec.json.encode(said(*ids)), dialect, theirs, results, 0)
 
 
 def body(*messages: Json, **more: Any) -> bytes:
     return json.dumps({"model": "m", "messages": list(messages), **more}).encode()
 
 
-def rebuilt(data: bytes, *records: Kept) -> list[Json]:
+def rebuilt(data: bytes, *records: KeptTurn) -> list[Json]:
     after = CHAT.restore_turns(data, records)
     assert CHAT.restore_turns(after, records) is after
     messages = json.loads(after)["messages"]
@@ -127,13 +127,19 @@ def test_nothing_else_changes_by_a_byte() -> None:
         (body(said("w"), told("w")), (kept("A", "w", dialect="openai-responses"),)),
         (body(said("w"), told("w")), (kept("A"),)),
         (body(said("w"), told("w")), (kept("w"),)),
-        (body(said("w"), told("w")), (Kept(b"?", CHAT.name, ("w",), (ToolResult("A", ""),), 0),)),
-        (body(said("w"), told("w")), (Kept(b"{}", CHAT.name, ("w",), (ToolResult("A", ""),), 0),)),
+        (
+            body(said("w"), told("w")),
+            (KeptTurn(b"?", CHAT.name, ("w",), (ToolResult("A", ""),), 0),),
+        ),
+        (
+            body(said("w"), told("w")),
+            (KeptTurn(b"{}", CHAT.name, ("w",), (ToolResult("A", ""),), 0),),
+        ),
         (b'{"w":1}', (kept("A", "w"),)),
     ],
 )
 def test_a_body_without_such_a_turn_is_the_same_object(
-    data: bytes, records: tuple[Kept, ...]
+    data: bytes, records: tuple[KeptTurn, ...]
 ) -> None:
     assert CHAT.restore_turns(data, records) is data
 
@@ -178,7 +184,7 @@ def test_where_ids_come_again_the_newest_turn_has_the_newest_record() -> None:
 )
 def test_arguments_may_be_written_in_another_way(kept_arguments: str, sent: str) -> None:
     turn = {**said(), "tool_calls": [call("A"), call("w", "f", kept_arguments)]}
-    record = Kept(msgspec.json.encode(turn), CHAT.name, ("w",), (ToolResult("A", "ours"),), 0)
+    record = KeptTurn(msgspec.json.encode(turn), CHAT.name, ("w",), (ToolResult("A", "ours"),), 0)
     mine = {**said(), "tool_calls": [call("w", "f", sent)]}
     assert rebuilt(body(mine, told("w")), record)[1:] == [told("A", "ours"), told("w")]
 
@@ -243,7 +249,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
     tap.close()
     answer.take(tap)
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
-    record = Kept(
+    record = KeptTurn(
         msgspec.json.encode(tap.rebuild_turn().message),
         CHAT.name,
         tap.client_call_ids(),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.model import Asked
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 Json = dict[str, Any]
 
@@ -48,18 +48,18 @@ def told(*idents: Any, after: tuple[Json, ...] = ()) -> Json:
     return {"role": "user", "content": [*mine, *after]}
 
 
-def kept(*names: str, dialect: str = DIALECT.name, words: str = "ours") -> Kept:
+def kept(*names: str, dialect: str = DIALECT.name, words: str = "ours") -> KeptTurn:
     """Keep a turn of these blocks; calls in capital letters are ours."""
     theirs = tuple(name for name in names if name[0] not in "th" and not name.isupper())
     results = tuple(ToolResult(name, words) for name in names if name.isupper())
-    return Kept(msgspec.json.encode(said(*names)), dialect, theirs, results, 0)
+    return KeptTurn(msgspec.json.encode(said(*names)), dialect, theirs, results, 0)
 
 
 def body(*messages: Any, **more: Any) -> bytes:
     return json.dumps({"model": "m", "messages": list(messages), **more}).encode()
 
 
-def rebuilt(data: bytes, *records: Kept) -> list[Json]:
+def rebuilt(data: bytes, *records: KeptTurn) -> list[Json]:
     after = DIALECT.restore_turns(data, records)
     assert DIALECT.restore_turns(after, records) is after
     messages = json.loads(after)["messages"]
@@ -151,15 +151,15 @@ def test_nothing_else_changes_by_a_byte() -> None:
         (body(said("w"), told("w")), (kept("A", "w", dialect="openai-chat"),)),
         (body(said("w"), told("w")), (kept("A"),)),
         (body(said("w"), told("w")), (kept("w"),)),
-        (body(said("w"), told("w")), (Kept(b"?", DIALECT.name, ("w",), (ToolResult("A", ""),), 0),)),
-        (body(said("w"), told("w")), (Kept(b"{}", DIALECT.name, ("w",), (ToolResult("A", ""),), 0),)),
+        (body(said("w"), told("w")), (KeptTurn(b"?", DIALECT.name, ("w",), (ToolResult("A", ""),), 0),)),
+        (body(said("w"), told("w")), (KeptTurn(b"{}", DIALECT.name, ("w",), (ToolResult("A", ""),), 0),)),
         (b'{"w":1}', (kept("A", "w"),)),
         (body(said({**call("w"), "input": {"x": 1}}), told("w")), (kept("A", "w"),)),
         (body(said({**call("w"), "name": "g"}), told("w")), (kept("A", "w"),)),
     ],
 )  # fmt: skip
 def test_a_body_without_such_a_turn_is_the_same_object(
-    data: bytes, records: tuple[Kept, ...]
+    data: bytes, records: tuple[KeptTurn, ...]
 ) -> None:
     assert DIALECT.restore_turns(data, records) is data
 
@@ -254,7 +254,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
     answer.take(tap)
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
     message = msgspec.json.encode(tap.rebuild_turn().message)
-    record = Kept(message, DIALECT.name, tap.client_call_ids(), results, 0)
+    record = KeptTurn(message, DIALECT.name, tap.client_call_ids(), results, 0)
     shown = json.loads(answer.tail(neutral_finish=False))["content"]
     calls = [block["id"] for block in shown if block["type"] == "tool_use"]
     after = rebuilt(body(USER, {"role": "assistant", "content": shown}, told(*calls)), record)

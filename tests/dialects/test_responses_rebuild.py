@@ -12,7 +12,7 @@ from responses_wire import CLOCK, Json, message, reasoning, run, search, splice,
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.exchange.additions import ToolResult
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 NAME = DIALECT.name
 
@@ -26,15 +26,15 @@ def told(ident: Any, text: str = "client") -> Json:
     return {"type": "function_call_output", "call_id": ident, "output": text}
 
 
-def record(items: list[Json], dialect: str = NAME, text: str = "ours") -> Kept:
+def record(items: list[Json], dialect: str = NAME, text: str = "ours") -> KeptTurn:
     """Keep a turn with these items; calls in capital letters are ours."""
     ids = [str(item["call_id"]) for item in items if "call_id" in item]
     theirs = tuple(ident for ident in ids if not ident.isupper())
     results = tuple(ToolResult(ident, text) for ident in ids if ident.isupper())
-    return Kept(msgspec.json.encode(AnsweredItems(items)), dialect, theirs, results, 0)
+    return KeptTurn(msgspec.json.encode(AnsweredItems(items)), dialect, theirs, results, 0)
 
 
-def kept(*ids: str, **more: Any) -> Kept:
+def kept(*ids: str, **more: Any) -> KeptTurn:
     return record([call(ident) for ident in ids], **more)
 
 
@@ -42,7 +42,7 @@ def body(*items: Json, **more: Any) -> bytes:
     return json.dumps({"model": "m", "input": list(items), **more}).encode()
 
 
-def rebuilt(data: bytes, *records: Kept) -> list[Json]:
+def rebuilt(data: bytes, *records: KeptTurn) -> list[Json]:
     after = DIALECT.restore_turns(data, records)
     assert DIALECT.restore_turns(after, records) is after
     items = json.loads(after)["input"]
@@ -154,14 +154,14 @@ def test_nothing_else_changes_by_a_byte() -> None:
         (body(call("w"), told("w")), (kept("A", "w", dialect="openai-chat"),)),
         (body(call("w"), told("w")), (kept("A"),)),
         (body(call("w"), told("w")), (kept("w"),)),
-        (body(call("w"), told("w")), (Kept(b"?", NAME, ("w",), (ToolResult("A", ""),), 0),)),
-        (body(call("w"), told("w")), (Kept(b"{}", NAME, ("w",), (ToolResult("A", ""),), 0),)),
-        (body(call("w")), (Kept(b'{"items":[]}', NAME, ("w",), (ToolResult("A", ""),), 0),)),
+        (body(call("w"), told("w")), (KeptTurn(b"?", NAME, ("w",), (ToolResult("A", ""),), 0),)),
+        (body(call("w"), told("w")), (KeptTurn(b"{}", NAME, ("w",), (ToolResult("A", ""),), 0),)),
+        (body(call("w")), (KeptTurn(b'{"items":[]}', NAME, ("w",), (ToolResult("A", ""),), 0),)),
         (b'{"w":1}', (kept("A", "w"),)),
     ],
 )
 def test_a_body_without_such_a_turn_is_the_same_object(
-    data: bytes, records: tuple[Kept, ...]
+    data: bytes, records: tuple[KeptTurn, ...]
 ) -> None:
     assert DIALECT.restore_turns(data, records) is data
 
@@ -257,7 +257,7 @@ def test_from_the_answer_to_the_next_request(store: bool) -> None:
     _, tap = run(answer, turn(*items))
     results = tuple(ToolResult(c.id, "noon") for c in tap.end().server_calls)
     message_ = msgspec.json.encode(tap.rebuild_turn().message)
-    record_ = Kept(message_, NAME, tap.client_call_ids(), results, 0)
+    record_ = KeptTurn(message_, NAME, tap.client_call_ids(), results, 0)
     shown = json.loads(answer.tail(neutral_finish=False).partition(b"data: ")[2])["response"][
         "output"
     ]

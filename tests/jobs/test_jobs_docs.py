@@ -10,7 +10,7 @@ from typing import Any, get_args
 from msgspec import to_builtins
 from starlette.routing import Route
 
-from gateway.api.jobs import CronArea
+from gateway.api.jobs import JobsArea
 from gateway.clock import ManualClock
 from gateway.jobs import service
 from gateway.jobs.model import Job, Run, Status
@@ -35,7 +35,7 @@ def example(member: str) -> Any:
 async def test_every_route_is_listed() -> None:
     async with house(model(), clock=ManualClock(NOW)) as gate:
         parts = gate.gateway.parts
-        area = CronArea(parts.jobs, parts.base.keys, None)  # type: ignore[arg-type]
+        area = JobsArea(parts.jobs, parts.base.keys, None)  # type: ignore[arg-type]
         paths = [route.path for route in area.routes() if isinstance(route, Route)]
     own = [path for path in paths if path.startswith("/api") and "{" not in path]
     assert own

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from starlette.routing import Route
 
-from gateway.app.parts import Parts
 from gateway.app.routes import relays_of, routes_of
+from gateway.app.services import GatewayServices
 
 Way = tuple[str, str]
 """A method, and a path whose parameters are nameless."""
 
 
-def ways(parts: Parts) -> set[Way]:
+def ways(parts: GatewayServices) -> set[Way]:
     """Return every method of every path that is answered."""
     found = {("POST", nameless(path)) for path in relays_of(parts)}
     for route in routes_of(parts):

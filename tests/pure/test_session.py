@@ -22,11 +22,11 @@ from gateway.sessions.directives.routing import Routing
 from gateway.sessions.model import (
     RENEW_MS,
     Context,
-    Kept,
+    DirectiveReport,
+    KeptTurn,
     SessionState,
     StopMessage,
     StopRules,
-    Told,
     apply_directives,
     clear_stop,
     decode_state,
@@ -54,7 +54,7 @@ def after(
     rules: StopRules = RULES,
     ordinal: int = 1,
     now: int = NOW,
-) -> tuple[SessionState, Told]:
+) -> tuple[SessionState, DirectiveReport]:
     return apply_directives(
         state, found(text), rules, Context(NewestMessage(ordinal, (text,)), now)
     )
@@ -63,7 +63,7 @@ def after(
 def test_setting_it() -> None:
     state, told = after('<**stopMessage:"go on",3**>')
     assert state.stop == STOP
-    assert told == Told(("set",))
+    assert told == DirectiveReport(("set",))
     assert told.header() == "set"
 
 
@@ -144,7 +144,7 @@ def test_the_same_directive_acts_once() -> None:
     state, _ = after("<**#a**>")
     again, told = after("<**#a**>", state, now=NOW + 1)
     assert again is state
-    assert told == Told(("unchanged",))
+    assert told == DirectiveReport(("unchanged",))
 
 
 def test_it_acts_again_in_another_message_and_after_half_an_hour() -> None:
@@ -188,14 +188,14 @@ def test_clear_forgets_routing_too_and_what_follows_it_acts() -> None:
 def test_a_route_for_one_request_leaves_nothing() -> None:
     state, told = after("<**a.m**>", ARMED)
     assert state == ARMED
-    assert told == Told(("set",))
+    assert told == DirectiveReport(("set",))
 
 
 def test_each_outcome_is_told_once_and_in_order() -> None:
-    told = Told(("set", "no", "set", "unchanged", "no", "never"))
+    told = DirectiveReport(("set", "no", "set", "unchanged", "no", "never"))
     assert told.reasons == ("no", "never")
     assert told.header() == 'set, ignored; reason="no", unchanged, ignored; reason="never"'
-    assert Told().header() == ""
+    assert DirectiveReport().header() == ""
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ ROUTINGS = st.builds(
     exclude=st.lists(st.builds(Target, NAMES, st.none() | NAMES), max_size=3).map(tuple),
 )
 KEPT = st.builds(
-    Kept,
+    KeptTurn,
     message=st.text().map(str.encode),
     dialect=NAMES,
     calls=st.lists(NAMES, max_size=2).map(tuple),

@@ -11,7 +11,7 @@ from gateway.sessions.model import (
     KEPT_MS,
     MOST_KEPT,
     MOST_KEPT_BYTES,
-    Kept,
+    KeptTurn,
     SessionState,
     StopMessage,
     decode_state,
@@ -25,10 +25,10 @@ from gateway.stores.documents import LARGEST_DOCUMENT
 
 NOW = 1_770_000_000_000
 EMPTY = SessionState()
-KEPT = Kept(b'{"role":"assistant"}', "openai-chat", ("w1",), (ToolResult("c1", "noon"),), NOW)
+KEPT = KeptTurn(b'{"role":"assistant"}', "openai-chat", ("w1",), (ToolResult("c1", "noon"),), NOW)
 
 
-def at(moment: int, **changes: Any) -> Kept:
+def at(moment: int, **changes: Any) -> KeptTurn:
     return replace(KEPT, at_ms=NOW + moment, **changes)
 
 
@@ -71,7 +71,7 @@ def test_and_when_they_take_too_much_room() -> None:
 
 
 @pytest.mark.parametrize("useless", [at(0, calls=()), at(0, message=b"x" * MOST_KEPT_BYTES)])
-def test_what_could_never_be_used_or_leaves_no_room_is_not_kept(useless: Kept) -> None:
+def test_what_could_never_be_used_or_leaves_no_room_is_not_kept(useless: KeptTurn) -> None:
     state = keep(EMPTY, KEPT, NOW)
     assert keep(state, useless, NOW) is state
 

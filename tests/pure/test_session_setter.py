@@ -5,8 +5,8 @@ from __future__ import annotations
 from gateway.sessions.model import (
     DONE,
     UNCHANGED,
+    DirectiveReport,
     SessionState,
-    Told,
     decode_state,
     encode_state,
     sign,
@@ -14,7 +14,7 @@ from gateway.sessions.model import (
 
 
 def test_the_state_keeps_what_kind_of_request_it_comes_from() -> None:
-    done, same = Told((DONE,)), Told((UNCHANGED,))
+    done, same = DirectiveReport((DONE,)), DirectiveReport((UNCHANGED,))
     state = sign(SessionState(), "digest", done)
     assert state.setter == "digest"
     assert decode_state(encode_state(state)) == state

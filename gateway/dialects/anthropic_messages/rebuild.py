@@ -25,7 +25,7 @@ from gateway.dialects.raw_json import (
     text_of,
 )
 from gateway.dialects.text_editor import SpokenMessage
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 CALL = "tool_use"
 CALLS = b'"tool_use"'
@@ -80,7 +80,7 @@ class _KeptMessagesTurn:
         return self.places.get(_call_key(block_of(block).answers), -1)
 
 
-def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+def restore_turns(body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
     """Put kept calls and results back into the turns they were taken from.
 
     A body without such a turn, or with nothing to put back, is returned as it is.
@@ -121,7 +121,7 @@ def _call_key(ident: str) -> _Key:
     return (CALL, ident)
 
 
-def _turn(kept: Kept) -> _KeptMessagesTurn:
+def _turn(kept: KeptTurn) -> _KeptMessagesTurn:
     message = message_of(msgspec.Raw(kept.message))
     blocks, wishes = raws_in(message.content) or [], _calls(message)
     results = {r.call_id: _result(r.call_id, r.text) for r in kept.results}

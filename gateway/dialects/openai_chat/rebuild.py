@@ -25,7 +25,7 @@ from gateway.dialects.raw_json import (
     raws_in,
     readable,
 )
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 _Item = tuple[str, msgspec.Raw]
 
@@ -71,7 +71,7 @@ class _KeptChatTurn:
         return self.theirs.items() <= {call: _wish(item) for call, item in calls}.items()
 
 
-def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+def restore_turns(body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
     """Put kept calls and results back into the turns they were taken from.
 
     A body without such a turn, or with nothing to put back, is returned as it is.
@@ -86,7 +86,7 @@ def find_call_ids(body: bytes) -> tuple[str, ...]:
     return tuple(ids[0][0] for calls in turns if calls and (ids := _with_ids(calls))[0][0])
 
 
-def _turn(kept: Kept) -> _KeptChatTurn:
+def _turn(kept: KeptTurn) -> _KeptChatTurn:
     message = readable(_message, kept.message) or _HistoryMessage()
     calls = _with_ids(message.tool_calls or [])
     told = {result.call_id: result.text for result in kept.results}

@@ -25,7 +25,7 @@ from gateway.dialects.raw_json import (
     write_object,
 )
 from gateway.exchange.additions import ToolResult
-from gateway.sessions.model import Kept
+from gateway.sessions.model import KeptTurn
 
 CALL_ID = b'"call_id"'
 # What tells an item from others: some clients leave out the ids of those they send back.
@@ -35,7 +35,7 @@ _answered = msgspec.json.Decoder(AnsweredItems)
 _any: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
 
 
-def restore_turns(body: bytes, kept: tuple[Kept, ...]) -> bytes:
+def restore_turns(body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
     """Put kept calls and results back into the turns they were taken from.
 
     A body without such a turn, or with nothing to put back, is returned as it is.
@@ -129,7 +129,7 @@ class _RequestItems:
             after += [*self._before.get(at, ()), item]
         return after + self._before.get(len(self._items), [])
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptTurn) -> None:
         """Put back what is missing of a turn, if the turn is there."""
         turn = readable(_answered, kept.message)
         order = [call for item in turn.items if (call := _call_of(item))] if turn else []

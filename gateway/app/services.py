@@ -17,7 +17,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
-from gateway.exchange.answer_ids import Answers
+from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.prepare import ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.agent_runs import AgentRuns
@@ -53,7 +53,7 @@ Note = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class GatewayCore:
     """What is there before any store is open."""
 
     config: Config
@@ -71,16 +71,16 @@ class Base:
     note: Note
 
 
-class Parts:
+class GatewayServices:
     """What keeps something, and what is made of it."""
 
-    def __init__(self, base: Base, store: Documents, rows: Rows) -> None:
+    def __init__(self, base: GatewayCore, store: Documents, rows: Rows) -> None:
         config, clock, note = base.config, base.clock, base.note
         self.base = base
         self.store = store
         self.rows = rows
         self.states = States(store, note)
-        self.answers = Answers(store, note)
+        self.answers = AnswerIds(store, note)
         tick_ms = config.clock.tick_ms
         rules = wiring.reminder_rules(config)
         self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
