@@ -22,8 +22,8 @@ DEMO = {"id": "demo", "name": "Demo", "model": "demo", "tools": ["clock", "sched
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """A gateway as anybody starts it."""
-    with serving(tmp_path) as (_, found):
-        yield found
+    with serving(tmp_path) as gate:
+        yield gate.url
 
 
 def answer(url: str, body: dict[str, str] | None = None) -> Any:

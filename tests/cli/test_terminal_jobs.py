@@ -36,8 +36,8 @@ Ask = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("gate"), **SETTINGS) as (_, url):
-        yield url
+    with serving(tmp_path_factory.mktemp("gate"), **SETTINGS) as gate:
+        yield gate.url
 
 
 @pytest.fixture(autouse=True)
@@ -364,8 +364,8 @@ def test_keys_say_whose_jobs_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keyed: dict[str, Any] = {**SETTINGS, "HOLDGATE_KEYS": json.dumps(KEYS)}
-    with serving(tmp_path, **keyed) as (_, url):
-        monkeypatch.setenv("HOLDGATE_URL", url)
+    with serving(tmp_path, **keyed) as gate:
+        monkeypatch.setenv("HOLDGATE_URL", gate.url)
         assert refused(capsys, "list").startswith("No key: ")
         assert refused(capsys, "list", "--key", "eve") == "This key is not known to the gateway."
         monkeypatch.setenv("HOLDGATE_KEY", "ann")

@@ -22,8 +22,8 @@ AGENT = {"id": "helper", "model": "demo", "tools": ["clock"]}
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = {"HOLDGATE_STORE__URL": "memory:", "HOLDGATE_AGENTS": json.dumps([AGENT])}
-    with serving(tmp_path_factory.mktemp("gate"), **settings) as (_, url):
-        yield url
+    with serving(tmp_path_factory.mktemp("gate"), **settings) as gate:
+        yield gate.url
 
 
 async def asked(gate: Gate, answer: str = "Yes.") -> str:
