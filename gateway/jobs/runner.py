@@ -157,6 +157,7 @@ class JobRunner:
     async def _wait_for_an_end(self) -> None:
         if self._fewer.is_set():
             self._fewer = anyio.Event()
+        # One event for all who wait: each looks again what is left.
         await self._fewer.wait()
 
     async def run_job(self, job: Job, run: Run, has_slot: bool) -> None:
@@ -203,6 +204,7 @@ class JobRunner:
             busy_since = busy_since or time.monotonic()
             most_ms = settings.max_busy_wait_ms
             if (time.monotonic() - busy_since) * 1000 >= most_ms:
+                # No failure of the job: its next time stands.
                 return RunOutcome(
                     "skipped", error=f"Its session was busy ({found}) for {most_ms} ms."
                 )
@@ -213,6 +215,7 @@ class JobRunner:
         if self._slots.acquire_now():
             return True
 
+        # Two waits; the first that comes ends the other.
         async def cancel_when_leaving() -> None:
             await self._leaving.wait()
             tasks.cancel_scope.cancel()

@@ -1,13 +1,19 @@
-"""Schedules in Chinese: 每5分钟, 每天上午9点, 工作日18:30, 每周一、三9点半, 10分钟后."""
+"""Schedules in Chinese: 每5分钟, 每天上午9点, 工作日18:30, 每周一、三9点半, 10分钟后.
+
+The idea: Chinese has no spaces to cut at, so each kind of schedule is one pattern that must fit the
+whole text, but for days with times: there every cut is tried, and the first is taken whose left
+side is days and whose right side is times.
+
+Invariants: a rule returns None for what is not its own, so that the next one is asked, and the
+first that knows the whole text decides. What is half a schedule (每周, 每天) is refused with what
+is missing, after all other rules.
+"""
 
 from __future__ import annotations
 
 import re
 
-from gateway.errors import InvalidInput
 from gateway.jobs.schedule.members import (
-    NO_DAY,
-    NO_TIME,
     UNITS,
     WEEK,
     WEEKDAYS,
@@ -17,13 +23,17 @@ from gateway.jobs.schedule.members import (
     Members,
     Now,
     after,
+    apply_rules,
     day_range,
     every,
     on_weekdays,
     once,
     recurring,
+    refuse_half,
+    require_all,
 )
 
+# 两 is the two of "two hours", 〇 the zero of a clock.
 _DIGITS = {digit: i for i, digit in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _WEEK_DIGITS = {digit: i for i, digit in enumerate("日一二三四五六")} | {"天": 0}
 _UNITS = {
@@ -41,14 +51,17 @@ _UNITS = {
 }
 # Where no day is said, it is the next time that it is that time.
 _AHEAD = {"": None, "今天": 0, "今日": 0, "明天": 1, "明日": 1, "后天": 2}
+# They leave the day open, though not that it comes again.
 _WITHOUT_DAY = {"每周", "每星期", "每个星期", "每礼拜", "每月", "每个月"}
 _MORNING = {"凌晨", "清晨", "早上", "早晨", "上午"}
 _NIGHT = {"晚上", "夜里", "深夜"}
 _AFTERNOON = {"中午", "下午", "傍晚"}
 
+# 每晚, 今早, 明晚 are short for 每天晚上, 今天早上, 明天晚上.
 _SHORT = re.compile(r"([每今明])([晚早])上?")
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,3})?|[零〇一二两三四五六七八九十]{1,3}"
 _WHOLE = r"[0-9]{1,2}|[零〇一二两三四五六七八九十]{1,3}"
+# The longest first, as a reader takes them: 分钟 before 分.
 _UNIT = rf"(?P<unit>{'|'.join(sorted(_UNITS, key=len, reverse=True))})"
 _is_interval = re.compile(rf"每隔?(?P<number>{_NUMBER}|半)?个?{_UNIT}(?:一次)?").fullmatch
 _is_delay = re.compile(rf"过?(?P<number>{_NUMBER}|半)个?{_UNIT}(?:之|以)?后").fullmatch
@@ -80,7 +93,7 @@ _is_week_list = re.compile(
 def read_chinese(words: str, now: Now) -> Members | None:
     """Read a tidy text; None if it says nothing known."""
     text = _SHORT.sub(r"\1天\2上", words.replace(" ", ""))
-    return next((found for rule in _RULES if (found := rule(text, now)) is not None), None)
+    return apply_rules(_RULES, text, now)
 
 
 def _read_interval(text: str, now: Now) -> Members | None:
@@ -88,6 +101,7 @@ def _read_interval(text: str, now: Now) -> Members | None:
     if found is None:
         return None
     unit, said = _UNITS[found["unit"]], found["number"]
+    # 每天 alone names days, not an interval: it wants a time of day, and another rule says so.
     if said is None and unit >= UNITS["day"]:
         return None
     number = 1 if said is None else _number(said)
@@ -117,6 +131,7 @@ def _number(said: str) -> float | None:
 
 
 def _read_days(text: str, now: Now) -> Members | None:
+    # From the left, so that a time is as long as it can be: 十一点, not 一点 after 十.
     for cut in range(len(text)):
         said, times = text[:cut].rstrip("的在,"), _times(text[cut:])
         if times and (days := _days(said)) is not None:
@@ -127,9 +142,7 @@ def _read_days(text: str, now: Now) -> Members | None:
 
 
 def _times(said: str) -> list[DayTime] | None:
-    times = [_time(part) for part in _between(said)]
-    known = [time for time in times if time is not None]
-    return known if len(known) == len(times) else None
+    return require_all(_time(part) for part in _between(said))
 
 
 def _time(said: str) -> DayTime | None:
@@ -156,6 +169,7 @@ def _time_in(part: str | None, hour: int, minute: int) -> DayTime | None:
     """Find the hour that is meant in a part of the day, such as 下午 or 晚上."""
     if hour > 23 or minute > 59 or (part in _MORNING and hour > 12):
         return None
+    # Twelve in the night is midnight: the day begins with it.
     if (part == "凌晨" or part in _NIGHT) and hour == 12:
         return DayTime(0, minute)
     # 中午 may be before twelve, and the night goes on after it.
@@ -179,10 +193,7 @@ def _days(said: str) -> Days | None:
 
 
 def _refuse_half(text: str, now: Now) -> None:
-    if text in _WITHOUT_DAY:
-        raise InvalidInput(NO_DAY)
-    if _days(text) is not None:
-        raise InvalidInput(NO_TIME)
+    refuse_half(text in _WITHOUT_DAY, _days(text))
 
 
 _RULES = (_read_interval, _read_delay, _read_days, _refuse_half)

@@ -3,7 +3,7 @@
 cronsim reads the expression and knows its days. The times of a day are worked out here, by
 arithmetic: an expression can have 86,400 of them, and most questions are about how many there are
 between two moments. Moments are wall times, as seconds since 1970 on a clock that never changes;
-what a zone makes of them is said in schedule_zones.py.
+what a zone makes of them is said in zones.py.
 """
 
 from __future__ import annotations
@@ -159,12 +159,12 @@ def read_dial(expression: str) -> Dial:
             f"schedule.cron must have 5 fields (minute, hour, day of month, month, day of week), "
             f'as in "30 9 * * MON-FRI"; it has {len(fields)}.'
         )
-    calendar = _simulated(fields)
+    calendar = _parse_fields(fields)
     seconds, minutes, hours = calendar.seconds, calendar.minutes, calendar.hours
     return Dial(tuple(sorted(seconds)), tuple(sorted(minutes)), tuple(sorted(hours)), calendar)
 
 
-def _simulated(fields: list[str]) -> CronSim:
+def _parse_fields(fields: list[str]) -> CronSim:
     try:
         return CronSim(" ".join(fields), _ANY_TIME)
     except CronSimError as error:
@@ -186,7 +186,7 @@ def _is_read(fields: list[str]) -> bool:
     return True
 
 
-def explained(expression: str) -> str:
+def explain_cron(expression: str) -> str:
     """Say in words what an expression that can be read means."""
     words = read_dial(expression).calendar.explain()
     return words[:1].lower() + words[1:]

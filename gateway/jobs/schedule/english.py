@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gateway.errors import InvalidInput
 from gateway.jobs.schedule.members import (
-    NO_DAY,
-    NO_TIME,
     UNITS,
     WEEK,
     WEEKDAYS,
@@ -18,12 +15,15 @@ from gateway.jobs.schedule.members import (
     Members,
     Now,
     after,
+    apply_rules,
     day_range,
     every,
     hourly,
     on_weekdays,
     once,
     recurring,
+    refuse_half,
+    require_all,
 )
 
 _NAMES = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -34,27 +34,13 @@ _DAY_NAMES = {form: i for i, name in enumerate(_NAMES) for form in (name, name[:
     "thurs": 4,
 }
 _PLURALS = {f"{name}s": i for i, name in enumerate(_NAMES)}
-_NUMBERS: dict[str, float] = {
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "eleven": 11,
-    "twelve": 12,
+_COUNTED = "one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS: dict[str, float] = {word: i for i, word in enumerate(_COUNTED.split(), start=1)} | {
     "fifteen": 15,
     "twenty": 20,
     "thirty": 30,
-    "a": 1,
-    "an": 1,
-    "half": 0.5,
-    "half a": 0.5,
-    "half an": 0.5,
+    **dict.fromkeys(("a", "an"), 1),
+    **dict.fromkeys(("half", "half a", "half an"), 0.5),
 }
 _UNITS = {form: ms for name, ms in UNITS.items() for form in (name, f"{name}s", name[0])} | {
     "ms": 1,
@@ -125,7 +111,7 @@ _between_ends = re.compile(r" ?- ?| to | through | thru ").split
 
 def read_english(words: str, now: Now) -> Members | None:
     """Read a tidy text; None if it says nothing known."""
-    return next((found for rule in _RULES if (found := rule(words, now)) is not None), None)
+    return apply_rules(_RULES, words, now)
 
 
 def _read_hourly(words: str, now: Now) -> Members | None:
@@ -165,12 +151,12 @@ def _read_dated(words: str, now: Now) -> Members | None:
 def _read_days(words: str, now: Now) -> Members | None:
     for days_said, times_said in _cuts(words):
         times = _times(times_said)
-        if times and (found := _meant(days_said, times, now)) is not None:
+        if times and (found := _combine(days_said, times, now)) is not None:
             return found
     return None
 
 
-def _meant(said: str, times: list[DayTime], now: Now) -> Members | None:
+def _combine(said: str, times: list[DayTime], now: Now) -> Members | None:
     if (days := _days(said)) is not None:
         return recurring(days, times)
     if len(times) > 1:
@@ -196,9 +182,7 @@ def _cuts(words: str) -> Iterator[tuple[str, str]]:
 def _times(said: str) -> list[DayTime] | None:
     if not _are_times(said):
         return None
-    times = [_time(found) for found in _each_time(said)]
-    known = [time for time in times if time is not None]
-    return known if len(known) == len(times) else None
+    return require_all(_time(found) for found in _each_time(said))
 
 
 def _time(found: re.Match[str]) -> DayTime | None:
@@ -228,14 +212,14 @@ def _weekly(said: str) -> Days | None:
     known = _DAY_NAMES | _PLURALS if found["every"] else _PLURALS
     numbers: frozenset[int] = frozenset()
     for part in _between_names(found["names"]):
-        named = _named_days(part, known)
+        named = _read_day_names(part, known)
         if named is None:
             return None
         numbers |= named
     return on_weekdays(numbers)
 
 
-def _named_days(part: str, known: dict[str, int]) -> frozenset[int] | None:
+def _read_day_names(part: str, known: dict[str, int]) -> frozenset[int] | None:
     ends = _between_ends(part)
     if len(ends) == 2 and all(end in _DAY_NAMES for end in ends):
         return day_range(_DAY_NAMES[ends[0]], _DAY_NAMES[ends[1]])
@@ -243,10 +227,7 @@ def _named_days(part: str, known: dict[str, int]) -> frozenset[int] | None:
 
 
 def _refuse_half(words: str, now: Now) -> None:
-    if words in _WITHOUT_DAY:
-        raise InvalidInput(NO_DAY)
-    if _days(words) is not None:
-        raise InvalidInput(NO_TIME)
+    refuse_half(words in _WITHOUT_DAY, _days(words))
 
 
 _RULES = (_read_hourly, _read_interval, _read_delay, _read_dated, _read_days, _refuse_half)

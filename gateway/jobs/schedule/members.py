@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -49,7 +49,32 @@ class Now(NamedTuple):
     wall: datetime
 
 
-def tidied(text: str) -> tuple[str, str]:
+def apply_rules(
+    rules: Iterable[Callable[[str, Now], Members | None]], text: str, now: Now
+) -> Members | None:
+    """Return what the first rule that knows a text makes of it; None if none does."""
+    return next((found for rule in rules if (found := rule(text, now)) is not None), None)
+
+
+def require_all(times: Iterable[DayTime | None]) -> list[DayTime] | None:
+    """Return times of day; None if one of them is none."""
+    known: list[DayTime] = []
+    for time in times:
+        if time is None:
+            return None
+        known.append(time)
+    return known
+
+
+def refuse_half(has_no_day: bool, days: Days | None) -> None:
+    """Refuse a text that says how often, but not on which day or at what time."""
+    if has_no_day:
+        raise InvalidInput(NO_DAY)
+    if days is not None:
+        raise InvalidInput(NO_TIME)
+
+
+def tidy_text(text: str) -> tuple[str, str]:
     """Return a text in small letters, with single spaces and plain signs, and the zone after it."""
     words = " ".join(unicodedata.normalize("NFKC", text).split()).rstrip(" .!。")
     named = _ZONE.search(words)

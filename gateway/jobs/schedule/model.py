@@ -18,7 +18,7 @@ from msgspec import Meta
 from gateway.errors import InvalidInput
 from gateway.jobs.schedule.cron import DAY, Dial, read_dial
 from gateway.jobs.schedule.phrases import dial_in_words, interval_in_words, moment_in_words
-from gateway.jobs.schedule.zones import Span, spans, zone_named
+from gateway.jobs.schedule.zones import Span, find_zone, spans
 from gateway.timestamps import Timestamp, iso
 
 Kind = Literal["at", "every", "cron"]
@@ -137,7 +137,7 @@ def _is_made_up(dial: Dial, span: Span) -> bool:
 
 def _spans(cron: Cron, start: int, end: int) -> Iterator[tuple[Dial, Span]]:
     try:
-        dial, zone = read_dial(cron.expression), zone_named(cron.tz)
+        dial, zone = read_dial(cron.expression), find_zone(cron.tz)
     except InvalidInput:
         return
     for span in spans(start, end, zone, once=not dial.is_hourly):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gateway.errors import InvalidInput
-from gateway.jobs.schedule.cron import explained
-from gateway.jobs.schedule.zones import zone_named
+from gateway.jobs.schedule.cron import explain_cron
+from gateway.jobs.schedule.zones import find_zone
 from gateway.reminders.text import local
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -38,9 +38,9 @@ def interval_in_words(ms: int) -> str:
 def moment_in_words(ms: int, tz: str) -> str:
     """Write an instant as the wall clock of a zone shows it; in UTC where the zone is not known."""
     try:
-        name, zone = tz or "UTC", zone_named(tz or "UTC")
+        name, zone = tz or "UTC", find_zone(tz or "UTC")
     except InvalidInput:
-        name, zone = "UTC", zone_named("UTC")
+        name, zone = "UTC", find_zone("UTC")
     date, time = local(ms, zone).split(" ")[:2]
     shown = time[:5] if time.endswith(":00.000") else time[:8]
     return f"once on {date} at {shown} ({name})"
@@ -52,7 +52,7 @@ def dial_in_words(expression: str) -> str:
     if len(fields) == 5 and (words := _plain(*fields)):
         return words
     try:
-        return explained(expression)
+        return explain_cron(expression)
     except InvalidInput:
         return f"cron {expression}"
 
@@ -65,7 +65,7 @@ def _plain(minute: str, hour: str, day: str, month: str, weekday: str) -> str | 
     days = _days(day, weekday)
     if days is None or not _are_numbers(hour):
         return None
-    return f"{days} at {joined([f'{one:0>2}:{minute:0>2}' for one in hour.split(',')])}"
+    return f"{days} at {join_words([f'{one:0>2}:{minute:0>2}' for one in hour.split(',')])}"
 
 
 def _days(day: str, weekday: str) -> str | None:
@@ -74,10 +74,10 @@ def _days(day: str, weekday: str) -> str | None:
     if weekday == "*" and _is_number(day):
         return f"monthly on day {int(day)}"
     if day == "*" and _are_days(weekday):
-        return f"every {joined([WEEKDAYS[int(one)] for one in weekday.split(',')])}"
+        return f"every {join_words([WEEKDAYS[int(one)] for one in weekday.split(',')])}"
     return None
 
 
-def joined(words: list[str]) -> str:
+def join_words(words: list[str]) -> str:
     """List words as a sentence does."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

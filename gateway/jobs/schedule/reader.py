@@ -1,22 +1,35 @@
-"""Schedules as clients and models write them: read, checked, and refused in one sentence."""
+"""Schedules as clients and models write them: read, checked, and refused in one sentence.
+
+The idea: two spellings, one reader. A text in `schedule_text` is turned into the members that
+`schedule` would have, by the first language that knows it; then both are read by the same code, so
+that a limit holds for either.
+
+Invariants:
+- What is read is due at least once after now, within the limits of the operator; else it is
+  refused with one sentence that names the member and says what to write instead.
+- `schedule` wins over `schedule_text`, unless it says nothing but a zone.
+- A schedule that was shown can be sent back as it is while it is still ahead, and means the same.
+- A time without an offset is meant in the zone given, a time with one is the same everywhere.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from gateway.errors import InvalidInput
+from gateway.jobs.model import JobRules
 from gateway.jobs.schedule.chinese import read_chinese
 from gateway.jobs.schedule.cron import DAY, read_dial, tidy
 from gateway.jobs.schedule.english import read_english
-from gateway.jobs.schedule.members import Members, Now, tidied
+from gateway.jobs.schedule.members import Members, Now, tidy_text
 from gateway.jobs.schedule.model import At, Cron, Every, Kind, Schedule, next_due
-from gateway.jobs.schedule.zones import LEAD, instant_of, offset_at, zone_named
+from gateway.jobs.schedule.zones import LEAD, find_zone, instant_of, offset_at
 from gateway.reminders.model import YEAR_MS
 from gateway.timestamps import iso
 
@@ -55,25 +68,7 @@ class ScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
 MEMBERS = ScheduleRequest.__struct_fields__
 
 
-class ScheduleRules(Protocol):
-    """What the operator says about schedules."""
-
-    @property
-    def timezone(self) -> str:
-        """The zone where none is given."""
-
-    @property
-    def min_interval_ms(self) -> int:
-        """The shortest time between two runs."""
-
-    @property
-    def cron_lookahead_days(self) -> int:
-        """How far to look for the next time of an expression."""
-
-
-def read_schedule(
-    given: Mapping[str, object], text: str, now_ms: int, rules: ScheduleRules
-) -> Schedule:
+def read_schedule(given: Mapping[str, object], text: str, now_ms: int, rules: JobRules) -> Schedule:
     """Read `schedule`, or `schedule_text` where that says only `tz`; or raise `InvalidInput`."""
     members = _members(given)
     words = text.strip()
@@ -88,30 +83,32 @@ def _members(given: Mapping[str, object]) -> Members:
     unknown = next((name for name in given if name not in MEMBERS), None)
     if unknown is not None:
         raise InvalidInput(
-            f"schedule has no member {_quoted(unknown)}; it has {', '.join(MEMBERS)}."
+            f"schedule has no member {_quote(unknown)}; it has {', '.join(MEMBERS)}."
         )
     # Whoever must send every member sends those that mean nothing empty.
     return {name: value for name, value in given.items() if value is not None and value != ""}
 
 
-def _read_text(text: str, members: Members, now_ms: int, rules: ScheduleRules) -> Schedule:
+def _read_text(text: str, members: Members, now_ms: int, rules: JobRules) -> Schedule:
     if len(text) > LONGEST_TEXT:
         raise InvalidInput(
             f"schedule_text has more than {LONGEST_TEXT} characters; make it shorter."
         )
     try:
-        words, named = tidied(text)
+        words, named = tidy_text(text)
+        # A zone in schedule.tz wins over one in the text.
         tz = _read_tz(members or {"tz": named or None}, rules)
-        found = _understood(words, Now(now_ms, _wall_clock(now_ms, tz)))
+        found = _parse_words(words, Now(now_ms, _wall_clock(now_ms, tz)))
         return _read_members(found | {"tz": tz}, now_ms, rules)
     except InvalidInput as invalid:
-        raise InvalidInput(f"schedule_text {_quoted(text)}: {invalid}") from None
+        raise InvalidInput(f"schedule_text {_quote(text)}: {invalid}") from None
 
 
-def _understood(words: str, now: Now) -> Members:
+def _parse_words(words: str, now: Now) -> Members:
     if _is_moment(words):
         return {"kind": "at", "at": words}
     found = read_english(words, now) or read_chinese(words, now)
+    # A bare expression is no language; whether it can be read is seen later.
     if found is None and _is_cron(words):
         return {"kind": "cron", "cron": words}
     if found is None:
@@ -121,9 +118,10 @@ def _understood(words: str, now: Now) -> Members:
     return found
 
 
-def _read_members(members: Members, now_ms: int, rules: ScheduleRules) -> Schedule:
+def _read_members(members: Members, now_ms: int, rules: JobRules) -> Schedule:
     kind = _read_kind(members)
     allowed, read = _KINDS[kind]
+    # A 0 says nothing, as an empty text does: some clients must send every member.
     for name, value in members.items():
         if name not in ("kind", "tz", *allowed) and value != 0:
             raise InvalidInput(
@@ -140,20 +138,21 @@ def _read_kind(members: Members) -> str:
         raise InvalidInput("schedule.kind must be a text: at, every or cron.")
     word = kind.strip().lower()
     if word not in _KINDS:
-        raise InvalidInput(f"schedule.kind cannot be {_quoted(kind)}; use at, every or cron.")
+        raise InvalidInput(f"schedule.kind cannot be {_quote(kind)}; use at, every or cron.")
     return word
 
 
-def _read_at(members: Members, now_ms: int, rules: ScheduleRules) -> At:
+def _read_at(members: Members, now_ms: int, rules: JobRules) -> At:
     at_ms, tz = _read_moment(members, now_ms, rules)
     if at_ms <= now_ms:
         raise InvalidInput(f"schedule.at is past; {_example(now_ms)}")
     return At(at_ms, tz)
 
 
-def _read_every(members: Members, now_ms: int, rules: ScheduleRules) -> Every:
+def _read_every(members: Members, now_ms: int, rules: JobRules) -> Every:
     tz = _read_tz(members, rules)
     every_ms = members.get("every_ms")
+    # Some clients write whole numbers as 60000.0.
     if isinstance(every_ms, float) and every_ms.is_integer():
         every_ms = int(every_ms)
     if (
@@ -171,7 +170,7 @@ def _read_every(members: Members, now_ms: int, rules: ScheduleRules) -> Every:
     return Every(every_ms, anchor_ms)
 
 
-def _read_cron(members: Members, now_ms: int, rules: ScheduleRules) -> Cron:
+def _read_cron(members: Members, now_ms: int, rules: JobRules) -> Cron:
     given = members.get("cron")
     if not isinstance(given, str):
         raise InvalidInput('schedule.cron must be a text of 5 fields, such as "30 9 * * MON-FRI".')
@@ -187,6 +186,7 @@ def _read_cron(members: Members, now_ms: int, rules: ScheduleRules) -> Cron:
             f"schedule.cron never comes: it has no time in the next "
             f"{rules.cron_lookahead_days} days."
         )
+    # An expression has whole seconds: rounded up, so that no gap is too small.
     seconds = -(-rules.min_interval_ms // 1000)
     gap = dial.gap_below(seconds, now_ms // 1000 // DAY, rules.cron_lookahead_days)
     if gap is not None:
@@ -197,33 +197,35 @@ def _read_cron(members: Members, now_ms: int, rules: ScheduleRules) -> Cron:
     return cron
 
 
-_KINDS: dict[str, tuple[tuple[str, ...], Callable[[Members, int, ScheduleRules], Schedule]]] = {
+_KINDS: dict[str, tuple[tuple[str, ...], Callable[[Members, int, JobRules], Schedule]]] = {
     "at": (("at",), _read_at),
     "every": (("every_ms", "at"), _read_every),
     "cron": (("cron",), _read_cron),
 }
 
 
-def _read_tz(members: Members, rules: ScheduleRules) -> str:
+def _read_tz(members: Members, rules: JobRules) -> str:
     tz = members.get("tz")
     if tz is None:
         tz = rules.timezone
     if not isinstance(tz, str):
         raise InvalidInput("schedule.tz must be a text, an IANA name such as Asia/Shanghai or UTC.")
     tz = tz.strip()
-    zone_named(tz)
+    find_zone(tz)
     return tz
 
 
-def _read_moment(members: Members, now_ms: int, rules: ScheduleRules) -> tuple[int, str]:
+def _read_moment(members: Members, now_ms: int, rules: JobRules) -> tuple[int, str]:
     """Read `at`, and the zone to show it in: the one that was given or that it was meant in."""
     tz = _read_tz(members, rules)
+    # Shown again only if it was given: an instant needs no zone.
     kept = tz if "tz" in members else ""
     given = members.get("at")
+    # A number in quotes is a number.
     if isinstance(given, str) and _is_number(given.strip()):
         given = int(given)
     if isinstance(given, int | float) and not isinstance(given, bool):
-        return _bounded(_epoch_ms(given), now_ms), kept
+        return _check_range(_epoch_ms(given), now_ms), kept
     if not isinstance(given, str) or not _is_moment(given.strip()):
         raise InvalidInput(
             f"schedule.at must be a date and a time with an offset, as RFC 3339 writes them, or "
@@ -235,8 +237,8 @@ def _read_moment(members: Members, now_ms: int, rules: ScheduleRules) -> tuple[i
     except ValueError:
         raise InvalidInput(f"schedule.at is not a real date and time; {_example(now_ms)}") from None
     if moment.tzinfo is not None:
-        return _bounded((moment - _EPOCH) // _MS, now_ms), kept
-    return _bounded(_local_ms(moment, tz, now_ms), now_ms), tz
+        return _check_range((moment - _EPOCH) // _MS, now_ms), kept
+    return _check_range(_local_ms(moment, tz, now_ms), now_ms), tz
 
 
 def _epoch_ms(number: float) -> int:
@@ -249,10 +251,10 @@ def _local_ms(moment: datetime, tz: str, now_ms: int) -> int:
     second, ms = divmod((moment - _NAIVE_EPOCH) // _MS, 1000)
     # What is out of bounds by far is so in every zone, and not every zone has a date for it.
     near = min(max(second, -LEAD), (now_ms + 2 * YEAR_MS) // 1000)
-    return instant_of(near, zone_named(tz)) * 1000 + ms
+    return instant_of(near, find_zone(tz)) * 1000 + ms
 
 
-def _bounded(at_ms: int, now_ms: int) -> int:
+def _check_range(at_ms: int, now_ms: int) -> int:
     if at_ms > now_ms + YEAR_MS:
         raise InvalidInput(f"schedule.at is more than 366 days ahead; {_example(now_ms)}")
     return at_ms
@@ -264,8 +266,8 @@ def _example(now_ms: int) -> str:
 
 def _wall_clock(now_ms: int, tz: str) -> datetime:
     second = now_ms // 1000
-    return _NAIVE_EPOCH + timedelta(seconds=second + offset_at(second, zone_named(tz)))
+    return _NAIVE_EPOCH + timedelta(seconds=second + offset_at(second, find_zone(tz)))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:60]}…")

@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def zone_named(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return the zone of an IANA name, or raise `InvalidInput`."""
     if len(name) <= _LONGEST and not name.startswith(_NOT_ZONES):
         try:
