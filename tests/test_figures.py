@@ -17,10 +17,10 @@ AT_MOST = {
     "plain: modules": 39,  # 40
     "plain: package switches": 63,  # 60
     "hold: modules": 76,  # 60
-    "isolated: modules": 76,  # 60
+    "isolated: modules": 72,  # 60
     "class names in two modules": 2,  # 5
-    "participle functions": 93,  # 0 outside the list of scripts/house/names.py
-    "code lines": 34_700,  # 33,546: 95 %
+    "participle functions": 2,  # 0 outside the list of scripts/house/names.py
+    "code lines": 34_670,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,
 }
