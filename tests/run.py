@@ -134,12 +134,12 @@ class Running:
     @property
     def live(self) -> int:
         """How many exchanges are under way."""
-        return len(self.gateway.driver.live)
+        return len(self.gateway.exchanges.live)
 
     @property
     def states(self) -> list[str]:
         """The states of the exchanges under way."""
-        return sorted(drive.exchange.state for drive in self.gateway.driver.live)
+        return sorted(drive.exchange.state for drive in self.gateway.exchanges.live)
 
     async def quiet(self) -> None:
         """Wait until nothing is under way any more."""

@@ -113,7 +113,7 @@ class AgentClient:
     def __repr__(self) -> str:
         return f"<AgentClient {self._changed.state}>"
 
-    # The connection, as heartbeats and the driver see it.
+    # The connection, as heartbeats and the runner see it.
 
     @property
     def last(self) -> float:
@@ -155,7 +155,7 @@ class AgentClient:
         if self._lease is not None:
             self._lease.closing.set()
 
-    # What the driver shows.
+    # What the runner shows.
 
     def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
         """Prepare nothing: the answer has begun."""

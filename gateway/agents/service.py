@@ -119,14 +119,14 @@ class Agents:
         try:
             await listener.start(report)
             if listener.line is not None:
-                exchanges.services.beats.add(client)
+                exchanges.services.heartbeats.add(client)
             await exchanges.run(request, client)
             why = GONE
         except Exception:
             await client.crash()
             raise
         finally:
-            exchanges.services.beats.remove(client)
+            exchanges.services.heartbeats.remove(client)
             outcome = await client.leave(why)
         return outcome
 

@@ -133,35 +133,35 @@ class AdmissionMiddleware:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         exchange_id = new_exchange_id()
         named, query = request_id(headers, exchange_id), scope["query_string"]
-        note = IncomingRequest(exchange_id, named, headers, scope["headers"], query)
-        path, name = scope["path"], note.request_id.encode()
-        note.answer_headers = ((b"x-request-id", name),)
+        incoming = IncomingRequest(exchange_id, named, headers, scope["headers"], query)
+        path, name = scope["path"], incoming.request_id.encode()
+        incoming.answer_headers = ((b"x-request-id", name),)
         if VERSION in headers or path.startswith(MESSAGES):
             # Where their clients look for it.
-            note.answer_headers += ((b"request-id", name),)
-        scope[KEY] = note
+            incoming.answer_headers += ((b"request-id", name),)
+        scope[KEY] = incoming
         relay = self._models.get(path)
         try:
-            self._admit(note)
+            self._admit(incoming)
         except HoldgateError as error:
-            said = relay.dialect if relay is not None else dialect_of(note)
-            headers_too = note.answer_headers + _closing(error)
+            said = relay.dialect if relay is not None else dialect_of(incoming)
+            headers_too = incoming.answer_headers + _closing(error)
             await refuse(error, receive, send, headers_too, said)
             return
         if scope["method"] == "OPTIONS":
-            told = _preflight(note, relay is not None)
-            await ClientResponse(receive, send, note.answer_headers).whole(204, told, b"")
+            told = _preflight(incoming, relay is not None)
+            await ClientResponse(receive, send, incoming.answer_headers).whole(204, told, b"")
         elif relay is not None:
             # A frame passes every call between the server and the relay, so there are few.
             answering = relay(scope, receive, send)
             # What came with the request is the relay's: a held answer may be one of thousands.
-            del scope, headers, note
+            del scope, headers, incoming
             await answering
         else:
-            await self._app(scope, receive, _with_headers(send, note.answer_headers))
+            await self._app(scope, receive, _with_headers(send, incoming.answer_headers))
 
-    def _admit(self, note: IncomingRequest) -> None:
-        headers, listed = note.headers, note.listed
+    def _admit(self, incoming: IncomingRequest) -> None:
+        headers, listed = incoming.headers, incoming.listed
         host = headers.get(b"host")
         if host is None or (len(headers) != len(listed) and _hosts(listed) != 1):
             raise BadRequest("Send exactly one Host header.")
@@ -177,7 +177,7 @@ class AdmissionMiddleware:
         if origin is not None and self._admission.check_origin(
             origin.decode("latin-1"), host.decode("latin-1")
         ):
-            note.answer_headers += _cors(origin)
+            incoming.answer_headers += _cors(origin)
         if b"upgrade" in headers and offers_websocket(listed):
             raise UpgradeRequired("WebSocket is not spoken here; send the request over HTTP.")
 
@@ -201,12 +201,12 @@ def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
     return sum(name == b"host" for name, _ in listed)
 
 
-def dialect_of(note: IncomingRequest) -> Dialect:
+def dialect_of(incoming: IncomingRequest) -> Dialect:
     """Return how errors are told where no model is asked: as most clients read them.
 
     Clients of Messages say their version on every request.
     """
-    return DIALECTS["anthropic-messages" if VERSION in note.headers else "openai-chat"]
+    return DIALECTS["anthropic-messages" if VERSION in incoming.headers else "openai-chat"]
 
 
 async def refuse(
@@ -241,10 +241,10 @@ def _cors(origin: bytes) -> Headers:
     )
 
 
-def _preflight(note: IncomingRequest, is_model: bool) -> Headers:
-    asked = note.headers.get(b"access-control-request-headers", b"")
+def _preflight(incoming: IncomingRequest, is_model: bool) -> Headers:
+    asked = incoming.headers.get(b"access-control-request-headers", b"")
     allowed: Headers = ((b"access-control-allow-headers", asked),) if asked else ()
-    if not any(name == CORS_ORIGIN for name, _ in note.answer_headers):
+    if not any(name == CORS_ORIGIN for name, _ in incoming.answer_headers):
         # Of the others only the router knows the methods, and it is not asked.
         return ((b"allow", b"POST"),) if is_model else ()
     return (

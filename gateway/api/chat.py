@@ -188,58 +188,60 @@ class ChatEndpoint:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one message; whatever goes wrong is said."""
-        note = incoming_of(scope)
+        incoming = incoming_of(scope)
         answer = ClientResponse(
-            receive, send, note.answer_headers, scope.get("extensions", {}).get(CYCLE)
+            receive, send, incoming.answer_headers, scope.get("extensions", {}).get(CYCLE)
         )
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
-            owner = self.keys.owner(note.headers)
+            owner = self.keys.owner(incoming.headers)
             self.agents.services.exchanges.check_open()
-            body = await receive_body(note.headers, receive, self.limits.size)
+            body = await receive_body(incoming.headers, receive, self.limits.size)
             self.agents.services.exchanges.check_open()
-            given = await self._read(body, owner.name, note)
-            await self._talk(self._errand(given, owner, note), note, answer)
+            given = await self._read(body, owner.name, incoming)
+            await self._answer(self._make_message(given, owner, incoming), incoming, answer)
         except HoldgateError as error:
-            self.agents.services.exchanges.refuse(note.request_id, error)
+            self.agents.services.exchanges.refuse(incoming.request_id, error)
             await self._say(error, answer)
         except ClientLeft:
             return
         except Exception as error:
             # The outer loop of a request: a bug of ours must not look like a finished answer.
-            log.exception("request %s failed", note.request_id, exc_info=error)
+            log.exception("request %s failed", incoming.request_id, exc_info=error)
             if not answer.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
-    async def _talk(
-        self, errand: AgentMessage, note: IncomingRequest, answer: ClientResponse
+    async def _answer(
+        self, message: AgentMessage, incoming: IncomingRequest, answer: ClientResponse
     ) -> None:
-        answer.also(((b"x-holdgate-session", quote(errand.session, safe=SAFE).encode()),))
-        lease = await self.locks.take(errand.owner, errand.session, CHAT)
+        answer.also(((b"x-holdgate-session", quote(message.session, safe=SAFE).encode()),))
+        lease = await self.locks.take(message.owner, message.session, CHAT)
         if isinstance(lease, str):
-            says = note.headers.get(b"accept-language", b"").decode("latin-1")
+            says = incoming.headers.get(b"accept-language", b"").decode("latin-1")
             raise SessionBusy(BUSY_IN_CHINESE if prefers_chinese(says) else BUSY, lease)
-        await self.agents.chat(lease, errand, ChatAnswer(answer, errand.session))
+        await self.agents.chat(lease, message, ChatAnswer(answer, message.session))
         if not answer.ended and answer.scope is not None:
             # Nobody was left to tell, or nobody who reads: the connection ends with it.
             answer.scope.cancel()
             await checkpoint()
 
-    async def _read(self, body: bytes, owner: str, note: IncomingRequest) -> ChatMessageBody:
+    async def _read(self, body: bytes, owner: str, incoming: IncomingRequest) -> ChatMessageBody:
         offload = self.agents.services.exchanges.services.offload
-        body = await BodyUnpacker(self.limits.size, offload).unpack(note.headers, body, owner)
+        body = await BodyUnpacker(self.limits.size, offload).unpack(incoming.headers, body, owner)
         return await offload.run(owner, len(body), partial(_read_message, body, self.limits.depth))
 
-    def _errand(self, given: ChatMessageBody, owner: Owner, note: IncomingRequest) -> AgentMessage:
+    def _make_message(
+        self, given: ChatMessageBody, owner: Owner, incoming: IncomingRequest
+    ) -> AgentMessage:
         agent = self.agents.find(_check_agent_id(given.agent_id))
         return AgentMessage(
             owner=self._speaker(owner, given.user_id),
             agent=agent,
             session=_short("sessionId", given.session_id) or agent.id,
             text=_check_message(given.message),
-            exchange_id=note.exchange_id,
-            request_id=note.request_id,
+            exchange_id=incoming.exchange_id,
+            request_id=incoming.request_id,
             directives=True,
         )
 

@@ -55,26 +55,26 @@ class TokenCounter:
 
     async def count(self, request: WebRequest) -> Response:
         """Count the tokens of a request."""
-        note = incoming_of(request.scope)
+        incoming = incoming_of(request.scope)
         try:
-            owner = self.keys.owner(note.headers).name
+            owner = self.keys.owner(incoming.headers).name
             most, offload = self.limits.size, self.exchanges.services.offload
             try:
-                body = await receive_body(note.headers, request.receive, most)
+                body = await receive_body(incoming.headers, request.receive, most)
             except ClientLeft:
                 raise BadRequest("The body did not come whole.") from None
-            body = await BodyUnpacker(most, offload).unpack(note.headers, body, owner)
-            return await self._count(note, owner, body)
+            body = await BodyUnpacker(most, offload).unpack(incoming.headers, body, owner)
+            return await self._count(incoming, owner, body)
         except HoldgateError as error:
             return answer_error(error, self.dialect.error_body(error))
 
-    async def _count(self, note: IncomingRequest, owner: str, body: bytes) -> Response:
-        read = await self.reader.read(body, False, note.listed, owner)
+    async def _count(self, incoming: IncomingRequest, owner: str, body: bytes) -> Response:
+        read = await self.reader.read(body, False, incoming.listed, owner)
         asked, who, preparer = read.asked, read.who, self.preparer
         offer = self.offer
         given = ExchangeInput(
-            id=note.request_id,
-            exchange_id=note.exchange_id,
+            id=incoming.request_id,
+            exchange_id=incoming.exchange_id,
             owner=owner,
             session=who.session,
             asked=asked,
@@ -82,7 +82,7 @@ class TokenCounter:
             main=who.main,
             tools=() if offer is None else offer.for_client(owner, who.main or who.session),
             takes_over=False,
-            adds=note.headers.get(b"x-holdgate-clock") != b"off",
+            adds=incoming.headers.get(b"x-holdgate-clock") != b"off",
             # What is due is not claimed by a count.
             collects=False,
         )
@@ -103,9 +103,9 @@ class TokenCounter:
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
         dialect = self.dialect.name
         headers = services.translators.select_headers(
-            to.upstream, dialect, towards_upstream(note.listed)
+            to.upstream, dialect, towards_upstream(incoming.listed)
         )
-        return await _ask(counter, named, headers, query_towards_upstream(dialect, note.query))
+        return await _ask(counter, named, headers, query_towards_upstream(dialect, incoming.query))
 
 
 async def _ask(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:

@@ -30,7 +30,7 @@ class ErrorRouter:
             return
         # The router raises instead of answering by itself when it knows its application.
         scope["app"] = self
-        note = incoming_of(scope)
+        incoming = incoming_of(scope)
         try:
             await self._router(scope, receive, send)
             return
@@ -40,9 +40,9 @@ class ErrorRouter:
             error = _translate_error(raised, scope)
         except Exception as raised:
             # The outer loop of a request.
-            log.exception("request %s failed", note.request_id, exc_info=raised)
+            log.exception("request %s failed", incoming.request_id, exc_info=raised)
             error = Unavailable("Something went wrong inside the gateway.")
-        await refuse(error, receive, send, (), dialect_of(note))
+        await refuse(error, receive, send, (), dialect_of(incoming))
 
 
 def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:

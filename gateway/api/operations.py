@@ -131,7 +131,7 @@ class AnthropicModelList(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class Operations:
     """What an operator looks at."""
 
-    driver: LiveExchanges
+    exchanges: LiveExchanges
     models: Models
     keys: Keys
     metrics: Metrics
@@ -164,7 +164,7 @@ class Operations:
 
     async def show_readiness(self, request: WebRequest) -> Response:
         """Say whether new requests are welcome."""
-        if self.driver.draining:
+        if self.exchanges.draining:
             return answer_json(NotReady("draining"), 503, {"retry-after": "1"})
         # Models answer without a store, so trouble with it turns nobody away.
         reason = await self.trouble()
@@ -178,13 +178,13 @@ class Operations:
     async def show_status(self, request: WebRequest) -> Response:
         """Show version, upstreams with their health, and counts."""
         find_owner(self.keys, request)
-        live = self.driver.live
+        live = self.exchanges.live
         states = Counter[str](running.exchange.state for running in live)
         status = GatewayStatus(
             version=__version__,
             uptime_seconds=round(self.wall() - self.started_at, 3),
-            draining=self.driver.draining,
-            upstreams=[self._show_upstream(name) for name in self.driver.services.upstreams],
+            draining=self.exchanges.draining,
+            upstreams=[self._show_upstream(name) for name in self.exchanges.services.upstreams],
             exchanges=ExchangeCounts(len(live), dict(states)),
             models=[model.name for model in self.models.listed],
             agents=self.agents,
@@ -193,7 +193,7 @@ class Operations:
         return answer_json(status)
 
     def _show_upstream(self, name: str) -> UpstreamStatus:
-        services = self.driver.services
+        services = self.exchanges.services
         cooling = services.health.cooling(name, services.now())
         busy = services.upstreams[name].busy
         return UpstreamStatus(name, "cooling" if cooling else "ok", round(cooling, 1), busy)

@@ -88,27 +88,27 @@ class Relay:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
-        note: IncomingRequest = scope[KEY]
-        request_id = note.request_id
+        incoming: IncomingRequest = scope[KEY]
+        request_id = incoming.request_id
         direct = scope.get("extensions", {}).get(CYCLE)
-        answer = ClientResponse(receive, send, note.answer_headers, direct)
+        answer = ClientResponse(receive, send, incoming.answer_headers, direct)
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-            owner = self._keys.owner(note.headers)
+            owner = self._keys.owner(incoming.headers)
             self._exchanges.check_open()
-            headers, limit = note.headers, self._limits.size
+            headers, limit = incoming.headers, self._limits.size
             body = direct.take_json_body(headers, limit) if direct is not None else None
             if body is None:
                 body = await receive_body(headers, receive, limit)
                 self._exchanges.check_open()
-            if len(body) > self._small or b"content-encoding" in note.headers:
-                request = await self._read_large(note, owner.name, body, answer)
+            if len(body) > self._small or b"content-encoding" in incoming.headers:
+                request = await self._read_large(incoming, owner.name, body, answer)
             else:
-                request = await self._read(note, owner.name, body, answer)
+                request = await self._read(incoming, owner.name, body, answer)
             driving = self._exchanges.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
-            del scope, note, headers, body, request
+            del scope, incoming, headers, body, request
             await driving
         except HoldgateError as error:
             self._exchanges.refuse(request_id, error)
@@ -122,22 +122,22 @@ class Relay:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
     async def _read_large(
-        self, note: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+        self, incoming: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
     ) -> Request:
         """Read a request that may take its time, as long as the client is there."""
         with anyio.CancelScope() as scope:
             unwatch = answer.watch(scope.cancel)
             try:
-                body = await self._unpacking.unpack(note.headers, body, owner)
-                return await self._read(note, owner, body, answer)
+                body = await self._unpacking.unpack(incoming.headers, body, owner)
+                return await self._read(incoming, owner, body, answer)
             finally:
                 unwatch()
         raise ClientLeft
 
     async def _read(
-        self, note: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+        self, incoming: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
     ) -> Request:
-        headers, listed = note.headers, note.listed
+        headers, listed = incoming.headers, incoming.listed
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
         read = await self._reader.read(body, prefers_stream, listed, owner)
         asked, who = read.asked, read.who
@@ -145,16 +145,18 @@ class Relay:
             asked = await self._go_on_from(read.previous, asked, owner)
         offer = self._offer
         given = ExchangeInput(
-            id=note.request_id,
-            exchange_id=note.exchange_id,
+            id=incoming.request_id,
+            exchange_id=incoming.exchange_id,
             owner=owner,
             session=who.session,
             asked=asked,
             dialect=self.dialect,
             main=who.main,
             headers=towards_upstream(listed),
-            query=query_towards_upstream(self.dialect.name, note.query) if note.query else b"",
-            attempt=_attempt(note) if asked.directives else NO_ATTEMPT,
+            query=query_towards_upstream(self.dialect.name, incoming.query)
+            if incoming.query
+            else b"",
+            attempt=_attempt(incoming) if asked.directives else NO_ATTEMPT,
             answers=self._answers if self._chain is not None else None,
             # Jobs outlive a sub-agent, so they are the main session's.
             tools=offer.for_client(owner, who.main or who.session) if offer is not None else (),
@@ -182,13 +184,13 @@ class Relay:
         await answer.whole(error.status, headers, self.dialect.error_body(error))
 
 
-def _attempt(note: IncomingRequest) -> Attempt:
+def _attempt(incoming: IncomingRequest) -> Attempt:
     """Return what tells whether a request is sent again."""
-    headers = note.headers
+    headers = incoming.headers
     key = headers.get(b"idempotency-key") or headers.get(b"x-idempotency-key") or b""
     retries = headers.get(b"x-stainless-retry-count", b"")
     return Attempt(
-        note.request_id,
+        incoming.request_id,
         key.decode("latin-1"),
         int(retries) if len(retries) < LONGEST_COUNT and retries.isdigit() else 0,
     )

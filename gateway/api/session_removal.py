@@ -39,18 +39,18 @@ class SessionRemoval:
     conversations: Conversations
     jobs: JobService
     deliveries: OutboxQueue
-    driver: LiveExchanges
+    exchanges: LiveExchanges
     locks: Locks
     holds: Holds
 
     def is_answering(self, owner: str, session: str) -> bool:
         """Whether something goes on in a session, of which nothing may be kept yet."""
-        return self.driver.is_answering(owner, session)
+        return self.exchanges.is_answering(owner, session)
 
     async def find_sub_agents(self, owner: str, session: str) -> list[str]:
         """Return the sessions of a session's sub-agents: those kept, and those that ask now."""
         prefix, store = sub_agent_prefix(session), self.states.store
-        found = {*self.deliveries.waiting_sessions(owner), *self.driver.live_sessions(owner)}
+        found = {*self.deliveries.waiting_sessions(owner), *self.exchanges.live_sessions(owner)}
         found.update(job.session_id for job in await self.jobs.listing(owner))
         for kind in (STATE, CLOCK):
             after: Listed | None = None
@@ -80,8 +80,8 @@ class SessionRemoval:
         await self._end_hold(owner, session)
         with anyio.move_on_after(PATIENCE):
             while True:
-                self.driver.cut_session(owner, session, SessionDeleted(DELETED))
-                await self.driver.idle_session(owner, session)
+                self.exchanges.cut_session(owner, session, SessionDeleted(DELETED))
+                await self.exchanges.idle_session(owner, session)
                 lease = await self.locks.take(owner, session, REASON, grace=0)
                 if isinstance(lease, Lease):
                     # Whoever comes now waits for the end, which is near.
@@ -95,4 +95,4 @@ class SessionRemoval:
         self.holds.end(owner, session)
         if len(self.holds) < before:
             with anyio.move_on_after(HOLD_SECONDS):
-                await self.driver.idle_session(owner, session)
+                await self.exchanges.idle_session(owner, session)

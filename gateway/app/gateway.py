@@ -67,7 +67,7 @@ class Gateway:
             for section in config.upstreams
             if section.dialect == wiring.MESSAGES
         }
-        self.driver = wiring.driver_of(config, self.upstreams, rules)
+        self.exchanges = wiring.make_exchanges(config, self.upstreams, rules)
         self.models = wiring.models_of(config)
         self.keys = wiring.keys_of(config)
         self.clock = clock or wiring.clock_of(config)
@@ -77,11 +77,11 @@ class Gateway:
         self.holds = Holds(self.timers, time.monotonic, limits.holds, most_of_one)
         self.zone = zone_of(config.clock.timezone)
         self.metrics = Metrics(
-            lambda: len(self.driver.live),
+            lambda: len(self.exchanges.live),
             lambda: self.upstreams,
             lambda name: self.upstreams[name].busy,
         )
-        self.driver.observer = combine(self.metrics, ExchangeLog(self.event_log))
+        self.exchanges.observer = combine(self.metrics, ExchangeLog(self.event_log))
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -101,7 +101,7 @@ class Gateway:
             self.metrics.runs = self.parts.scheduler.runner.counts
         if self.config.demo:
             await self._start_demo()
-        self._stack.push_async_callback(self.driver.services.offload.aclose)
+        self._stack.push_async_callback(self.exchanges.services.offload.aclose)
         self._stack.push_async_callback(self._close_upstreams)
         if isinstance(self.clock, NtpClock):
             await self.clock.restore()
@@ -116,7 +116,7 @@ class Gateway:
 
     def _start(self, tasks: TaskGroup) -> None:
         parts, config = self.parts, self.config
-        tasks.start_soon(self.driver.services.beats.run)
+        tasks.start_soon(self.exchanges.services.heartbeats.run)
         tasks.start_soon(parts.states.run, config.clock.tick_ms)
         tasks.start_soon(parts.answers.run, config.clock.tick_ms)
         tasks.start_soon(self.timers.run)
@@ -158,11 +158,11 @@ class Gateway:
 
     def leave(self, left: Callable[[], None]) -> None:
         """Take nothing new, let what runs finish within `drain_ms`, then say that it is done."""
-        self.driver.draining = True
+        self.exchanges.draining = True
         self._left = left
         self._leaving.set()
         self.event_log.note(
-            "draining", live=len(self.driver.live), drain_ms=self.config.server.drain_ms
+            "draining", live=len(self.exchanges.live), drain_ms=self.config.server.drain_ms
         )
 
     async def _drain(self) -> None:
@@ -178,13 +178,13 @@ class Gateway:
         rest = min(FAREWELL, limit / 5)
         with anyio.move_on_after(limit - rest):
             await self._idle()
-        self.driver.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
+        self.exchanges.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
         with anyio.move_on_after(rest):
             await self._idle()
         self._left()
 
     async def _idle(self) -> None:
-        await self.driver.idle()
+        await self.exchanges.idle()
         if self.parts.scheduler is not None:
             await self.parts.scheduler.idle()
 
@@ -203,7 +203,7 @@ class Gateway:
         self._stack.push_async_callback(rows.aclose)
         base = GatewayCore(
             self.config,
-            self.driver,
+            self.exchanges,
             self.models,
             self.clock,
             self.zone,

@@ -50,7 +50,7 @@ def routes_of(parts: GatewayServices) -> list[BaseRoute]:
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
-        SessionsArea(*kept, keys, SessionRemoval(*kept, base.driver, parts.locks, base.holds)),
+        SessionsArea(*kept, keys, SessionRemoval(*kept, base.exchanges, parts.locks, base.holds)),
     )
     return [route for area in areas for route in area.routes()]
 
@@ -69,7 +69,7 @@ def _chat(parts: GatewayServices) -> ChatEndpoint:
 def _operations(parts: GatewayServices) -> Operations:
     base = parts.base
     return Operations(
-        driver=base.driver,
+        exchanges=base.exchanges,
         models=base.models,
         keys=base.keys,
         metrics=base.metrics,
@@ -83,12 +83,12 @@ def _operations(parts: GatewayServices) -> Operations:
 
 def _counting(parts: GatewayServices) -> TokenCounter:
     base, limits = parts.base, _body_limits(parts)
-    dialect, offload = DIALECTS[MESSAGES], base.driver.services.offload
+    dialect, offload = DIALECTS[MESSAGES], base.exchanges.services.offload
     return TokenCounter(
         dialect,
         base.keys,
         base.counters,
-        base.driver,
+        base.exchanges,
         parts.preparer,
         parts.offer if parts.offer.to_clients else None,
         limits,
@@ -100,7 +100,7 @@ def _relay(parts: GatewayServices, dialect: str) -> Relay:
     base = parts.base
     return Relay(
         DIALECTS[dialect],
-        base.driver,
+        base.exchanges,
         parts.preparer,
         base.keys,
         parts.offer if parts.offer.to_clients else None,

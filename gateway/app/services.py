@@ -57,7 +57,7 @@ class GatewayCore:
     """What is there before any store is open."""
 
     config: Config
-    driver: LiveExchanges
+    exchanges: LiveExchanges
     models: Models
     clock: Clock
     zone: Zone
@@ -103,7 +103,7 @@ class GatewayServices:
             config.limits.inbox_polls_per_owner,
         )
         self.tool_services = self._tool_services()
-        offload = base.driver.services.offload
+        offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
         self.preparer = self._preparer()
@@ -118,7 +118,7 @@ class GatewayServices:
         tracker = Tracker(time.monotonic, os.environ.get("PATH"), where)
         reminders = self.reminders if config.clock.enabled else None
         settings = wiring.session_settings(config)
-        offload = self.base.driver.services.offload
+        offload = self.base.exchanges.services.offload
         return Sessions(self.states, settings, tracker, reminders, self.snapshots, offload)
 
     def _snapshots(self) -> Snapshots:
@@ -156,7 +156,7 @@ class GatewayServices:
         base, config = self.base, self.base.config
         # Agents are made before the jobs that their tools make.
         services = AgentServices(
-            base.driver,
+            base.exchanges,
             self.preparer,
             self.conversations,
             base.note,
@@ -165,7 +165,7 @@ class GatewayServices:
         return Agents(wiring.agents_of(config), services)
 
     def _preparer(self) -> ExchangePreparer:
-        base, services = self.base, self.base.driver.services
+        base, services = self.base, self.base.exchanges.services
         return ExchangePreparer(
             base.models,
             self.sessions,
@@ -206,7 +206,7 @@ class GatewayServices:
             base.note,
         )
         relays = RelayRuns(
-            base.driver,
+            base.exchanges,
             self.preparer,
             self.snapshots,
             self.offer.for_run,

@@ -48,28 +48,28 @@ HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
 
 
-def driver_of(
+def make_exchanges(
     config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]
 ) -> LiveExchanges:
     """Return who runs exchanges."""
     limits = config.limits
-    beats = Heartbeats(
+    heartbeats = Heartbeats(
         config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic
     )
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
-    places = anyio.Semaphore(limits.due_followups)
+    follow_up_slots = anyio.Semaphore(limits.due_followups)
     translators = Translators(
         _upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time
     )
     return LiveExchanges(
         Services(
             upstreams,
-            beats,
+            heartbeats,
             time.monotonic,
             translators,
             bounds,
             rules,
-            places=places,
+            follow_up_slots=follow_up_slots,
             offload=Offload(_offload_settings(config)),
         )
     )

@@ -1,4 +1,4 @@
-"""What the driver and the web ask of a dialect. All of it is pure: bytes and values.
+"""What the exchange and the API ask of a dialect. All of it is pure: bytes and values.
 
 A `Dialect` reads and changes requests and renders errors. Its `Splice` makes the n turns of one
 exchange one answer. A `Tap` looks at one turn's bytes: what it returns may be shown at once, what

@@ -1,4 +1,4 @@
-"""What to do: the outputs of the exchange machine, performed one at a time by the driver."""
+"""What to do: the outputs of the exchange machine, performed one at a time by the runner."""
 
 from __future__ import annotations
 

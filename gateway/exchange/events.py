@@ -1,6 +1,6 @@
 """What happened: the inputs of the exchange machine, and the verdicts it reaches.
 
-The driver posts outcomes. Two of them leave something to judge: a failed opening becomes
+The runner posts outcomes. Two of them leave something to judge: a failed opening becomes
 `RouteFailed`, `RoutesExhausted` or `FollowUpLost`, the end of a turn becomes a verdict.
 """
 

@@ -1,4 +1,4 @@
-"""What the driver is given and what it reports."""
+"""What the runner is given and what it reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gateway.wire.http_client.upstream import Upstream
 
 
 class Client(HeartbeatTarget, Protocol):
-    """The client's side of an exchange, as the driver uses it."""
+    """The client's side of an exchange, as the runner uses it."""
 
     started: bool
     give_up: Callable[[], None]
@@ -101,13 +101,13 @@ class Services:
     """What every exchange uses: who answers and how they are, the heartbeat, the rules."""
 
     upstreams: Mapping[str, Upstream]
-    beats: Heartbeats
+    heartbeats: Heartbeats
     now: Callable[[], float]
     translators: Translators
     limits: Limits = LIMITS
     rules: tuple[Rule, ...] = RULES
     health: Health = field(default_factory=Health)
-    places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
+    follow_up_slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
     """How many follow-ups of due reminders may be under way at once."""
     offload: Offload = field(default_factory=Offload)
     """Does work on large requests beside the loop."""

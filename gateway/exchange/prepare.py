@@ -193,7 +193,7 @@ class ExchangePreparer:
         scope = ToolScope(
             owner=owner,
             session=session,
-            chain=given.exchange_id,
+            exchange_id=given.exchange_id,
             last_role=asked.last_role,
             streams=asked.stream,
             may_hold=given.may_hold and is_free,
@@ -262,7 +262,7 @@ class ModelRequestReader:
 
     def __init__(self, dialect: Dialect, offload: Offload, rules: ReadingRules) -> None:
         self._dialect = dialect
-        self._chain = dialect if isinstance(dialect, Chained) else None
+        self._chained = dialect if isinstance(dialect, Chained) else None
         self._offload = offload
         self._rules = rules
 
@@ -273,9 +273,9 @@ class ModelRequestReader:
         rules = self._rules
         if len(body) <= self._offload.above:
             asked = self._dialect.read(body, rules.depth, prefers_stream, rules.default_model)
-            return _identify(asked, self._chain, headers)
+            return _identify(asked, self._chained, headers)
         question = (body, prefers_stream, tuple(headers))
-        work = partial(_read_large, self._dialect, self._chain, question, rules)
+        work = partial(_read_large, self._dialect, self._chained, question, rules)
         found = await self._offload.send(owner, len(body), work)
         if found.asked.body:
             return found
@@ -283,18 +283,18 @@ class ModelRequestReader:
         return msgspec.structs.replace(found, asked=asked)
 
 
-def _identify(asked: Asked, chain: Chained | None, headers: Pairs) -> ReadRequest:
-    previous = chain.previous_id(asked.body) if chain is not None else ""
+def _identify(asked: Asked, chained: Chained | None, headers: Pairs) -> ReadRequest:
+    previous = chained.previous_id(asked.body) if chained is not None else ""
     return ReadRequest(asked, identify(headers, asked.identity), previous)
 
 
 def _read_large(
-    dialect: Dialect, chain: Chained | None, question: Question, rules: ReadingRules
+    dialect: Dialect, chained: Chained | None, question: Question, rules: ReadingRules
 ) -> ReadRequest:
     """Read all that is asked of a request later; a body that is unchanged is not sent back."""
     body, prefers_stream, headers = question
     asked = dialect.read(body, rules.depth, prefers_stream, rules.default_model)
-    found = _identify(asked, chain, headers)
+    found = _identify(asked, chained, headers)
     facts = read_facts(dialect, asked.body, found.who.session is not None, rules.sentinels)
     tools = relevant_tools(dialect, asked.tools, rules.own_tools)
     left = b"" if asked.body is body else asked.body

@@ -142,7 +142,7 @@ class ExchangeRunner:
     def is_clean(self) -> bool:
         """Whether there is nothing to let go of."""
         state = self._state
-        if state.turn is not None or state.has_place:
+        if state.turn is not None or state.has_slot:
             return False
         return state.tools is None or state.tools.claims.is_empty
 
@@ -245,7 +245,7 @@ class LiveExchanges:
             runner.crash()
             raise
         finally:
-            self.services.beats.remove(client)
+            self.services.heartbeats.remove(client)
             if not runner.is_clean:
                 await runner.let_go()
             self.live.discard(runner)

@@ -70,7 +70,7 @@ class ExchangeState:
         "first",
         "first_at",
         "gone",
-        "has_place",
+        "has_slot",
         "headers",
         "lost",
         "observer",
@@ -117,7 +117,7 @@ class ExchangeState:
         self.remark = ""
         self.first = b""
         self.headers: Headers = ()
-        self.has_place = False
+        self.has_slot = False
         # Whether the client left, or the gateway has to go.
         self.ending = False
         self.gone = False
@@ -135,7 +135,7 @@ class ExchangeState:
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
-        self.leave_place()
+        self.release_slot()
         turn, self.turn = self.turn, None
         if turn is not None:
             with anyio.move_on_after(CLEAN_UP, shield=True):
@@ -201,19 +201,19 @@ class ExchangeState:
             tools = frozenset([name for name in SERVER_TOOLS if not declares(offered, name)])
         return parts_of(self.additions, tools, request.is_composed)
 
-    async def take_place(self) -> None:
+    async def acquire_slot(self) -> None:
         """Wait for a place among the follow-ups of due reminders, which may be many at once."""
-        if not self.has_place:
-            await self.services.places.acquire()
-            self.has_place = True
+        if not self.has_slot:
+            await self.services.follow_up_slots.acquire()
+            self.has_slot = True
             if self.tools is not None:
                 await self.tools.policy.calm()
 
-    def leave_place(self) -> None:
+    def release_slot(self) -> None:
         """Leave it to the next."""
-        if self.has_place:
-            self.has_place = False
-            self.services.places.release()
+        if self.has_slot:
+            self.has_slot = False
+            self.services.follow_up_slots.release()
 
     async def commit_claim(self, claims: TurnClaims) -> None:
         """Count what the turn at hand carries to its session as delivered."""

@@ -81,7 +81,7 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
     request, state.translator = state.request, None
     if effect.waits_its_turn:
-        await state.take_place()
+        await state.acquire_slot()
     if effect.number > state.body_turn:
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
@@ -188,7 +188,7 @@ def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     state.headers = (kind, name, *towards_client(turn.headers))
     if state.request.asked.stream:
         state.client.ready(state.headers + STREAM_HEADERS, state.splice.heartbeat)
-        state.services.beats.add(state.client)
+        state.services.heartbeats.add(state.client)
 
 
 async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
@@ -211,8 +211,8 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
         return StreamBroke(error)
     state.turn = None
     await turn.release()
-    if state.has_place:
-        state.leave_place()
+    if state.has_slot:
+        state.release_slot()
     return await _end_turn(state, tap)
 
 

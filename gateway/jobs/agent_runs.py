@@ -42,7 +42,7 @@ class AgentRuns:
     async def _chat(
         self, job: Job, name: str, message: str, lease: Lease | None, fresh: bool
     ) -> Outcome:
-        errand = AgentMessage(
+        request = AgentMessage(
             owner=job.user_id,
             agent=self._agents.find(job.agent_id),
             session=job.session_id,
@@ -54,7 +54,7 @@ class AgentRuns:
             may_schedule=False,
             collects=False,
         )
-        return await self._agents.chat(lease, errand, SilentListener())
+        return await self._agents.chat(lease, request, SilentListener())
 
 
 def _is_main(job: Job) -> bool:

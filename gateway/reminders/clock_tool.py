@@ -39,7 +39,7 @@ class ReminderScope:
 
     owner: str
     session: str | None
-    chain: str = ""
+    exchange_id: str = ""
     setter: str = ""
     main: str = ""
     refusal: str = NEEDS_SESSION
@@ -51,7 +51,7 @@ class ReminderScope:
 def scope_of(scope: ToolScope) -> ReminderScope:
     """Return where the reminders of a request go that names a session."""
     setter = "" if scope.asker is None else scope.asker.requester().setter
-    return ReminderScope(scope.owner, scope.session, scope.chain, setter, scope.main)
+    return ReminderScope(scope.owner, scope.session, scope.exchange_id, setter, scope.main)
 
 
 def hold_only(owner: str, session: str | None, most_ms: int) -> ReminderScope:
@@ -118,7 +118,7 @@ class ClockTool:
         if scope.hold_only_ms is not None:
             await self._make_room(wanted, now_ms, scope.hold_only_ms)
         tasks = await reminders.schedule(
-            scope.owner, session, wanted, scope.chain, scope.setter, scope.main
+            scope.owner, session, wanted, scope.exchange_id, scope.setter, scope.main
         )
         return render_scheduled(tasks, self._will_hold, scope.hold_only_ms is not None)
 

@@ -52,7 +52,10 @@ class HoldPolicy:
 
     def will_hold(self, reminder: Reminder) -> bool:
         """Tell whether this answer would be kept open for a reminder."""
-        if reminder.not_before_exchange == self._scope.chain or reminder.delivered_ms is not None:
+        if (
+            reminder.not_before_exchange == self._scope.exchange_id
+            or reminder.delivered_ms is not None
+        ):
             return False
         window_ms, now_ms = self._claims.reminders.rules.due_window_ms, self._services.now_ms()
         return self.may_hold() and reminder.due_ms - window_ms - now_ms <= self.most_ms
@@ -91,7 +94,7 @@ class HoldPolicy:
         """Return when something may be ready: a reminder, or the result of a run."""
         scope, session = self._scope, self._claims.session
         assert session is not None
-        ready_ms = await self._claims.reminders.next_ready(scope.owner, session, scope.chain)
+        ready_ms = await self._claims.reminders.next_ready(scope.owner, session, scope.exchange_id)
         expected_ms = self._find_expected_run()
         if expected_ms is None or ready_ms is None:
             return ready_ms if expected_ms is None else expected_ms

@@ -52,7 +52,7 @@ class ServerTools:
         reminders, session = services.reminders, scope.session
         if session is None and services.unnamed is not None and scope.may_hold:
             # What is set there lives and dies with this exchange.
-            reminders, session = services.unnamed, f"exchange:{scope.chain}"
+            reminders, session = services.unnamed, f"exchange:{scope.exchange_id}"
         self.claims = TurnClaims(scope, reminders, session, services.queue)
         self.policy = HoldPolicy(services, scope, self.claims)
         takes, offered, declares = asked.takes_tools, asked.tools, dialect.declares

@@ -71,7 +71,7 @@ class ToolScope(msgspec.Struct, frozen=True, gc=False):
 
     owner: str
     session: str | None
-    chain: str
+    exchange_id: str
     last_role: str = "user"
     """Who speaks in the request's last message."""
     streams: bool = True

@@ -129,7 +129,7 @@ class TurnClaims:
         if session is None or self.is_side_call():
             return None
         reminders = None
-        who = (scope.owner, session, scope.chain, asker.requester() if asker else UNKNOWN)
+        who = (scope.owner, session, scope.exchange_id, asker.requester() if asker else UNKNOWN)
         if with_reminders and (reminders := await self.reminders.reserve(*who, by)):
             # Whoever leaves while the results are looked for gives it back.
             self.current = TurnClaim(self.reminders, self.queue, reminders, None)

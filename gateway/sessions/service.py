@@ -250,7 +250,7 @@ class Sessions:
                 now_ms, rules = reminders.clock.now_ms(), reminders.rules
                 wanted = read_item(directive.time, directive.message, "", "", now_ms, rules)
                 setter = requester_of(request.dialect, request.asked).setter
-                await reminders.schedule(owner, name, (wanted,), request.chain, setter)
+                await reminders.schedule(owner, name, (wanted,), request.exchange_id, setter)
         except InvalidInput as invalid:
             return f"clock: {_plain(str(invalid))}"
         except StoreUnavailable as error:

@@ -53,7 +53,7 @@ class SessionRequest(msgspec.Struct, frozen=True, gc=False):
     name: str | None
     asked: Asked
     dialect: Dialect
-    chain: str = ""
+    exchange_id: str = ""
     """What all turns of the exchange have in common."""
     key: DocumentKey | None = None
     """Where the session's state is kept, if the request names a session."""

@@ -1,4 +1,4 @@
-"""What the driver shows, read as what happened."""
+"""What the runner shows, read as what happened."""
 
 from __future__ import annotations
 

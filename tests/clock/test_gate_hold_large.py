@@ -25,7 +25,7 @@ def history(size: int) -> list[Any]:
 
 def course_of(gate: Running) -> ExchangeState:
     """Find the only exchange that is under way."""
-    (drive,) = gate.gateway.driver.live
+    (drive,) = gate.gateway.exchanges.live
     return drive._state
 
 
@@ -62,14 +62,14 @@ async def test_the_time_is_told_when_the_follow_up_is_sent() -> None:
     """Where many are due at once, some have to wait for a place; a minute later it is later."""
     clock = ManualClock(NOW)
     async with room(clock, MODEL, limits__due_followups=1) as gate:
-        gate.gateway.driver.services.places.acquire_nowait()
+        gate.gateway.exchanges.services.follow_up_slots.acquire_nowait()
         await remind(gate, 5 * SECOND)
         client = await gate.start(talk("hi"), SESSION)
         await held(gate)
         clock.advance(5 * SECOND)
         await until(lambda: not len(gate.gateway.holds))
         clock.advance(60 * SECOND)
-        gate.gateway.driver.services.places.release()
+        gate.gateway.exchanges.services.follow_up_slots.release()
         await client.answer()
         tag = messages(gate.requests[1])[-1]["content"]
         assert f"nowMs=`{NOW + 65 * SECOND}`" in tag

@@ -59,7 +59,7 @@ async def test_a_large_request_means_what_a_small_one_means(
 
 async def test_nobody_works_for_a_client_that_left() -> None:
     async with in_process(None) as gateway:
-        offload = gateway.gateway.driver.services.offload
+        offload = gateway.gateway.exchanges.services.offload
         client = await gateway.send(ask_of(body_of(SHAPES["nested lists"], CHAT, "m", 8 * MB)))
         await until(lambda: offload._bytes.total() > 0, patience=30)
         client.leave()

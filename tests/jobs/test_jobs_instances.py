@@ -39,7 +39,7 @@ async def others(gate: Running, count: int) -> AsyncIterator[list[Scheduler]]:
     """Run more schedulers on the store of a gateway, as other instances would."""
     parts = gate.gateway.parts
     assert parts.scheduler is not None
-    relays = RelayRuns(parts.base.driver, parts.preparer, parts.snapshots, parts.offer.for_run)
+    relays = RelayRuns(parts.base.exchanges, parts.preparer, parts.snapshots, parts.offer.for_run)
     agents = AgentRuns(parts.agents, parts.locks)
     found = [Scheduler(parts.scheduler.services, agents, relays, alone=False) for _ in range(count)]
     async with anyio.create_task_group() as tasks:

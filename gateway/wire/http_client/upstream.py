@@ -1,4 +1,4 @@
-"""What the driver needs of an upstream: open a turn, read its bytes, close it."""
+"""What the exchange needs of an upstream: open a turn, read its bytes, close it."""
 
 from __future__ import annotations
 
