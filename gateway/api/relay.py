@@ -27,8 +27,7 @@ from gateway.exchange.prepare import (
     ReadingRules,
 )
 from gateway.exchange.runner import LiveExchanges
-from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
-from gateway.reminders.clock_calls import NAME as CLOCK_TOOL
+from gateway.reminders.server_tools import SERVER_TOOLS
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.service import SessionView
@@ -39,8 +38,6 @@ from gateway.wire.http_server.response import ClientResponse, Receive, Send
 
 log = logging.getLogger("holdgate.relay")
 LONGEST_COUNT = 9
-# The tools a request may be given, beside the operator's own.
-OWN_TOOLS = frozenset({CLOCK_TOOL, SCHEDULE_TASK})
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch
 
@@ -55,7 +52,7 @@ class ToolOffer(Protocol):
 def reading_rules(preparer: ExchangePreparer, limits: BodyLimits) -> ReadingRules:
     """Return by what requests are read."""
     added = {tool.name for tool in preparer.services.settings.standard_tools}
-    own_tools, default = OWN_TOOLS | added, preparer.models.default_name
+    own_tools, default = SERVER_TOOLS | added, preparer.models.default_name
     return ReadingRules(limits.depth, default, own_tools, preparer.sessions.sentinels)
 
 

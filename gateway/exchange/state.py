@@ -27,8 +27,7 @@ from gateway.exchange.observer import (
     UpstreamClosed,
 )
 from gateway.exchange.ports import Client, Request, Services
-from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
-from gateway.reminders.clock_calls import NAME as CLOCK
+from gateway.reminders.server_tools import SERVER_TOOLS
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.redact import redact_secrets
 from gateway.wire.http_client.upstream import Turn
@@ -39,7 +38,6 @@ PACKED_ABOVE = 16 * 1024
 # What takes more than a millisecond or two is done beside the event loop.
 ASIDE_ABOVE = 128 * 1024
 NO_TOOLS: frozenset[str] = frozenset()
-SERVER_TOOLS = (CLOCK, SCHEDULE_TASK)
 # Of what a request gained, that which may have to be written otherwise later.
 LASTING = (ToolDeclaration, UserText)
 T = TypeVar("T")

@@ -12,6 +12,7 @@ import anyio
 from gateway.dialects.protocol import Dialect
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked, ToolCall
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.reminders.hold_policy import HoldPolicy
@@ -21,6 +22,8 @@ from gateway.reminders.turn_claim import TurnClaim, TurnClaims
 
 TOOL_SECONDS = 20.0
 CLOCK = frozenset({NAME})
+SERVER_TOOLS = frozenset({NAME, SCHEDULE_TASK})
+"""The names of all tools that the gateway may offer, beside the operator's own."""
 NO_TOOLS: frozenset[str] = frozenset()
 ASSISTANT, TOOL = "assistant", "tool"
 
