@@ -44,6 +44,42 @@ def test_every_page_is_reachable_from_the_index() -> None:
             assert f"({page.name})" in index, page.name
 
 
+CODE_PAGES = [ROOT / "docs/contributing.md", *sorted(ROOT.glob("docs/decisions/*.md"))]
+
+
+@pytest.mark.parametrize("page", CODE_PAGES, ids=lambda p: p.stem)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for name in re.findall(r"`((?:gateway|tests|scripts|bench)/[\w/.]*)`", page.read_text()):
+        assert ROOT.joinpath(name).exists(), name
+
+
+def test_the_guide_names_what_is_in_the_files() -> None:
+    text = ROOT.joinpath("docs/contributing.md").read_text()
+    steps = re.findall(r"`(gateway/[\w/]+\.py)`\s+`([\w.]+)`", text)
+    rows = re.findall(r"^\| (`.+?`) \| (`gateway/.+?`) \|", text, re.MULTILINE)
+    assert len(steps) > 20
+    assert len(rows) > 40
+    for file, name in steps:
+        for part in name.split("."):
+            assert part in defined(file), f"{file} {name}"
+    for words, files in rows:
+        known = set().union(*[defined(file) for file in re.findall(r"`(.+?)`", files)])
+        assert set(re.findall(r"`(.+?)`", words)) <= known, words
+
+
+def defined(file: str) -> set[str]:
+    """Return the names of classes, functions and module values that a file defines."""
+    code = ROOT.joinpath(file).read_text()
+    found = re.findall(r"^\s*(?:class|(?:async )?def) (\w+)|^(\w+)(?::| =)", code, re.MULTILINE)
+    return {inner or value for inner, value in found}
+
+
+def test_every_decision_is_linked() -> None:
+    guide = ROOT.joinpath("docs/contributing.md").read_text()
+    for page in ROOT.glob("docs/decisions/*.md"):
+        assert f"(decisions/{page.name})" in guide, page.name
+
+
 def test_the_version_is_in_the_changelog() -> None:
     version = re.search(r"__version__ = \"(.+)\"", ROOT.joinpath("gateway/version.py").read_text())
     assert version
