@@ -13,10 +13,10 @@ import anyio
 
 from gateway.clock.protocol import Clock
 from gateway.dialects import DIALECTS
-from gateway.dialects.requester import requester_of
 from gateway.errors import Headers
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
+from gateway.sessions.facts import requester_of
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
 

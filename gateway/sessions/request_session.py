@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gateway.dialects.requester import digest_system
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.model import Requester
 from gateway.sessions.directives.memory import NewestMessage
+from gateway.sessions.facts import digest_system
 from gateway.sessions.model import (
     KeptTurn,
     SessionState,

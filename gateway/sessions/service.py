@@ -9,7 +9,6 @@ from functools import cache, partial
 import anyio
 import msgspec
 
-from gateway.dialects.requester import requester_of
 from gateway.errors import InvalidInput
 from gateway.exchange.model import Asked, Mark, RequestFacts, Route
 from gateway.offload import Offload
@@ -27,7 +26,7 @@ from gateway.sessions.directives.model import (
 from gateway.sessions.directives.reader import Reading, read
 from gateway.sessions.directives.routing import NOTHING, Routing, find_forced_route
 from gateway.sessions.directives.syntax import BLANKS
-from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts
+from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts, requester_of
 from gateway.sessions.model import (
     DONE,
     Context,

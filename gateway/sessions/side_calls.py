@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-from gateway.dialects.requester import digest_system
 from gateway.reminders.service import ReminderService
+from gateway.sessions.facts import digest_system
 from gateway.sessions.model import SessionState
 from gateway.sessions.session_request import SessionRequest
 from gateway.stores.documents import DocumentKey, StoreUnavailable

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import msgspec
 
 from gateway.dialects.anthropic_messages.additions import add_to_request, forces
-from gateway.dialects.anthropic_messages.content import shows_content
 from gateway.dialects.anthropic_messages.errors import error_body, read_disguised_error
 from gateway.dialects.anthropic_messages.rebuild import find_call_ids, restore_turns
 from gateway.dialects.anthropic_messages.stream import MessagesStream
 from gateway.dialects.anthropic_messages.text import CACHE, is_users, last_role, message_of
 from gateway.dialects.anthropic_messages.thinking import strip_foreign_reasoning
+from gateway.dialects.anthropic_messages.turn import shows_content
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
 from gateway.dialects.base_dialect import BaseDialect
 from gateway.dialects.protocol import Splice

@@ -20,6 +20,7 @@ from gateway.dialects.events import (
     as_text,
     number_in,
     part_of,
+    read_events,
     read_object,
     sum_usage,
 )
@@ -311,3 +312,15 @@ def _iterations(model: object, usage: Json) -> list[Json]:
         return own
     numbers = {name: number_in(usage, name) for name in (*INPUT, "output_tokens")}
     return [{"type": "message", "model": model, **numbers}]
+
+
+def shows_content(frames: bytes) -> bool:
+    """Tell whether any event says something, thinks or calls."""
+    return any(map(_says, read_events(frames)))
+
+
+def _says(event: Json) -> bool:
+    if event.get("type") in (START, DELTA):
+        return speaks(event)
+    # Usually empty: a message may begin with what was said before.
+    return bool(part_of(event, "message").get("content"))

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.base_dialect import BaseDialect
-from gateway.dialects.openai_chat.content import shows_content
 from gateway.dialects.openai_chat.rebuild import CALLS, find_call_ids, restore_turns
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.text import last_role, read_message
-from gateway.dialects.openai_chat.turn import read_disguised_error
+from gateway.dialects.openai_chat.turn import read_disguised_error, shows_content
 from gateway.dialects.openai_chat.whole import ChatWhole
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.dialects.call_ids import NewId
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, number_in, read_event
+from gateway.dialects.events import (
+    NO_ARGUMENTS,
+    Json,
+    as_text,
+    number_in,
+    part_of,
+    read_event,
+    read_events,
+)
 from gateway.dialects.openai_chat.calls import Calls, ChatCall, calls_of, function_of, ident_of
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
@@ -193,3 +201,17 @@ def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:
     if not ident and function_of(call).get("name"):
         ident = new_id(ordinal)
     return {**call, "id": ident} if ident else call
+
+
+def shows_content(frames: bytes) -> bool:
+    """Tell whether any chunk says something, thinks, refuses or calls."""
+    return any(_says(choice) for chunk in read_events(frames) for choice in _choices(chunk))
+
+
+def _choices(chunk: Json) -> list[Json]:
+    choices = chunk.get("choices")
+    return [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+
+
+def _says(choice: Json) -> bool:
+    return speaks(part_of(choice, "delta")) or speaks(part_of(choice, "message"))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.requester import requester_of
 from gateway.exchange.model import UNKNOWN, Requester
+from gateway.sessions.facts import requester_of
 
 CHAT, RESPONSES, MESSAGES = (
     DIALECTS[name] for name in ("openai-chat", "openai-responses", "anthropic-messages")
