@@ -159,27 +159,19 @@ class Scheduler:
         await self.runner.idle()
 
     async def _sleep(self, at_ms: int) -> None:
-        if self._doubts:
-            await self._wait_for_clock()
-            return
-        if at_ms <= self.services.clock.now_ms():
+        """Sleep until something is due, or a moment if the clock may come back; or until woken."""
+        if not self._doubts and at_ms <= self.services.clock.now_ms():
             await anyio.sleep(SOON)
         if self._woken:
             return
         try:
             with anyio.CancelScope() as self._nap:
-                await self.services.clock.sleep_until(at_ms)
+                if self._doubts:
+                    await anyio.sleep(DOUBT_SECONDS)
+                else:
+                    await self.services.clock.sleep_until(at_ms)
         finally:
             self._nap = None
-
-    async def _wait_for_clock(self) -> None:
-        """Wait a moment: the clock may come back."""
-        if not self._woken:
-            try:
-                with anyio.move_on_after(DOUBT_SECONDS) as self._nap:
-                    await anyio.sleep_forever()
-            finally:
-                self._nap = None
 
     async def _wait_for_store(self, error: StoreUnavailable) -> None:
         self.services.note("jobs_not_read", why=error.message)
