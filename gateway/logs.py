@@ -36,14 +36,14 @@ Line = tuple[float, str, Callable[[Any], str], Any]
 T = TypeVar("T")
 
 
-def text_line(when: str, level: str, event: str, said: str) -> str:
+def text_line(when: str, level: str, event: str, members: str) -> str:
     """Write a line for people: `time LEVEL event name=value …`."""
-    return f"{when} {level} {event} {said}".rstrip() + "\n"
+    return f"{when} {level} {event} {members}".rstrip() + "\n"
 
 
-def json_line(when: str, level: str, event: str, said: str) -> str:
+def json_line(when: str, level: str, event: str, members: str) -> str:
     """Write a line for machines: one JSON object."""
-    rest = f",{said}" if said else ""
+    rest = f",{members}" if members else ""
     return f'{{"time":"{when}","level":"{level.lower()}","event":"{event}"{rest}}}\n'
 
 
@@ -156,8 +156,8 @@ class LogWriter:
                 self._changed.notify_all()
 
     def _tell(self) -> None:
-        said = WRITERS[self._form]({"lines": self._untold})
-        line = FRAMES[self._form](_instant(time.time()), "WARNING", DROPPED, said)
+        members = WRITERS[self._form]({"lines": self._untold})
+        line = FRAMES[self._form](_instant(time.time()), "WARNING", DROPPED, members)
         self._lines.append(line)
         self._size += len(line)
         self._untold = 0
@@ -217,10 +217,10 @@ class EventLog:
         lines, self._lines = self._lines, []
         if lines:
             frame = FRAMES[self.form]
-            said = [
+            written = [
                 frame(_instant(at), "INFO", event, write(what)) for at, event, write, what in lines
             ]
-            self._stream.write("".join(said))
+            self._stream.write("".join(written))
             self._stream.flush()
 
 
@@ -234,8 +234,8 @@ class _Lines(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         when = _instant(record.created)
-        said = WRITERS[self._form](fields)
-        return FRAMES[self._form](when, record.levelname, "log", said).removesuffix("\n")
+        members = WRITERS[self._form](fields)
+        return FRAMES[self._form](when, record.levelname, "log", members).removesuffix("\n")
 
 
 def set_up(form: str, stream: LogStream) -> None:

@@ -63,8 +63,8 @@ def _read(chunk: Json) -> Iterator[Shown]:
     # Some say the same thought under both names.
     if thought := next((text for name in THOUGHTS if (text := _text(delta, name))), ""):
         yield ReasoningShown(thought)
-    if said := "".join(_text(delta, name) for name in WORDS):
-        yield TextShown(said)
+    if text := "".join(_text(delta, name) for name in WORDS):
+        yield TextShown(text)
     for call in calls_of(delta):
         if name := function_of(call).get("name"):
             yield ForeignCallShown(name)
@@ -75,11 +75,11 @@ def read_failure(error: HoldgateError) -> Failure:
     answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
     if answer is None or not is_error(answer):
         return Failure(error.message, error.code)
-    said = answer["error"]
-    if not isinstance(said, dict):
-        return Failure(f"The model failed: {said}", UPSTREAM_ERROR)
-    code = said.get("code") or said.get("type")
-    message = _text(said, "message") or "The model failed and did not say why."
+    error_body = answer["error"]
+    if not isinstance(error_body, dict):
+        return Failure(f"The model failed: {error_body}", UPSTREAM_ERROR)
+    code = error_body.get("code") or error_body.get("type")
+    message = _text(error_body, "message") or "The model failed and did not say why."
     return Failure(message, str(code) if isinstance(code, str | int) else UPSTREAM_ERROR)
 
 

@@ -94,10 +94,10 @@ class Transcript:
         """Return the turn that nobody was told of any more."""
         if self._untold is not None:
             text, calls = self._untold
-            said: Message = {"role": "assistant", "content": text or None}
+            message: Message = {"role": "assistant", "content": text or None}
             if calls:
-                said["tool_calls"] = [_call(call) for call in calls]
-            return [said] if _says_something(said) else []
+                message["tool_calls"] = [_call(call) for call in calls]
+            return [message] if _says_something(message) else []
         text = "".join(self._partial).strip()
         return [{"role": "assistant", "content": text}] if text else []
 

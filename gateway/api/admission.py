@@ -144,13 +144,13 @@ class AdmissionMiddleware:
         try:
             self._admit(incoming)
         except HoldgateError as error:
-            said = relay.dialect if relay is not None else dialect_of(incoming)
+            dialect = relay.dialect if relay is not None else dialect_of(incoming)
             headers_too = incoming.answer_headers + _closing(error)
-            await refuse(error, receive, send, headers_too, said)
+            await refuse(error, receive, send, headers_too, dialect)
             return
         if scope["method"] == "OPTIONS":
-            told = _preflight(incoming, relay is not None)
-            await ClientResponse(receive, send, incoming.answer_headers).whole(204, told, b"")
+            preflight = _preflight(incoming, relay is not None)
+            await ClientResponse(receive, send, incoming.answer_headers).whole(204, preflight, b"")
         elif relay is not None:
             # A frame passes every call between the server and the relay, so there are few.
             answering = relay(scope, receive, send)

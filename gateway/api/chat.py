@@ -265,8 +265,8 @@ class ChatEndpoint:
 
 def prefers_chinese(accept_language: str) -> bool:
     """Whether the language somebody likes best is Chinese."""
-    said = accept_language.lower().replace(" ", "")
-    wishes = [wish.partition(";q=") for wish in said.split(",")]
+    accepted = accept_language.lower().replace(" ", "")
+    wishes = [wish.partition(";q=") for wish in accepted.split(",")]
     best = max(wishes, key=lambda wish: _weight(wish[2]))
     return best[0].partition("-")[0] == "zh" and _weight(best[2]) > 0
 
@@ -279,8 +279,8 @@ def _weight(text: str) -> float:
 
 
 def _busy_body(error: SessionBusy) -> bytes:
-    said = {"message": error.message, "type": error.kind, "code": error.code}
-    return msgspec.json.encode({"error": {**said, "busy_reason": error.reason}})
+    details = {"message": error.message, "type": error.kind, "code": error.code}
+    return msgspec.json.encode({"error": {**details, "busy_reason": error.reason}})
 
 
 def _read_message(body: bytes, depth: int) -> ChatMessageBody:

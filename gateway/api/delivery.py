@@ -101,9 +101,9 @@ class DeliveryArea:
         """Subscribe to what happens in a session."""
         owner, name = find_session(self.keys, request, PART)
         # A client that comes back asks for the same address, and says in a header what it got.
-        said = (request.headers.get("last-event-id"), request.query_params.get("after"))
-        places = [_read_number(text, "after") for text in said if text]
-        return _EventsAnswer(self, (owner, name), places[0] if places else None)
+        given = (request.headers.get("last-event-id"), request.query_params.get("after"))
+        cursors = [_read_number(text, "after") for text in given if text]
+        return _EventsAnswer(self, (owner, name), cursors[0] if cursors else None)
 
     async def look(self, request: WebRequest) -> Response:
         """Show what waits for a session; if nothing does, wait for it as long as is asked for."""

@@ -228,8 +228,8 @@ class Exchange:
         """Whether the turn at hand was opened to tell the model what its tools returned."""
         return self._follows_tools
 
-    def _count_repeats(self, said: str) -> int:
-        return self._said_times + 1 if said == self._said else 1
+    def _count_repeats(self, text: str) -> int:
+        return self._said_times + 1 if text == self._said else 1
 
     def _judge_failure(self, error: HoldgateError) -> Event:
         if error.may_fail_over and len(self._untried) > 1 and not self._tried_again:

@@ -24,13 +24,13 @@ class TranslatedTurn:
 
     async def __anext__(self) -> bytes:
         while (translator := self._translator) is not None:
-            said, is_over = await self._read(translator)
-            if not said and is_over:
+            data, is_over = await self._read(translator)
+            if not data and is_over:
                 # Only now: what was said is shown before the end of it is judged.
                 self._translator = None
-                said = translator.close()
-            if said:
-                return said
+                data = translator.close()
+            if data:
+                return data
         raise StopAsyncIteration
 
     @property
@@ -46,10 +46,10 @@ class TranslatedTurn:
         if self._turn.over:
             return b"", True
         try:
-            said = translator.feed(await self._turn.__anext__())
+            data = translator.feed(await self._turn.__anext__())
         except StopAsyncIteration:
             return b"", True
-        return said, self._turn.over
+        return data, self._turn.over
 
     def pause(self) -> None:
         """Read nothing ahead until more is asked for."""

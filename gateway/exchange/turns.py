@@ -151,24 +151,24 @@ async def _address_aside(state: ExchangeState, route: Route, name: str) -> bytes
             body = await work(partial(dialect.strip_foreign_reasoning, body))
         fitting = translators.make_fitter(upstream, state.gateway_parts)
         return body if fitting is None else await work(partial(fitting, body))
-    said = await work(partial(translate_large, task, body))
-    state.translator = translators.make_answer_translator(upstream, dialect, said)
-    state.lost = said.lost
-    return said.body
+    translated = await work(partial(translate_large, task, body))
+    state.translator = translators.make_answer_translator(upstream, dialect, translated)
+    state.lost = translated.lost
+    return translated.body
 
 
 async def _build(state: ExchangeState, effect: OpenTurn) -> None:
     """Build the turn's request, once: another route is asked the same."""
     if effect.number == 1:
         assert state.tools is not None
-        told = state.tools.begin_now()
-        if told is None:
-            told = await state.tools.begin()
+        additions = state.tools.begin_now()
+        if additions is None:
+            additions = await state.tools.begin()
     else:
-        told = _follow_up(state, effect)
-    if told:
+        additions = _follow_up(state, effect)
+    if additions:
         body = await state.unpack() if state.packed else state.body
-        await state.add(body, told)
+        await state.add(body, additions)
     state.body_turn = effect.number
 
 
@@ -292,20 +292,20 @@ async def _offer(
     text = await session.repeat()
     if text is None:
         return None
-    said = tap.text()
-    offered = TurnFinished(end, text, " ".join(said.casefold().split()))
+    answer = tap.text()
+    offered = TurnFinished(end, text, " ".join(answer.casefold().split()))
     if not state.exchange.would_repeat(offered):
         return offered
     due = await state.tools.follow_up() if state.tools is not None else ()
-    told = (tap.rebuild_turn(), *due, UserText(text))
-    adding = partial(state.request.dialect.add, state.body, told)
+    additions = (tap.rebuild_turn(), *due, UserText(text))
+    adding = partial(state.request.dialect.add, state.body, additions)
     body = await state.work(len(state.body), adding)
-    if why_not := await session.claim(said):
+    if why_not := await session.claim(answer):
         state.remark = why_not
         await state.release_claim()
         return None
     state.body, state.body_turn = body, state.exchange.number + 1
-    await state.extend(told)
+    await state.extend(additions)
     if StopMessageFired in state.wants:
         await state.tell(StopMessageFired(*session.uses))
     return offered
@@ -327,14 +327,14 @@ def form_of(first: bytes) -> str | None:
     """Tell what an answer is by its first bytes; None where more are needed."""
     if first.startswith(FIELDS):
         return STREAM
-    told = first.removeprefix(BOM).lstrip()
-    if told.startswith(b"{"):
+    begins = first.removeprefix(BOM).lstrip()
+    if begins.startswith(b"{"):
         return BODY
-    if told.startswith(FIELDS):
+    if begins.startswith(FIELDS):
         return STREAM
     if len(first) > REFUSAL_BYTES:
         return OTHER
-    return None if not told or any(field.startswith(told) for field in FIELDS) else OTHER
+    return None if not begins or any(field.startswith(begins) for field in FIELDS) else OTHER
 
 
 async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, bytes]:
@@ -370,11 +370,11 @@ async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
     error = request.dialect.read_disguised_error(body) if state.translator is None else None
     if isinstance(error, UpstreamAnswered):
         raise error
-    told = await state.work(
+    context = await state.work(
         len(asked), translators.make_context_reader(request.dialect, asked, name)
     )
     where, stream = state.exchange.route.upstream, request.asked.stream
-    return translators.make_converter(where, request.dialect, told, stream)
+    return translators.make_converter(where, request.dialect, context, stream)
 
 
 def _content_type(headers: Headers) -> bytes:

@@ -158,8 +158,8 @@ def _from_user_id(user: str) -> str:
 
 
 def _conversation(named: dict[str, str], members: Members) -> str:
-    told = _first(named, CONVERSATION_HEADERS) or _conversation_member(members)
-    return CONVERSATION + told if told else ""
+    name = _first(named, CONVERSATION_HEADERS) or _conversation_member(members)
+    return CONVERSATION + name if name else ""
 
 
 def _conversation_member(members: Members) -> str:

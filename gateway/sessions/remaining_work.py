@@ -101,8 +101,8 @@ def _open_quotes(sentence: str) -> int:
 def _is_statement(sentence: str) -> bool:
     if "?" in sentence or "？" in sentence or len(sentence) > LONGEST:
         return False
-    said = sentence.strip(_AROUND).rstrip(_AROUND + ".!。！")
-    return bool(_STATEMENTS.fullmatch(said) or _CHINESE_STATEMENTS.fullmatch(said))
+    statement = sentence.strip(_AROUND).rstrip(_AROUND + ".!。！")
+    return bool(_STATEMENTS.fullmatch(statement) or _CHINESE_STATEMENTS.fullmatch(statement))
 
 
 def _names_work(sentence: str) -> bool:

@@ -112,9 +112,9 @@ class RequestSession:
         self._offered = stop
         return stop.text
 
-    async def claim(self, said: str) -> str:
+    async def claim(self, answer: str) -> str:
         """Count one use of what was offered, durably; return why it is not sent, or nothing."""
-        if why := await self._why_no_work_is_left(said):
+        if why := await self._why_no_work_is_left(answer):
             self._log("stop_message_rests", why=why)
             return f"stopMessage was not sent: {why}"
         stop, now = self._offered, self._states.store.now_ms()
@@ -172,11 +172,11 @@ class RequestSession:
             self._log("session_not_stored", why=error.message)
             return failed
 
-    async def _why_no_work_is_left(self, said: str) -> str:
+    async def _why_no_work_is_left(self, answer: str) -> str:
         mode = self._around.settings.bd_mode
         left = None if mode == "heuristic" else await self._around.tracker.is_work_left()
         if left is None and mode != "runtime":
-            return NOTHING_LEFT_SAID if states_completion(said) else ""
+            return NOTHING_LEFT_SAID if states_completion(answer) else ""
         return NOTHING_LISTED if left is False else ""
 
     def _log(self, event: str, **fields: object) -> None:

@@ -154,20 +154,20 @@ class Operation(msgspec.Struct, frozen=True):
 
     def write(self, tag: str, components: Components) -> Json:
         """Write it as OpenAPI has it."""
-        told: dict[str, object] = {
+        document: dict[str, object] = {
             "operationId": self.name,
             "tags": [tag],
             "summary": self.summary,
         }
         if self.parameters:
-            told["parameters"] = [one.write(components) for one in self.parameters]
+            document["parameters"] = [one.write(components) for one in self.parameters]
         if self.body is not None:
             content = {JSON: {"schema": components.refer(self.body)}}
-            told["requestBody"] = {"required": True, "content": content}
+            document["requestBody"] = {"required": True, "content": content}
         if self.required:
             components.require(self.body, self.required)
-        told["responses"] = self._write_responses(components)
-        return {**told, "security": [] if self.access == "open" else SECURITY}
+        document["responses"] = self._write_responses(components)
+        return {**document, "security": [] if self.access == "open" else SECURITY}
 
     def _write_responses(self, components: Components) -> Mapping[str, Json]:
         possible = {
