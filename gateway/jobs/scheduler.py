@@ -30,13 +30,7 @@ from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.results import ResultReturner
-from gateway.jobs.run_rules import (
-    apply_end,
-    claim_due,
-    claim_manual,
-    finish_run,
-    recompute_due,
-)
+from gateway.jobs.run_rules import apply_end, claim_due, claim_manual, finish_run, recompute_due
 from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.runner import STOPPED, JobRunner, Slots, make_failure_item, make_missed_item
 from gateway.jobs.service import LEAVING, RUNNING, STARTING, Queued

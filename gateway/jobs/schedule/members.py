@@ -58,12 +58,8 @@ def apply_rules(
 
 def require_all(times: Iterable[DayTime | None]) -> list[DayTime] | None:
     """Return times of day; None if one of them is none."""
-    known: list[DayTime] = []
-    for time in times:
-        if time is None:
-            return None
-        known.append(time)
-    return known
+    found = list(times)
+    return None if None in found else [time for time in found if time is not None]
 
 
 def refuse_half(has_no_day: bool, days: Days | None) -> None:
