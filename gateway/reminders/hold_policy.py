@@ -149,14 +149,14 @@ class HoldPolicy:
     async def _sleep(self, held: HeldAnswer, ready_ms: int, begun_ms: int, most_ms: int) -> None:
         """Sleep until something may be ready, within what the machine allows."""
         until_ms, now_ms = ready_ms, self._services.now_ms()
-        if ready_ms <= now_ms and self._find_expected_run() == ready_ms:
+        if ready_ms <= now_ms:
+            if self._find_expected_run() != ready_ms:
+                return
             # A run is under way: whether it ends well is not known, only when to give up.
             until_ms = begun_ms + most_ms + LATE_MS
-        if until_ms <= now_ms:
-            return
         # A clock that is set back makes the instant come later; it makes nobody more patient.
         left = (most_ms + LATE_MS) / 1000 - self._services.holds.lasted(held)
-        if ready_ms - begun_ms > most_ms or left <= 0:
+        if ready_ms - begun_ms > most_ms or left <= 0 or until_ms <= now_ms:
             held.end(LIMIT)
         else:
             await held.sleep(until_ms, left)
