@@ -112,7 +112,8 @@ class ExchangeRunner:
             while effect is not None and not state.ending:
                 outcome = await WORK[type(effect)](state, effect)
                 effect = exchange.handle(outcome) if outcome is not None else None
-                if StateChanged in state.wants:
+                # After an error was shown, or all let go of, the machine is where it was.
+                if outcome is not None and StateChanged in state.wants:
                     await self._tell_state(effect)
         finally:
             if effect is not None and state.ending:
