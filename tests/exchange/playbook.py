@@ -230,7 +230,7 @@ class Stage:
         """Run the exchange; whoever calls the runner says what a crash of it looks like."""
         try:
             await self.live.run(await self.prepare(), self.client)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self.transcript.add(f"runner raises {type(error).__name__}")
             if not self.client.ended:
                 await self._say(Unavailable("Something went wrong inside the gateway."))
