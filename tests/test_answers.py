@@ -81,7 +81,7 @@ async def test_a_client_goes_on_from_the_last_turn_it_did_not_see(known: str) ->
             await peer.send(head)
 
     async with in_process(upstream, upstream={"dialect": "openai-responses"}) as gate:
-        first = {"model": "m", "input": '<**stopMessage:"go on",1**> hi'}
+        first: dict[str, object] = {"model": "m", "input": '<**stopMessage:"go on",1**> hi'}
         answer = await gate.fetch(ask(first))
         assert answer.json["id"] == "resp_1"
         await gate.fetch(ask({"model": "m", "input": "and?", "previous_response_id": known}))

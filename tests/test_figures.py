@@ -5,7 +5,6 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,10 +30,10 @@ AT_LEAST = {
 
 @cache
 def figures() -> dict[str, float]:
-    command = [sys.executable, HOUSE, "--json"]
+    command = [sys.executable, str(HOUSE), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found["figures"]
+    found: dict[str, float] = json.loads(done.stdout)["figures"]
+    return found
 
 
 @pytest.mark.parametrize(("name", "limit"), AT_MOST.items())

@@ -52,9 +52,9 @@ async def test_json() -> None:
 
 
 async def test_of_a_long_name_only_the_beginning_is_kept() -> None:
-    reports._quoted.cache_clear()
+    reports._quote_name.cache_clear()
     for end in "ab":
         report = msgspec.structs.replace(DONE, model="m" * 100 + end)
         assert f" model={'m' * 100} " in await line("text", report)
     owner_and_model = 2
-    assert reports._quoted.cache_info().currsize == owner_and_model
+    assert reports._quote_name.cache_info().currsize == owner_and_model

@@ -16,7 +16,8 @@ def events(stream: bytes) -> list[tuple[str, str]]:
     """An independent reader, written from the standard's text: (event, data) pairs."""
     text = stream.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    found, event, data = [], "", []
+    found: list[tuple[str, str]] = []
+    event, data = "", list[str]()
     for line in text.split("\n"):
         if line == "":
             if data:
@@ -175,4 +176,5 @@ def test_encode_and_comment() -> None:
     assert encode(b"{}") == b"data: {}\n\n"
     assert encode(b"{}", "ping") == b"event: ping\ndata: {}\n\n"
     assert comment("a\nb\rc") == b": a b c\n\n"
-    assert split(b"") == split_events(b"") == []
+    assert split(b"") == []
+    assert split_events(b"") == []

@@ -15,9 +15,10 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import Admission, AdmissionMiddleware
 from gateway.api.auth import LOCAL, Keys, Owner
 from gateway.api.error_router import ErrorRouter
-from gateway.api.reminders import RemindersArea, Zone
+from gateway.api.reminders import RemindersArea
 from gateway.clock.manual import ManualClock
 from gateway.clock.protocol import NtpState
+from gateway.clock.zone import Zone
 from gateway.reminders.clock_calls import render_time
 from gateway.reminders.model import Rules
 from gateway.reminders.service import ReminderService

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -40,7 +41,7 @@ async def test_a_line_can_be_edited_before_it_is_sent(gate: Gate, seat: Seat) ->
 
 
 async def test_lines_are_found_again_also_in_the_next_chat(gate: Gate, tmp_path: Path) -> None:
-    here = {"XDG_STATE_HOME": str(tmp_path)}
+    here: dict[str, Any] = {"XDG_STATE_HOME": str(tmp_path)}
     async with seated("chat", "--url", gate.url, **here) as seat:
         await seat.enter("one")
         assert await asked(gate) == "one"

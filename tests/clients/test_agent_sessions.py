@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -275,7 +276,7 @@ def newest_text(heard: Heard) -> str:
 def programs(node: None) -> None:
     """See whether the agents start."""
     for command in (CLAUDE, CODEX):
-        fail_unless(lambda command=command: check(command))
+        fail_unless(partial(check, command))
     fail_unless(opencode)
 
 

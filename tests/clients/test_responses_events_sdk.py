@@ -93,8 +93,9 @@ async def test_the_streaming_helper_accepts_every_event(name: str) -> None:
     assert final.id == named["id"]
     text = "".join(e.delta for e in seen if e.type == "response.output_text.delta")
     assert final.output_text == text
-    done = [e.item.id for e in seen if e.type == "response.output_item.done"]
-    assert [item.id for item in final.output] == done
+    done: list[Any] = [e.item for e in seen if e.type == "response.output_item.done"]
+    output: list[Any] = final.output
+    assert [item.id for item in output] == [item.id for item in done]
     assert not any(getattr(item, "name", "") == "clock" for item in final.output)
 
 

@@ -388,7 +388,7 @@ async def _nothing_happens(gate: Running) -> None:
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 FORM = {"type": "json_schema", "json_schema": {"name": "t", "schema": {}}}
-TAKES_NOTHING = {
+TAKES_NOTHING: dict[str, dict[str, Any]] = {
     "asks for an unknown model": {"model": "nobody/m"},
     "wants an answer of a certain form": {"response_format": FORM},
 }

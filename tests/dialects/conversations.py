@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ def in_a_row(*parts: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 CARRIES = {
     "openai-chat": Carries(
-        said=st.lists(texts, min_size=1, max_size=1)
+        said=st.tuples(texts).map(list[Part])
         | st.tuples(pictures("", "low"), texts | pdfs | ids).map(list),
         answered=in_a_row(texts, refusals).filter(bool),
         arguments=json_texts | words,
@@ -247,7 +248,7 @@ def _messages(said: Conversation) -> Conversation:
     )
 
 
-LIMITS = {
+LIMITS: dict[str, Callable[[Conversation], Conversation]] = {
     "openai-chat": _chat,
     "openai-responses": _responses,
     "anthropic-messages": _messages,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any
 
-import httpx
 import httpx2
 import pytest
 from anthropic import Anthropic
@@ -30,8 +29,10 @@ SENT: list[bytes] = []
 """What the clients are answered."""
 OPENAI = OpenAI(
     api_key="k",
-    http_client=httpx.Client(
-        transport=httpx.MockTransport(lambda _: httpx.Response(200, headers=KIND, content=SENT[0]))
+    http_client=httpx2.Client(
+        transport=httpx2.MockTransport(
+            lambda _: httpx2.Response(200, headers=KIND, content=SENT[0])
+        )
     ),
 )
 ANTHROPIC = Anthropic(
@@ -120,7 +121,8 @@ def told_by_chat(turn: Turn, number: int) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return data({"id": f"c{number}", **envelope, "choices": [choice], **more})
 
-    said, calls = [chunk({"role": "assistant"})], []
+    calls: list[Any] = []
+    said = [chunk({"role": "assistant"})]
     for kind, words, ident, name in named(turn, number):
         if not ident:
             member = "content" if kind == "text" else "reasoning_content"
@@ -265,6 +267,7 @@ def heard_by_responses(stream: bytes) -> Heard:
                 done.append(event.item.id)
             if response := getattr(event, "response", None):
                 names.add(response.id)
+    assert response is not None
     output, usage = response.output, response.usage
     assert done == [item.id for item in output]
     parts = [part for item in output if item.type == "message" for part in item.content]

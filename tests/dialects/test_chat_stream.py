@@ -40,7 +40,7 @@ def call(
 def turn(
     text: str, ident: str = "a", finish: str = "stop", usage: dict[str, Any] | None = None
 ) -> bytes:
-    last = {"choices": [], "usage": usage, "id": ident}
+    last: dict[str, Any] = {"choices": [], "usage": usage, "id": ident}
     counted = b"data: " + json.dumps(last).encode() + b"\n\n" if usage else b""
     begin = chunk({"role": "assistant", "content": ""}, ident=ident)
     return begin + chunk({"content": text}, ident=ident) + chunk({}, finish, ident) + counted + DONE

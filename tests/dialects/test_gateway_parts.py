@@ -40,7 +40,7 @@ TAG, REMINDER = UserText("[Time/Date]: utc=`now`"), UserText("[Clock Reminder]: 
 CLOCK = ToolDeclaration("clock", "time", '{"type":"object","properties":{}}')
 ADDITIONS = (CLOCK, REMINDER, TAG)
 PARTS = parts_of(ADDITIONS, frozenset({"clock"}), is_whole=False)
-SAID = {
+SAID: dict[str, dict[str, Any]] = {
     CHAT: {"messages": [{"role": "user", "content": TEA}]},
     RESPONSES: {"input": TEA},
     MESSAGES: {"messages": [{"role": "user", "content": TEA}], "max_tokens": 9},
@@ -100,7 +100,7 @@ def test_what_a_user_says_in_several_messages_stays_several_messages() -> None:
 @pytest.mark.parametrize("client", [CHAT, RESPONSES])
 def test_our_tools_are_not_strict_towards_messages(client: str) -> None:
     strict = {"name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
-    offered = {"type": "function", **strict}
+    offered: dict[str, Any] = {"type": "function", **strict}
     if client == CHAT:
         offered = {"type": "function", "function": strict}
     sent = send(client, MESSAGES, {**SAID[client], "tools": [offered]})
@@ -134,7 +134,8 @@ MIXED = {
     "tool_calls": [called("b", "f"), called("a", "clock")],
 }
 DONE = {"role": "tool", "tool_call_id": "a", "content": "done"}
-STRICT = {**FUNCTION, "function": {**FUNCTION["function"], "strict": True}}
+NAMED: Any = FUNCTION["function"]
+STRICT = {**FUNCTION, "function": {**NAMED, "strict": True}}
 
 
 def fit(body: dict[str, Any], profile: str, parts: GatewayParts = PARTS) -> dict[str, Any]:

@@ -28,7 +28,17 @@ CLOCK = ToolDeclaration("clock", "tells the time", '{"type":"object"}', strict=F
 # What stands in the way of most changes: without them, others are looked at.
 OPTIONAL = ("tool_choice", "functions", "function_call", "response_format", "text", "thinking")
 PLAIN = (None, True, 0, -1, 1.5, 10**30, "", "x", "<**x**>", "{}", "\ud800", "\x00")
-DEEPER = ([], {}, [[]], [None], [{}], [1, "a"], {"type": []}, {"name": {}}, {"\ud800": 1})
+DEEPER: tuple[Any, ...] = (
+    [],
+    {},
+    [[]],
+    [None],
+    [{}],
+    [1, "a"],
+    {"type": []},
+    {"name": {}},
+    {"\ud800": 1},
+)
 JUNK = st.sampled_from([*PLAIN, *DEEPER])
 
 

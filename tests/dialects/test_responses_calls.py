@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from responses_wire import (
+
+from gateway.dialects.openai_responses.items import AnsweredItems
+from gateway.dialects.openai_responses.output import MOST_ITEMS
+from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Stop, ToolCall
+from gateway.wire.sse import split
+from tests.dialects.responses_wire import (
     CLOCK,
     Client,
     Json,
@@ -26,12 +32,6 @@ from responses_wire import (
     splice,
     turn,
 )
-
-from gateway.dialects.openai_responses.items import AnsweredItems
-from gateway.dialects.openai_responses.output import MOST_ITEMS
-from gateway.errors import UpstreamBroke
-from gateway.exchange.model import Stop, ToolCall
-from gateway.wire.sse import split
 
 ARGUMENTS = '{"action":"get_hidden"}'
 HIDDEN = (b"clock", b"get_hidden", b"fc_srv", b"call_srv")

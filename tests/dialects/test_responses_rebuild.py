@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from responses_wire import CLOCK, Json, message, reasoning, run, search, splice, turn
 
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.exchange.additions import ToolResult
 from gateway.sessions.model import KeptTurn
+from tests.dialects.responses_wire import CLOCK, Json, message, reasoning, run, search, splice, turn
 
 NAME = DIALECT.name
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from responses_wire import Json, call, custom, message, reasoning, search
 
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
+from tests.dialects.responses_wire import Json, call, custom, message, reasoning, search
 
 CLOCK = ToolDeclaration("clock", "Tells the time.", '{"type":"object"}')
 

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from responses_wire import (
+
+from gateway.dialects.openai_responses import DIALECT
+from gateway.dialects.openai_responses.items import AnsweredItems
+from gateway.errors import Draining, UpstreamAnswered, UpstreamBroke
+from gateway.exchange.model import Stop, TurnEnd, Usage
+from gateway.wire.sse import split
+from tests.dialects.responses_wire import (
     BEGINNINGS,
     CLOCK,
     RECORDED,
@@ -30,12 +36,6 @@ from responses_wire import (
     turn,
     usage,
 )
-
-from gateway.dialects.openai_responses import DIALECT
-from gateway.dialects.openai_responses.items import AnsweredItems
-from gateway.errors import Draining, UpstreamAnswered, UpstreamBroke
-from gateway.exchange.model import Stop, TurnEnd, Usage
-from gateway.wire.sse import split
 
 WHOLE = [name for name in RECORDED if name != "responses_failed"]
 TEXT = RECORDED["responses_text"]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from responses_wire import CLOCK, Json, call, custom, message, reasoning, refusal, search, usage
 
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
@@ -14,10 +13,21 @@ from gateway.dialects.openai_responses.whole import ResponsesWhole
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Asked, Stop, ToolCall, Usage
+from tests.dialects.responses_wire import (
+    CLOCK,
+    Json,
+    call,
+    custom,
+    message,
+    reasoning,
+    refusal,
+    search,
+    usage,
+)
 
 
 def body(*items: Json, ident: str = "a", status: str = "completed", **more: Any) -> bytes:
-    response = {"id": ident, "object": "response", "model": ident, "status": status}
+    response: Json = {"id": ident, "object": "response", "model": ident, "status": status}
     response |= {"error": None, "output": list(items), "usage": usage(2, 3, 1), **more}
     return json.dumps(response).encode()
 

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import messages_wire as messages
 import pytest
-from responses_wire import Teller, call, message, usage
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
 from gateway.exchange.model import Asked
+from tests.dialects import messages_wire as messages
+from tests.dialects.responses_wire import Teller, call, message, usage
 
 CLOCK = frozenset({"clock"})
 DONE = b"data: [DONE]\n\n"
@@ -20,9 +20,12 @@ DONE = b"data: [DONE]\n\n"
 
 def chat(ident: str, *deltas: dict[str, Any], finish: str = "stop") -> bytes:
     """Write a turn of Chat Completions as a stream."""
-    ends = [(delta, None) for delta in ({"role": "assistant"}, *deltas)] + [({}, finish)]
+    spoken: list[tuple[dict[str, Any], str | None]]
+    spoken = [(delta, None) for delta in ({"role": "assistant"}, *deltas)]
+    ends = [*spoken, ({}, finish)]
     choices = [[{"index": 0, "delta": delta, "finish_reason": end}] for delta, end in ends]
     used = {"prompt_tokens": 2, "completion_tokens": 3}
+    chunks: list[dict[str, Any]]
     chunks = [{"id": ident, "model": ident, "choices": choice} for choice in choices]
     chunks.append({"id": ident, "choices": [], "usage": used})
     return b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in chunks) + DONE

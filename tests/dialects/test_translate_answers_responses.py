@@ -122,7 +122,7 @@ def test_calls_that_are_named_late_or_left_open() -> None:
 
 
 def test_items_that_are_never_done_are_taken_from_the_end() -> None:
-    output = [
+    output: list[dict[str, Any]] = [
         {"type": "message", "id": "m", "content": [{"text": "Hi"}]},
         {"type": "function_call", "id": "f", "call_id": "c", "name": "f", "arguments": "[1]"},
         {"type": "message", "id": "n", "content": [{"text": "twice"}]},

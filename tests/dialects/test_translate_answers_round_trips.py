@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,14 +77,15 @@ def thoughts(draw: st.DrawFn) -> list[Event]:
     proof = draw(st.sampled_from(["", "signature", "encrypted", "redacted"]))
     if proof == "redacted":
         return [Thought(encrypted="data", redacted=True)]
-    return [*told, Thought(**{proof: "proof"})] if proof else told
+    return [*told, msgspec.structs.replace(Thought(), **{proof: "proof"})] if proof else told
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> list[Event]:
     """An answer that either speaks or refuses: few dialects keep both in their order."""
     events: list[Event] = [Began("upstream-id", "upstream-model", 7)]
-    speaks = draw(st.sampled_from([Said, Refused]))
+    kinds: list[type[Said] | type[Refused]] = [Said, Refused]
+    speaks = draw(st.sampled_from(kinds))
     for _ in range(draw(st.integers(0, 4))):
         kind = draw(st.sampled_from([speaks, Thought, CallBegan]))
         if kind is CallBegan:

@@ -358,7 +358,7 @@ def test_errors_of_others_for_messages(status: int, kind: str) -> None:
 
 
 def test_the_status_is_told_by_what_the_error_is_called_if_by_nothing_else() -> None:
-    body = {"error": {"message": "No.", "type": "x", "code": "insufficient_quota"}}
+    body: dict[str, Any] = {"error": {"message": "No.", "type": "x", "code": "insufficient_quota"}}
     assert error_in(body, CHAT, MESSAGES)["type"] == "rate_limit_error"
     body = {"error": {"message": "No.", "type": "x", "code": 999}}
     assert error_in(body, CHAT, MESSAGES)["type"] == "api_error"

@@ -253,7 +253,7 @@ def test_what_has_no_counterpart_is_left_out_and_named_once(
 
 
 def test_of_a_million_unknown_members_the_first_are_named_in_the_log() -> None:
-    members = {"k" * 200: 1} | {f"k{number}": 1 for number in range(1000)}
+    members: dict[str, Any] = {"k" * 200: 1} | {f"k{number}": 1 for number in range(1000)}
     told = lost("openai-chat", "anthropic-messages", messages=[], **members)
     assert told[:3] == ("k" * 100, "k0", "k1")
     assert len(told) == 50

@@ -301,7 +301,7 @@ def test_what_a_user_shows_and_the_upstream_cannot_see_is_refused(profile: str, 
 
 def test_reasoning_is_left_out_and_named() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    asked = {"messages": [HI, assistant(thought, text("ho"))]}
+    asked: dict[str, Any] = {"messages": [HI, assistant(thought, text("ho"))]}
     assert told(MESSAGES, CHAT, **asked)["messages"][1] == {"role": "assistant", "content": "ho"}
     assert lost(MESSAGES, CHAT, **asked) == ("reasoning",)
     assert messages(HI, assistant(thought)) == [HI]
@@ -361,7 +361,7 @@ HOSTED = [
 
 
 def test_hosted_tools_are_left_out_and_named() -> None:
-    asked = {"input": "hi", "tools": HOSTED, "tool_choice": "auto"}
+    asked: dict[str, Any] = {"input": "hi", "tools": HOSTED, "tool_choice": "auto"}
     assert [tool["function"]["name"] for tool in told(RESPONSES, CHAT, **asked)["tools"]] == ["f"]
     assert lost(RESPONSES, CHAT, **asked) == (
         "tools.web_search",
@@ -507,7 +507,7 @@ def test_how_much_to_think(members: dict[str, Any], effort: str | None) -> None:
     "model", ["gpt-4o", "openai/gpt-4.1-mini", "gpt-3.5-turbo", "chatgpt-4o-latest"]
 )
 def test_a_model_that_does_not_think_is_not_asked_to(model: str) -> None:
-    asked = {"model": model, "input": "hi", "reasoning": {"effort": "high"}}
+    asked: dict[str, Any] = {"model": model, "input": "hi", "reasoning": {"effort": "high"}}
     assert "reasoning_effort" not in told(RESPONSES, CHAT, **asked)
     assert lost(RESPONSES, CHAT, **asked) == ("effort",)
 
@@ -539,7 +539,7 @@ def test_the_form_of_the_answer_that_messages_ask_for() -> None:
 
 
 def test_metadata_is_left_out_where_nothing_is_stored() -> None:
-    asked = {"input": "hi", "metadata": {"k": "v"}}
+    asked: dict[str, Any] = {"input": "hi", "metadata": {"k": "v"}}
     assert "metadata" not in told(RESPONSES, CHAT, **asked)
     assert lost(RESPONSES, CHAT, **asked) == ("metadata",)
     assert told(RESPONSES, CHAT, "openrouter", **asked)["metadata"] == {"k": "v"}

@@ -94,7 +94,7 @@ def test_the_user_begins_and_nothing_is_empty() -> None:
 def test_the_model_does_not_go_on_from_thinking() -> None:
     said = {"role": "assistant", "content": "So: "}
     for last in ([], [said]):
-        asked = {"input": [HI, reasoned("holdgate:signature:abc"), *last]}
+        asked: dict[str, Any] = {"input": [HI, reasoned("holdgate:signature:abc"), *last]}
         sent = told(RESPONSES, MESSAGES, **asked)["messages"]
         assert sent == [HI, *({"role": "assistant", "content": "So:"} for _ in last)]
         assert lost(RESPONSES, MESSAGES, **asked) == ("reasoning",)
@@ -112,7 +112,9 @@ def test_a_turn_that_ends_in_a_call_stays_as_it_is() -> None:
     "arguments", ["{broken", "[1]", '"text"', '{"a":' * 200 + "1" + "}" * 200, "[" * 5000]
 )
 def test_broken_arguments_are_an_empty_object(arguments: str) -> None:
-    asked = {"messages": [{"role": "assistant", "tool_calls": [called("a", "f", arguments)]}]}
+    asked: dict[str, Any] = {
+        "messages": [{"role": "assistant", "tool_calls": [called("a", "f", arguments)]}]
+    }
     assert told(CHAT, MESSAGES, **asked)["messages"][1] == assistant(use("a"))
     assert lost(CHAT, MESSAGES, **asked) == ("arguments",)
 
@@ -388,7 +390,7 @@ def test_parameters() -> None:
     ],
 )
 def test_one_word_on_sampling_or_none(model: str, kept: str) -> None:
-    asked = {"model": model, "messages": [HI], "temperature": 0, "top_p": 0.5}
+    asked: dict[str, Any] = {"model": model, "messages": [HI], "temperature": 0, "top_p": 0.5}
     assert {"temperature", "top_p"} & told(CHAT, MESSAGES, **asked).keys() == (
         {kept} if kept else set()
     )
@@ -476,7 +478,7 @@ def test_thinking_goes_on_where_it_began() -> None:
 
 
 def test_not_to_think_is_to_say_nothing() -> None:
-    asked = {"messages": [HI], "reasoning_effort": "none"}
+    asked: dict[str, Any] = {"messages": [HI], "reasoning_effort": "none"}
     assert "thinking" not in told(CHAT, MESSAGES, **asked)
     assert lost(CHAT, MESSAGES, **asked) == ()
     assert "thinking" not in told(CHAT, MESSAGES, messages=[], reasoning_effort="")
@@ -522,6 +524,6 @@ def test_a_looser_one_is_asked_for_in_words(asked: Any, word: str) -> None:
 
 
 def test_metadata_is_lost_but_who_asks_is_told() -> None:
-    asked = {"input": "hi", "metadata": {"k": "v"}, "user": "u" * 300}
+    asked: dict[str, Any] = {"input": "hi", "metadata": {"k": "v"}, "user": "u" * 300}
     assert len(told(RESPONSES, MESSAGES, **asked)["metadata"]["user_id"]) < 64
     assert lost(RESPONSES, MESSAGES, **asked) == ("metadata",)

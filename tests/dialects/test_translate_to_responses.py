@@ -224,7 +224,7 @@ def test_custom_calls_stay_custom() -> None:
 
 
 def test_parameters() -> None:
-    asked = {
+    asked: dict[str, Any] = {
         "messages": [HI],
         "max_tokens": 50,
         "temperature": 1.7,

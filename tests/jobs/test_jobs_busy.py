@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -206,7 +207,7 @@ async def test_what_waits_when_the_gateway_is_stopped_is_given_back() -> None:
             await waiting(gate, job_id)
         gate.gateway.leave(lambda: None)
         for job_id in jobs:
-            await seen(lambda job_id=job_id: statuses(gate, job_id), lambda found: found == [])
+            await seen(partial(statuses, gate, job_id), lambda found: found == [])
             job = await job_of(gate, job_id)
             assert (job["enabled"], ms_of(job["next_run_at"])) == (True, NOW + HOUR)
         assert (await cron(gate, "run", {"job_id": jobs[0]}))["reason"] == "shutting down"

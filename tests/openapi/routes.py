@@ -26,7 +26,10 @@ def ways(parts: GatewayServices) -> set[Way]:
 
 def _methods(route: Route) -> Iterable[str]:
     # An endpoint that looks at the method itself says which it takes; there is one for all the rest.
-    return route.methods if route.methods is not None else route.endpoint.methods
+    if route.methods is not None:
+        return route.methods
+    methods: Iterable[str] = getattr(route.endpoint, "methods")  # noqa: B009 - not a plain callable
+    return methods
 
 
 def nameless(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -25,16 +26,16 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 
 @OWN.parametrize()
-def test_strangers(case: schemathesis.Case, gate: Gate) -> None:
+def test_strangers(case: schemathesis.Case[Any], gate: Gate) -> None:
     check(case, gate)
 
 
 @OTHERS.parametrize()
-def test_a_few_strangers(case: schemathesis.Case, gate: Gate) -> None:
+def test_a_few_strangers(case: schemathesis.Case[Any], gate: Gate) -> None:
     check(case, gate)
 
 
 @pytest.mark.long
 @LONG.parametrize()
-def test_many_strangers(case: schemathesis.Case, gate: Gate) -> None:
+def test_many_strangers(case: schemathesis.Case[Any], gate: Gate) -> None:
     check(case, gate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ async def test_so_have_all_others_of_that_api(asked: bytes) -> None:
 
 async def test_a_listed_origin_may_read_it() -> None:
     origin = "https://app.example"
-    settings = {"server__cors_origins": [origin]}
+    settings: dict[str, Any] = {"server__cors_origins": [origin]}
     async with gate((MESSAGES, telling(MESSAGES, FINE, False)), **settings) as between:
         asked = request("OPTIONS", MESSAGES.PATH, f"origin: {origin}")
         sent = await between.running.fetch(asked)

@@ -510,7 +510,8 @@ def test_what_was_changed_meanwhile_stands() -> None:
 def test_what_failed_for_good_is_told_once() -> None:
     job = replace(once(), retries=4, retry_ms=NOW, due_ms=None)
     begun, run = running(job)
-    for end, says in (("error", "an error"), ("skipped", "skipped")):
+    ends: tuple[tuple[Status, str], ...] = (("error", "an error"), ("skipped", "skipped"))
+    for end, says in ends:
         over = finish_run(run, NOW, end, error="No\n luck.")
         told = write_failure_notice(begun, apply_end(begun, over, NOW, RULES), over)
         assert told == f"It was tried 5 times; the last try was {says}: No luck."

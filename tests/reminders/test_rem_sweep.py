@@ -20,7 +20,7 @@ from gateway.reminders.records import (
 )
 from gateway.reminders.service import SHAPE
 from gateway.stores import SealedDocument
-from gateway.stores.documents import AT_ONCE, MOST_LEFT, iterate_due, seal
+from gateway.stores.documents import AT_ONCE, MOST_LEFT, SessionKey, iterate_due, seal
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, Troubled, key_of
 
@@ -225,6 +225,10 @@ async def test_the_others_are_served_meanwhile(files: Place) -> None:
 # What ended lately
 
 
+def place_of(session: str = SESSION) -> SessionKey:
+    return OWNER, session
+
+
 def ended(number: int, at_ms: int = NOW) -> EndedReminder:
     return EndedReminder(f"id-{number}", "x", NOW, "expired", at_ms)
 
@@ -232,8 +236,8 @@ def ended(number: int, at_ms: int = NOW) -> EndedReminder:
 def test_what_ended_is_bounded_in_a_session() -> None:
     recent = RecentlyEnded()
     for number in range(MOST_ENDED_HERE + 5):
-        recent.add(key_of(), [ended(number)])
-    assert [end.id for end in recent.of(key_of(), NOW)] == [
+        recent.add(place_of(), [ended(number)])
+    assert [end.id for end in recent.of(place_of(), NOW)] == [
         f"id-{number}" for number in range(5, MOST_ENDED_HERE + 5)
     ]
     assert len(recent) == MOST_ENDED_HERE
@@ -242,21 +246,21 @@ def test_what_ended_is_bounded_in_a_session() -> None:
 def test_what_ended_is_bounded_over_all_sessions() -> None:
     recent = RecentlyEnded()
     for number in range(MOST_ENDED + 10):
-        recent.add(key_of(f"s{number}"), [ended(number)])
-        recent.add(key_of("busy"), [ended(number)])
+        recent.add(place_of(f"s{number}"), [ended(number)])
+        recent.add(place_of("busy"), [ended(number)])
     assert MOST_ENDED - MOST_ENDED_HERE <= len(recent) <= MOST_ENDED
-    assert recent.of(key_of("s0"), NOW) == ()
-    assert len(recent.of(key_of("busy"), NOW)) == MOST_ENDED_HERE
-    assert len(recent.of(key_of(f"s{MOST_ENDED}"), NOW)) == 1
+    assert recent.of(place_of("s0"), NOW) == ()
+    assert len(recent.of(place_of("busy"), NOW)) == MOST_ENDED_HERE
+    assert len(recent.of(place_of(f"s{MOST_ENDED}"), NOW)) == 1
 
 
 def test_what_ended_is_forgotten_after_a_day() -> None:
     recent = RecentlyEnded()
-    recent.add(key_of("a"), [ended(1)])
-    recent.add(key_of("b"), [ended(2)])
-    recent.add(key_of("a"), [ended(3, NOW + 5)])
+    recent.add(place_of("a"), [ended(1)])
+    recent.add(place_of("b"), [ended(2)])
+    recent.add(place_of("a"), [ended(3, NOW + 5)])
     recent.forget(NOW + DAY)
-    assert [len(recent.of(key_of(name), NOW)) for name in "ab"] == [2, 0]
+    assert [len(recent.of(place_of(name), NOW)) for name in "ab"] == [2, 0]
     assert len(recent) == 2
     recent.forget(NOW + DAY + 5)
     assert len(recent) == 0

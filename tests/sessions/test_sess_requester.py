@@ -38,7 +38,7 @@ FORMS: list[tuple[Any, dict[str, Any], bool]] = [
 
 
 def read(dialect: Any, **more: Any) -> Any:
-    said = {"input": "hi"} if dialect is RESPONSES else {"messages": []}
+    said: dict[str, Any] = {"input": "hi"} if dialect is RESPONSES else {"messages": []}
     return dialect.read(json.dumps({"model": "m", **said, **more}).encode(), 128)
 
 

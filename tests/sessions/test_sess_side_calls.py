@@ -381,7 +381,7 @@ async def test_a_conversation_about_titles_is_no_side_call(asked: bytes) -> None
 
 
 async def test_what_marks_a_side_call_is_the_operators() -> None:
-    sentinels = {"stop_message__side_call_sentinels": ["name this chat"]}
+    sentinels: dict[str, Any] = {"stop_message__side_call_sentinels": ["name this chat"]}
     async with in_process(play(says("hm")), clock=ManualClock(NOW), **sentinels) as gate:
         await remind(gate, "drink tea", NOW)
         await gate.ask(talk("Name this chat, please."), SESSION)

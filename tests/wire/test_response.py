@@ -89,7 +89,7 @@ class Taking:
         self.resting = False
         self.blocked = False
         self.stalled_since: float | None = None
-        self.cancel_scope = None
+        self.cancel_scope: anyio.CancelScope | None = None
 
     async def drain(self) -> None:
         self.blocked = False
