@@ -425,17 +425,6 @@ async def _clear(stage: Stage) -> None:
     await stage.reminders.clear(OWNER, SESSION)
 
 
-@act(r"reminder (\w+) is owed")
-async def _be_owed(stage: Stage, text: str) -> None:
-    waiting = await stage.reminders.list_undelivered(OWNER, SESSION)
-    assert text not in [reminder.text for reminder in waiting]
-    stored = stage.store
-    error, stored.error = stored.error, None
-    await stage.reminders.sweep()
-    assert stored.error is None
-    stored.error = error
-
-
 @act(r"a run is under way")
 def _begin_run(stage: Stage) -> None:
     stage.job_runs.begins_ms = stage.clock.now_ms()
