@@ -17,7 +17,7 @@ AT_MOST = {
     "plain: package switches": 63,  # 60
     "hold: modules": 76,  # 60
     "isolated: modules": 72,  # 60
-    "class names in two modules": 2,  # 5
+    "class names in two modules": 0,  # 5
     "participle functions": 2,  # 0 outside the list of scripts/house/names.py
     "code lines": 34_670,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,

@@ -17,7 +17,7 @@ from gateway.reminders.service import KIND as CLOCK
 from gateway.reminders.service import ReminderService
 from gateway.sessions.identity import sub_agent_prefix
 from gateway.sessions.session_request import KIND as STATE
-from gateway.sessions.state_store import States
+from gateway.sessions.state_store import SessionStates
 from gateway.stores.documents import Listed
 
 REASON = "chat"
@@ -34,7 +34,7 @@ PAGE = 500
 class SessionRemoval:
     """Ends the runs and chats of a session, and deletes all that is kept of it."""
 
-    states: States
+    states: SessionStates
     reminders: ReminderService
     conversations: Conversations
     jobs: JobService

@@ -28,7 +28,7 @@ from gateway.reminders.service import ReminderService
 from gateway.reminders.view import ReminderView, show_reminder
 from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage
-from gateway.sessions.state_store import States
+from gateway.sessions.state_store import SessionStates
 from gateway.stores.documents import LATEST, Listed
 from gateway.stores.rows import AgentConversation
 from gateway.timestamps import LAST_SECOND, Timestamp, iso
@@ -122,7 +122,7 @@ class StoredSession:
 class SessionsArea:
     """The routes about sessions; each owner sees only their own."""
 
-    states: States
+    states: SessionStates
     reminders: ReminderService
     conversations: Conversations
     jobs: JobService

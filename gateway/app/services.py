@@ -41,8 +41,8 @@ from gateway.reminders.tool_scope import ToolServices
 from gateway.reminders.view import show_ntp
 from gateway.routing import Models
 from gateway.sessions.service import Sessions
-from gateway.sessions.state_store import States
-from gateway.sessions.task_tracker import Tracker
+from gateway.sessions.state_store import SessionStates
+from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores import Documents
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.memory import Memory
@@ -79,7 +79,7 @@ class GatewayServices:
         self.base = base
         self.store = store
         self.rows = rows
-        self.states = States(store, note)
+        self.states = SessionStates(store, note)
         self.answers = AnswerIds(store, note)
         tick_ms = config.clock.tick_ms
         rules = wiring.reminder_rules(config)
@@ -115,7 +115,7 @@ class GatewayServices:
     def _sessions(self) -> Sessions:
         config = self.base.config
         where = config.stop_message.bd_dir or None
-        tracker = Tracker(time.monotonic, os.environ.get("PATH"), where)
+        tracker = TaskTracker(time.monotonic, os.environ.get("PATH"), where)
         reminders = self.reminders if config.clock.enabled else None
         settings = wiring.session_settings(config)
         offload = self.base.exchanges.services.offload

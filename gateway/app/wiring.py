@@ -36,7 +36,7 @@ from gateway.reminders.model import Rules as ReminderRules
 from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
-from gateway.sessions.session_request import Settings
+from gateway.sessions.session_request import SessionSettings
 from gateway.wire.heartbeats import Heartbeats
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
 from gateway.wire.http_server.limits import ConnectionLimits
@@ -232,7 +232,7 @@ def hold_only_rules(config: Config) -> ReminderRules:
     return msgspec.structs.replace(rules, due_window_ms=0, retention_ms=HOLD_ONLY_KEPT_MS)
 
 
-def session_settings(config: Config) -> Settings:
+def session_settings(config: Config) -> SessionSettings:
     """Return what the operator says about sessions."""
     section = config.stop_message
     rules = StopRules(
@@ -244,7 +244,7 @@ def session_settings(config: Config) -> Settings:
     files = Path(section.files_dir) if section.files_dir else None
     # Which tracker would be asked without a directory is a matter of where the gateway was started.
     guesses = section.bd_mode == "auto" and not section.bd_dir
-    return Settings(
+    return SessionSettings(
         rules,
         files,
         "heuristic" if guesses else section.bd_mode,

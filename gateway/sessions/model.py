@@ -144,7 +144,7 @@ class DirectiveReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class DirectiveContext:
     """Where and when directives were found, and what came of those about reminders."""
 
     message: NewestMessage
@@ -154,7 +154,7 @@ class Context:
 
 
 def apply_directives(
-    state: SessionState, found: tuple[Found, ...], rules: StopRules, context: Context
+    state: SessionState, found: tuple[Found, ...], rules: StopRules, context: DirectiveContext
 ) -> tuple[SessionState, DirectiveReport]:
     """Let the directives of a message act on a session, once."""
     message, now_ms = context.message, context.now_ms

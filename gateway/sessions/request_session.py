@@ -20,10 +20,10 @@ from gateway.sessions.model import (
     use_one,
 )
 from gateway.sessions.remaining_work import states_completion
-from gateway.sessions.session_request import CALL, KIND, Kind, SessionRequest, Settings
+from gateway.sessions.session_request import CALL, KIND, Kind, SessionRequest, SessionSettings
 from gateway.sessions.side_calls import SideCalls
-from gateway.sessions.state_store import Change, States
-from gateway.sessions.task_tracker import Tracker
+from gateway.sessions.state_store import Change, SessionStates
+from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 R = TypeVar("R")
@@ -36,9 +36,9 @@ NOTHING_LEFT_SAID = "no work is left: the answer says so"
 class SessionServices:
     """What every session knows: where states are kept, settings, work left, side calls."""
 
-    states: States
-    settings: Settings
-    tracker: Tracker
+    states: SessionStates
+    settings: SessionSettings
+    tracker: TaskTracker
     side_calls: SideCalls
 
 

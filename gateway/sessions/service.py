@@ -29,7 +29,7 @@ from gateway.sessions.directives.syntax import BLANKS
 from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts, requester_of
 from gateway.sessions.model import (
     DONE,
-    Context,
+    DirectiveContext,
     DirectiveReport,
     KeptTurn,
     SessionState,
@@ -39,11 +39,11 @@ from gateway.sessions.model import (
     sign,
 )
 from gateway.sessions.request_session import RequestSession, SessionServices
-from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, Settings
+from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, SessionSettings
 from gateway.sessions.side_calls import SideCalls, SnapshotSetters
-from gateway.sessions.state_store import States
+from gateway.sessions.state_store import SessionStates
 from gateway.sessions.stop_message_files import load_stop_message
-from gateway.sessions.task_tracker import Tracker
+from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
@@ -68,9 +68,9 @@ class Sessions:
 
     def __init__(
         self,
-        states: States,
-        settings: Settings,
-        tracker: Tracker,
+        states: SessionStates,
+        settings: SessionSettings,
+        tracker: TaskTracker,
         reminders: ReminderService | None,
         snapshots: SnapshotSetters | None = None,
         offload: Offload | None = None,
@@ -214,13 +214,15 @@ class Sessions:
         now = self.states.store.now_ms()
         if request.key is None:
             here = tuple(item for item in found if not needs_session(item))
-            state, report = apply_directives(NEW, here, self._settings.rules, Context(message, now))
+            state, report = apply_directives(
+                NEW, here, self._settings.rules, DirectiveContext(message, now)
+            )
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
             return state, DirectiveReport((*report.effects, *elsewhere), report.lowered_to)
         if not found:
             return await self.states.read(request.key), DirectiveReport()
         reminded = await self._remind(request, found, message, now)
-        context = Context(message, now, reminded)
+        context = DirectiveContext(message, now, reminded)
         setter = requester_of(request.dialect, request.asked).setter
         return await self._act_durably(request.key, found, context, setter)
 
@@ -257,7 +259,7 @@ class Sessions:
         return DONE
 
     async def _act_durably(
-        self, key: DocumentKey, found: tuple[Found, ...], context: Context, setter: str
+        self, key: DocumentKey, found: tuple[Found, ...], context: DirectiveContext, setter: str
     ) -> tuple[SessionState, DirectiveReport]:
         def change(
             state: SessionState,

@@ -22,7 +22,7 @@ CALL = "call:"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     """What the operator says about sessions."""
 
     rules: StopRules = field(default_factory=StopRules)

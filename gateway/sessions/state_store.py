@@ -24,7 +24,7 @@ Note = Callable[..., None]
 Change = Callable[[SessionState], tuple[SessionState, R]]
 
 
-class States:
+class SessionStates:
     """The states of all sessions."""
 
     def __init__(self, store: Documents, note: Note) -> None:

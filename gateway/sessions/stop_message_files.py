@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.sessions.directives.model import SetStopMessage, SetStopMessageFile, Unreadable
-from gateway.sessions.session_request import Settings
+from gateway.sessions.session_request import SessionSettings
 
 
 def load_stop_message(
-    directive: SetStopMessageFile, settings: Settings
+    directive: SetStopMessageFile, settings: SessionSettings
 ) -> SetStopMessage | Unreadable:
     """Read the text of a file inside the operator's directory, and of no other."""
     if settings.files_dir is None:

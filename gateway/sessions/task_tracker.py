@@ -20,7 +20,7 @@ QUESTIONS = (
 )
 
 
-class Tracker:
+class TaskTracker:
     """Asks `bd`; what it said holds for some seconds. Where there is none, nothing is asked."""
 
     def __init__(

@@ -61,9 +61,9 @@ from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import TimeSettings, ToolServices
 from gateway.routing import Models, PublicModel
 from gateway.sessions.service import Sessions
-from gateway.sessions.session_request import Settings
-from gateway.sessions.state_store import States
-from gateway.sessions.task_tracker import Tracker
+from gateway.sessions.session_request import SessionSettings
+from gateway.sessions.state_store import SessionStates
+from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.rows import OutboxItem
 from gateway.wire.heartbeats import Heartbeats
 
@@ -162,9 +162,12 @@ class Stage:
         rules = Rules(due_window_ms=0)
         self.reminders = ReminderService(self.store, self.clock, rules, self._log)
         self.queue = OutboxQueue(self.deliveries, self._log)  # type: ignore[arg-type]
-        self.states = States(self.store, self._log)
+        self.states = SessionStates(self.store, self._log)
         self.sessions = Sessions(
-            self.states, Settings(bd_mode="heuristic"), Tracker(self._steady, ""), self.reminders
+            self.states,
+            SessionSettings(bd_mode="heuristic"),
+            TaskTracker(self._steady, ""),
+            self.reminders,
         )
         self.tool_services = self._make_tool_services()
         self.live = LiveExchanges(self._make_services())

@@ -8,15 +8,15 @@ from gateway.sessions.directives.memory import (
     REMEMBERED_MS,
     RETRY_MS,
     Attempt,
+    ChosenDirectives,
     NewestMessage,
-    News,
     choose_new,
 )
 from gateway.sessions.directives.model import Found, Target
 from gateway.sessions.directives.reader import read
 from gateway.sessions.directives.routing import Routing
 from gateway.sessions.model import (
-    Context,
+    DirectiveContext,
     SessionState,
     StopRules,
     apply_directives,
@@ -33,7 +33,9 @@ def found(text: str) -> tuple[Found, ...]:
     return read(text, ("a", "b")).directives
 
 
-def news(items: tuple[Found, ...], ordinal: int, seen: dict[str, int], now: int) -> News:
+def news(
+    items: tuple[Found, ...], ordinal: int, seen: dict[str, int], now: int
+) -> ChosenDirectives:
     return choose_new(items, NewestMessage(ordinal, ("text",)), seen, (), now)
 
 
@@ -100,7 +102,7 @@ def sent_alone(
 ) -> tuple[SessionState, str]:
     """Send a message without any history, and have it answered."""
     message = NewestMessage(1, (text,), alone=True, attempt=attempt or Attempt(f"id-{now}"))
-    state, told = apply_directives(state, found(text), RULES, Context(message, now))
+    state, told = apply_directives(state, found(text), RULES, DirectiveContext(message, now))
     if ended:
         state = end_message(state, message)
     return state, told.header()
@@ -158,7 +160,7 @@ def test_alone_what_failed_acts_with_the_retry() -> None:
     assert effect.startswith("set, ignored")
     message = NewestMessage(1, (long,), alone=True)
     rules = StopRules(longest_bytes=8000)
-    state, told = apply_directives(state, found(long), rules, Context(message, NOW + 1))
+    state, told = apply_directives(state, found(long), rules, DirectiveContext(message, NOW + 1))
     assert told.effects == ("set", "unchanged")
     assert state.stop is not None
 

@@ -21,7 +21,7 @@ from gateway.sessions.directives.reader import read
 from gateway.sessions.directives.routing import Routing
 from gateway.sessions.model import (
     RENEW_MS,
-    Context,
+    DirectiveContext,
     DirectiveReport,
     KeptTurn,
     SessionState,
@@ -56,7 +56,7 @@ def after(
     now: int = NOW,
 ) -> tuple[SessionState, DirectiveReport]:
     return apply_directives(
-        state, found(text), rules, Context(NewestMessage(ordinal, (text,)), now)
+        state, found(text), rules, DirectiveContext(NewestMessage(ordinal, (text,)), now)
     )
 
 
@@ -120,7 +120,7 @@ def test_a_refused_text_changes_nothing_and_is_reported_each_time(reason: str) -
 def test_a_text_from_elsewhere_may_be_blank() -> None:
     """A file may hold nothing but white space, which the text of a directive cannot."""
     blank = (Found(SetStopMessage(" \n"), "<**…**>"),)
-    state, told = apply_directives(ARMED, blank, RULES, Context(NewestMessage(1), NOW))
+    state, told = apply_directives(ARMED, blank, RULES, DirectiveContext(NewestMessage(1), NOW))
     assert state is ARMED
     assert told.reasons == ("stopMessage: the text is empty",)
 

@@ -70,7 +70,7 @@ class SentMessage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ChosenDirectives:
     """Which directives of a message act now, which have acted already, and what to remember."""
 
     new: tuple[Found, ...]
@@ -84,7 +84,7 @@ def choose_new(
     seen: Mapping[str, int],
     sent: tuple[SentMessage, ...],
     now_ms: int,
-) -> News:
+) -> ChosenDirectives:
     """Tell the directives that act from those of a message that was seen in the last half hour.
 
     Seeing one again renews the memory, so a tool loop may last longer than that. Directives for one
@@ -100,7 +100,7 @@ def choose_new(
     new = tuple(f for f in found if names.get(f) not in acted)
     known |= dict.fromkeys(names.values(), now_ms)
     newest = sorted(known.items(), key=lambda item: item[1])[-MOST_REMEMBERED:]
-    return News(new, unchanged, dict(newest))
+    return ChosenDirectives(new, unchanged, dict(newest))
 
 
 def is_retry(message: NewestMessage, sent: tuple[SentMessage, ...], now_ms: int) -> bool:
