@@ -164,12 +164,16 @@ async def test_a_job_can_be_made_while_the_store_is_down() -> None:
 
 
 async def test_a_forgotten_session_is_not_kept() -> None:
-    async with remembering("s") as snapshots:
+    async with remembering("s", "later") as snapshots:
         hear(snapshots, "s", b"{}", "Done.")
         snapshots.forget("o", "s")
         assert await snapshots.find("o", "s") is None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(snapshots.run)
-            await anyio.sleep(0.01)
+            # What is heard after it is kept after it.
+            hear(snapshots, "later", b"{}", "Done.")
+            await seen(
+                lambda: snapshots.rows.snapshot("o", "later"), lambda found: found is not None
+            )
             tasks.cancel_scope.cancel()
         assert await snapshots.rows.snapshot("o", "s") is None
