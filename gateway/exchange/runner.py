@@ -59,7 +59,7 @@ WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
 
 
 class ExchangeRunner:
-    """Runs one exchange: one worker at a tools, each with one outcome."""
+    """Runs one exchange: one worker at a time, each with one outcome."""
 
     __slots__ = ("_scope", "_state")
 
