@@ -18,7 +18,7 @@ AT_MOST = {
     "hold: modules": 76,  # 60
     "isolated: modules": 72,  # 60
     "class names in two modules": 0,  # 5
-    "participle functions": 2,  # 0 outside the list of scripts/house/names.py
+    "participle functions": 0,  # 0 outside the list of scripts/house/names.py
     "code lines": 34_670,  # 33,546: 95 %
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,

@@ -117,7 +117,7 @@ class Snapshots:
     async def find_setter(self, owner: str, session: str) -> str:
         """Return under which system text a session last offered tools: its digest, or nothing."""
         seen = self._seen.get((owner, session))
-        asked = seen.asked() if seen is not None else None
+        asked = seen.find_request() if seen is not None else None
         if asked is not None and seen is not None:
             return _setter(seen.dialect, asked)
         snapshot = await self.rows.snapshot(owner, session)
@@ -239,7 +239,7 @@ class SnapshotObserver:
 
     # What the snapshots do with it.
 
-    def asked(self) -> Asked | None:
+    def find_request(self) -> Asked | None:
         """Return the request; None if it is remembered no more."""
         return self._asked
 

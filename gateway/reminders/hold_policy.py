@@ -155,7 +155,7 @@ class HoldPolicy:
             # A run is under way: whether it ends well is not known, only when to give up.
             until_ms = begun_ms + most_ms + LATE_MS
         # A clock that is set back makes the instant come later; it makes nobody more patient.
-        left = (most_ms + LATE_MS) / 1000 - self._services.holds.lasted(held)
+        left = (most_ms + LATE_MS) / 1000 - self._services.holds.measure_seconds(held)
         if ready_ms - begun_ms > most_ms or left <= 0 or until_ms <= now_ms:
             held.end(LIMIT)
         else:

@@ -138,13 +138,13 @@ class Holds:
             hold.end(DRAINING if self.draining else LIMIT)
         return hold
 
-    def lasted(self, hold: HeldAnswer) -> float:
+    def measure_seconds(self, hold: HeldAnswer) -> float:
         """Return for how many seconds an answer has been kept open."""
         return self._steady() - hold.begun
 
     def over(self, hold: HeldAnswer, outcome: str) -> float:
         """Take note of how a hold ended, and say how long it took."""
-        seconds = self.lasted(hold)
+        seconds = self.measure_seconds(hold)
         self.counts.seconds += seconds
         self.counts.outcomes[outcome] += 1
         if self._open.get(hold.where) is hold:

@@ -32,7 +32,7 @@ class SessionStates:
         self.note = note
         # Counts what this process changes, so that an exchange need not read again what it read.
         self.changes = 0
-        self.on_forget: Callable[[DocumentKey], None] = _unheard
+        self.on_forget: Callable[[DocumentKey], None] = _tell_nobody
         """Told of each session that is forgotten."""
 
     async def read(self, key: DocumentKey | None) -> SessionState:
@@ -89,5 +89,5 @@ class SessionStates:
             self.note("sessions_not_swept", **who, why=error.message)
 
 
-def _unheard(key: DocumentKey) -> None:
+def _tell_nobody(key: DocumentKey) -> None:
     return None

@@ -55,7 +55,7 @@ class Prose:
     def next_mark(self, at: int) -> re.Match[str] | None:
         """Return the first mark from here on; `at` is a place that is not in code itself."""
         while token := _TOKEN.search(self._text, at, self._end):
-            indented = self._skip_indented(token.start()) if self._indented else None
+            indented = self._skip_indented(token.start()) if self._indented_blocks else None
             if indented is not None:
                 at = indented
             elif token[0] in _MARKS:
@@ -161,7 +161,7 @@ class Prose:
 
     def _skip_indented(self, at: int) -> int | None:
         """Return the end of the indented code that this place is in, if it is in any."""
-        blocks = self._indented
+        blocks = self._indented_blocks
         while self._indented_at < len(blocks) and blocks[self._indented_at][1] <= at:
             self._indented_at += 1
         if self._indented_at == len(blocks) or blocks[self._indented_at][0] > at:
@@ -169,7 +169,7 @@ class Prose:
         return blocks[self._indented_at][1]
 
     @cached_property
-    def _indented(self) -> list[tuple[int, int]]:
+    def _indented_blocks(self) -> list[tuple[int, int]]:
         """Where indented code is: after a blank line or at the beginning, and not in a list."""
         text = self._text
         first = _INDENTED_FIRST.match(text)
