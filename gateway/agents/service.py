@@ -5,20 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+
+import msgspec
 
 from gateway.agents.client import AgentClient
 from gateway.agents.conversations import ConversationRecord, Conversations, UnkeptConversation
 from gateway.agents.locks import Lease
 from gateway.agents.model import CANCELLED, GONE, Agent, AgentListener, AgentMessage, Outcome
-from gateway.agents.requests import compose_request, read_message
+from gateway.dialects import DIALECTS
+from gateway.dialects.raw_json import append_items
 from gateway.errors import NotFound
+from gateway.exchange.model import Asked
 from gateway.exchange.ports import Request
-from gateway.exchange.prepare import ExchangePreparer
+from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
+from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.jobs.tool_calls import SENTENCE
+from gateway.offload import Offload
+from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.reminders.tool_scope import ServerTool
+from gateway.sessions.directives.memory import Attempt
+from gateway.sessions.facts import Sentinels, read_facts
 from gateway.sessions.service import SessionView
 
 log = logging.getLogger("holdgate.agents")
+CHAT = DIALECTS["openai-chat"]
+JSON_DEPTH = 128
 MOST_NAMED = 20
 Tools = Callable[[AgentMessage], tuple[ServerTool, ...]]
 NOT_BEGUN = "not begun"
@@ -142,3 +155,67 @@ class Agents:
             tool_count=outcome.tool_count,
             turns=outcome.turns,
         )
+
+
+async def compose_request(
+    message: AgentMessage,
+    history: bytes,
+    tools: tuple[ServerTool, ...],
+    offload: Offload,
+    sentinels: Sentinels,
+) -> ExchangeInput:
+    """Put a message behind its history; what is large is written beside the loop."""
+    agent = message.agent
+    system = [agent.system] if agent.system else []
+    if any(tool.declaration.name == SCHEDULE_TASK for tool in tools):
+        system.append(SENTENCE)
+    work = partial(_write, agent.model, "\n\n".join(system), history, message.text)
+    size = len(history) + len(message.text)
+    if size <= offload.above:
+        asked = work()
+    else:
+        named = not message.fresh
+        asked = await offload.send(
+            message.owner, size, partial(_write_large, work, named, sentinels)
+        )
+    return ExchangeInput(
+        id=message.request_id,
+        exchange_id=message.exchange_id,
+        owner=message.owner,
+        session=None if message.fresh else message.session,
+        asked=asked,
+        dialect=CHAT,
+        belongs_to=message.session,
+        attempt=Attempt(message.request_id),
+        tools=tools,
+        acts=message.directives,
+        takes_over=False,
+        may_hold=message.may_hold,
+        collects=message.collects,
+        wants_clock=CLOCK in agent.tools,
+        is_composed=True,
+    )
+
+
+def _write(model: str, system: str, history: bytes, text: str) -> Asked:
+    before = history.strip()[1:-1].strip()
+    items = [msgspec.json.encode({"role": "system", "content": system})] if system else []
+    items += [before] if before else []
+    items.append(msgspec.json.encode({"role": "user", "content": text}))
+    messages = msgspec.Raw(append_items(b"[]", items))
+    body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})
+    return CHAT.read(body, JSON_DEPTH)
+
+
+def _write_large(work: Callable[[], Asked], named: bool, sentinels: Sentinels) -> Asked:
+    asked = work()
+    return msgspec.structs.replace(asked, facts=read_facts(CHAT, asked.body, named, sentinels))
+
+
+async def read_message(asked: Asked, owner: str, offload: Offload) -> str:
+    """Return what the user said last, as the model reads it: without directives."""
+    return await offload.run(owner, len(asked.body), partial(_read_newest_text, asked.body))
+
+
+def _read_newest_text(body: bytes) -> str:
+    return CHAT.newest_user(body)[1][0]
