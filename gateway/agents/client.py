@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
 
 from gateway.agents.conversations import Bookmark, ConversationRecord, UnkeptConversation
-from gateway.agents.frames import (
-    UPSTREAM_ERROR,
-    Failure,
-    ForeignCallShown,
-    ReasoningShown,
-    Shown,
-    TextShown,
-    read_failure,
-    read_frames,
-)
 from gateway.agents.locks import Lease
 from gateway.agents.model import (
     COMPLETED,
@@ -27,10 +18,19 @@ from gateway.agents.model import (
     LENGTH,
     TAKEN_OVER,
     TURNS,
-    AgentListener,
     Outcome,
 )
-from gateway.agents.transcript import Transcript
+from gateway.agents.transcript import (
+    UPSTREAM_ERROR,
+    Failure,
+    ForeignCallShown,
+    ReasoningShown,
+    Shown,
+    TextShown,
+    Transcript,
+    read_failure,
+    read_frames,
+)
 from gateway.dialects.events import read_object
 from gateway.errors import Headers
 from gateway.exchange.events import CloseReason
@@ -51,6 +51,7 @@ from gateway.reminders.holds import DRAINING as HOLD_DRAINED
 from gateway.reminders.holds import REPLACED
 from gateway.reminders.holds import TAKEN_OVER as HOLD_TAKEN_OVER
 from gateway.stores.documents import StoreUnavailable
+from gateway.wire.heartbeats import HeartbeatTarget
 from gateway.wire.sse import encode
 
 PATIENCE = 10.0
@@ -61,6 +62,50 @@ LOST = Failure("The model did not answer any more after what came before.", UPST
 STRANGE = Failure("The model called a tool that this agent does not have.", "unknown_tool")
 STOPS = {Stop.LENGTH: LENGTH, Stop.FILTER: FILTERED}
 HOLD_ENDS = {HOLD_TAKEN_OVER: TAKEN_OVER, REPLACED: TAKEN_OVER, HOLD_DRAINED: DRAINING}
+
+
+class Connected(HeartbeatTarget, Protocol):
+    """The connection of somebody who listens, and may leave."""
+
+    def rest(self) -> None:
+        """Let go of what is not needed while nothing is sent but heartbeats."""
+
+    def watch(self, left: Callable[[], None]) -> Callable[[], object]:
+        """Call this when the client has left; return how to stop watching."""
+
+
+class AgentListener:
+    """Hears an agent's answer as it comes. This one tells nobody: it is for runs of jobs."""
+
+    line: Connected | None = None
+    """By what it is connected; None: by nothing, and it cannot leave."""
+
+    async def start(self, report: str) -> None:
+        """Hear that the message is taken, and what became of directives in it."""
+
+    async def thinking(self, delta: str) -> None:
+        """Hear what the model thinks."""
+
+    async def text(self, delta: str) -> None:
+        """Hear what the model says."""
+
+    async def tool_start(self, name: str, arguments: str) -> None:
+        """Hear that a tool begins."""
+
+    async def tool_end(self, name: str, ms: int) -> None:
+        """Hear that a tool has done its work."""
+
+    async def tool_error(self, name: str, error: str) -> None:
+        """Hear that a tool has not."""
+
+    async def hold(self, until_ms: int) -> None:
+        """Hear that the answer is kept open until then."""
+
+    async def complete(self, outcome: Outcome) -> None:
+        """Hear, at the very end, that the answer is complete."""
+
+    async def error(self, outcome: Outcome) -> None:
+        """Hear, at the very end, what went wrong."""
 
 
 class AgentClient:

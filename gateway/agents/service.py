@@ -9,10 +9,10 @@ from functools import partial
 
 import msgspec
 
-from gateway.agents.client import AgentClient
+from gateway.agents.client import AgentClient, AgentListener
 from gateway.agents.conversations import ConversationRecord, Conversations, UnkeptConversation
 from gateway.agents.locks import Lease
-from gateway.agents.model import CANCELLED, GONE, Agent, AgentListener, AgentMessage, Outcome
+from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Outcome
 from gateway.dialects import DIALECTS
 from gateway.dialects.raw_json import append_items
 from gateway.errors import NotFound

@@ -16,6 +16,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.agents.client import AgentListener
 from gateway.agents.locks import Locks
 from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
@@ -97,11 +98,11 @@ class SessionBusy(TooMany):
         self.reason = reason
 
 
-class ChatAnswer:
+class ChatAnswer(AgentListener):
     """An agent's answer as a client sees it: named events, each with its session."""
 
     def __init__(self, answer: ClientResponse, session: str) -> None:
-        self.line = answer
+        self.line = self._answer = answer
         self._session = session
 
     async def start(self, report: str) -> None:
@@ -109,7 +110,7 @@ class ChatAnswer:
         headers = STREAM
         if report:
             headers += ((b"x-holdgate-directive", report.encode("ascii", "replace")),)
-        self.line.ready(headers, lambda: PING)
+        self._answer.ready(headers, lambda: PING)
         await self._show("start")
 
     async def thinking(self, delta: str) -> None:
@@ -153,10 +154,10 @@ class ChatAnswer:
         await self._end("error", message=outcome.error, code=outcome.code)
 
     async def _show(self, event: str, **members: object) -> None:
-        await self.line.frames(self._frame(event, members))
+        await self._answer.frames(self._frame(event, members))
 
     async def _end(self, event: str, **members: object) -> None:
-        await self.line.end(self._frame("end", {}) + self._frame(event, members))
+        await self._answer.end(self._frame("end", {}) + self._frame(event, members))
 
     def _frame(self, event: str, members: Mapping[str, object]) -> bytes:
         return encode(msgspec.json.encode({"sessionId": self._session, **members}), event)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gateway.agents.client import AgentListener
 from gateway.agents.locks import Lease, Locks
-from gateway.agents.model import TURNS, AgentMessage, Outcome, SilentListener
+from gateway.agents.model import TURNS, AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome
@@ -54,7 +55,7 @@ class AgentRuns:
             may_schedule=False,
             collects=False,
         )
-        return await self._agents.chat(lease, request, SilentListener())
+        return await self._agents.chat(lease, request, AgentListener())
 
 
 def _is_main(job: Job) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents.frames import (
+from gateway.agents.transcript import (
     Failure,
     ForeignCallShown,
     ReasoningShown,
