@@ -21,12 +21,11 @@ from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.prepare import ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.agent_runs import AgentRuns
-from gateway.jobs.index import JobIndex
 from gateway.jobs.relay_runs import RelayRuns
+from gateway.jobs.relay_sessions import JobIndex, Snapshots
 from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.scheduler import Scheduler
 from gateway.jobs.service import JobService
-from gateway.jobs.snapshots import Snapshots
 from gateway.jobs.tool import ScheduleTaskOffer
 from gateway.metrics import Metrics
 from gateway.outbox.feed import Feed
@@ -86,7 +85,12 @@ class GatewayServices:
         self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
         self.deliveries = OutboxQueue(rows.deliveries, note)
         self.job_index = JobIndex()
-        self.snapshots = self._snapshots()
+        if not config.cron.enabled:
+            # Without a scheduler nobody else loads it.
+            self.job_index.load(())
+        self.snapshots = Snapshots(
+            rows.conversations, clock, self.job_index, self.deliveries.idle, note
+        )
         self.sessions = self._sessions()
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
         self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
@@ -120,15 +124,6 @@ class GatewayServices:
         settings = wiring.session_settings(config)
         offload = self.base.exchanges.services.offload
         return Sessions(self.states, settings, tracker, reminders, self.snapshots, offload)
-
-    def _snapshots(self) -> Snapshots:
-        base, rows, has_jobs = self.base, self.rows.conversations, self.job_index.has_jobs
-        # Without a scheduler nobody loads it.
-        self.job_index.is_loaded = not base.config.cron.enabled
-        return Snapshots(rows, base.clock, has_jobs, base.note, is_idle=self._is_idle)
-
-    def _is_idle(self, owner: str, session: str) -> bool:
-        return self.job_index.is_loaded and self.deliveries.idle(owner, session)
 
     def _tool_services(self) -> ToolServices:
         base = self.base

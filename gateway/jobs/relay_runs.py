@@ -18,8 +18,8 @@ from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.collecting_client import CollectingClient
 from gateway.jobs.model import Job, Run
+from gateway.jobs.relay_sessions import Snapshots
 from gateway.jobs.run_services import RunOutcome
-from gateway.jobs.snapshots import Snapshots
 from gateway.reminders.tool_scope import ServerTool
 from gateway.routing import PublicModel
 from gateway.stores.rows import Snapshot

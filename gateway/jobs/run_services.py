@@ -8,8 +8,8 @@ from typing import Protocol
 
 from gateway.agents.locks import Lease
 from gateway.clock.protocol import Clock
-from gateway.jobs.index import JobIndex
 from gateway.jobs.model import Job, JobRules, Run, Status
+from gateway.jobs.relay_sessions import JobIndex
 from gateway.outbox.feed import Feed
 from gateway.outbox.queue import OutboxQueue
 from gateway.stores.rows import JobRows

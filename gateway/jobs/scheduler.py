@@ -25,7 +25,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.clock.system import ClockSteps
+from gateway.clock.system import ClockSteps, SystemClock
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
@@ -38,7 +38,6 @@ from gateway.jobs.view import SchedulerStatus
 from gateway.outbox.feed import RUN_FINISHED
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import Claimed, OutboxItem
-from gateway.stores.urls import system_ms
 
 NEVER = 2**62
 # How long ago a run may have ended that is told of again at the start.
@@ -68,6 +67,8 @@ class Scheduler:
         self.services = services
         self._alone = alone
         self._holder = uuid4().hex
+        # Leases end by the host's time, as the store judges them.
+        self._lease_clock = SystemClock()
         self.slots = Slots(services.settings.max_concurrent_runs, self.wake)
         self.results = ResultReturner(services, self.slots, agents)
         self.runner = JobRunner(services, self.slots, agents, relays, self._note_end)
@@ -264,14 +265,14 @@ class Scheduler:
     # Leases.
 
     def _lease_end(self) -> int:
-        return system_ms() + self.services.settings.lease_ttl_ms
+        return self._lease_clock.now_ms() + self.services.settings.lease_ttl_ms
 
     async def _recover(self) -> None:
         """Learn what there is, and that what a process that is gone was at is interrupted."""
         rows = self.services.rows
         while True:
             try:
-                await self._end_lapsed(LATEST if self._alone else system_ms())
+                await self._end_lapsed(LATEST if self._alone else self._lease_clock.now_ms())
                 # The clock may have been set back while nobody looked.
                 await self._recompute_due(await rows.listing(None))
                 jobs = await rows.listing(None)
@@ -297,7 +298,7 @@ class Scheduler:
         while True:
             await anyio.sleep(LOOK_FOR_LAPSED)
             try:
-                await self._end_lapsed(system_ms())
+                await self._end_lapsed(self._lease_clock.now_ms())
             except StoreUnavailable as error:
                 self.services.note("jobs_not_read", why=error.message)
 

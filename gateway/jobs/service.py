@@ -9,13 +9,12 @@ from typing import Protocol
 
 from gateway.clock.protocol import Clock
 from gateway.errors import HoldgateError, InvalidInput, ModelNotFound, NotFound, TooMany
-from gateway.jobs.index import JobIndex
 from gateway.jobs.lifecycle import enable_job, make_job, patch_job, renew_job
 from gateway.jobs.model import Draft, Job, JobRules, Run
 from gateway.jobs.reader import Members, read_draft, read_patch
+from gateway.jobs.relay_sessions import JobIndex, Snapshots
 from gateway.jobs.run_rules import disable_job
 from gateway.jobs.run_services import Note
-from gateway.jobs.snapshots import Snapshots
 from gateway.jobs.view import SchedulerStatus
 from gateway.routing import Models
 from gateway.sessions.identity import refuse_session_id

@@ -32,7 +32,6 @@ __all__ = [
     "Newer",
     "Rows",
     "SealedDocument",
-    "SessionKey",
     "Shape",
     "StoreUnavailable",
     "Stored",

@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 from anyio.lowlevel import checkpoint
 
-from gateway.jobs.index import JobIndex
-from gateway.jobs.model import Job
+from gateway.jobs.relay_sessions import JobIndex
 from gateway.jobs.runner import Slots
-from gateway.jobs.schedule.model import At
-from tests.jobs.words import HOUR, NOW
-
-
-def job(job_id: str = "a", next_ms: int | None = NOW, **members: object) -> Job:
-    """Make a job."""
-    known = {"user_id": "o", "session_id": "s", "name": "n", "message": "m"}
-    schedule = At(NOW)
-    return Job(job_id=job_id, schedule=schedule, next_run_ms=next_ms, **{**known, **members})  # type: ignore[arg-type]
+from tests.jobs.words import HOUR, NOW, job
 
 
 def test_the_earliest_counts() -> None:
@@ -65,12 +56,23 @@ def test_a_job_that_moves_is_where_it_went() -> None:
     assert job_index.has_jobs("o", "t")
 
 
-def test_what_is_loaded_is_all_there_is() -> None:
+def test_what_changed_while_the_jobs_were_listed_counts() -> None:
     job_index = JobIndex()
-    job_index.put(job("a"))
-    job_index.load([job("b", session_id="t")])
+    listed = [job("a"), job("b", session_id="t"), job("c", session_id="u")]
+    job_index.put(job("d", session_id="v"))
+    job_index.drop("a")
+    job_index.put(job("b", session_id="w"))
+    job_index.load(listed)
+    found = [name for name in "stuvw" if job_index.has_jobs("o", name)]
+    assert found == ["u", "v", "w"]
+
+
+def test_jobs_are_loaded_once() -> None:
+    job_index = JobIndex()
+    job_index.load([job("a")])
+    job_index.drop("a")
+    job_index.load([job("a")])
     assert not job_index.has_jobs("o", "s")
-    assert job_index.has_jobs("o", "t")
 
 
 async def test_who_watches_hears_of_what_matters() -> None:

@@ -14,12 +14,12 @@ from anyio.lowlevel import checkpoint
 from gateway.clock import ManualClock
 from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
 from gateway.exchange.observer import NOBODY, TurnEnded
-from gateway.jobs.snapshots import LARGEST, Snapshots
+from gateway.jobs.relay_sessions import LARGEST, JobIndex, Snapshots
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import Snapshot
 from gateway.stores.urls import system_ms, tell_nobody
 from tests.jobs.faults import Flaky
-from tests.jobs.words import NOW, seen
+from tests.jobs.words import NOW, job, seen
 from tests.run import until
 
 END = TurnEnd(Stop.STOP, usage=Usage())
@@ -39,9 +39,9 @@ async def remembering(*sessions: str, room: int = 1000) -> AsyncIterator[Snapsho
     store = Memory(system_ms, tell_nobody)
     rows = await open_rows("memory:", Path(), store, now_ms=clock.now_ms)
     try:
-        yield Snapshots(
-            rows.conversations, clock, lambda owner, session: session in sessions, Notes(), room
-        )
+        job_index = JobIndex()
+        job_index.load([job(name, session_id=name) for name in sessions])
+        yield Snapshots(rows.conversations, clock, job_index, lambda *_: True, Notes(), room)
     finally:
         await rows.aclose()
 

@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 import anyio
 
 from gateway.clock import Clock
+from gateway.jobs.model import Job
+from gateway.jobs.schedule.model import At
 from gateway.timestamps import iso
 from tests.gateway.client import Answer
 from tests.gateway.wire import get, request
@@ -218,3 +220,10 @@ async def inbox(gate: Running, session: str = "s", *headers: str) -> list[Messag
     client.leave()
     found: list[Message] = [] if empty else answer.json["items"]
     return found
+
+
+def job(job_id: str = "a", next_ms: int | None = NOW, **members: object) -> Job:
+    """Make a job."""
+    known = {"user_id": "o", "session_id": "s", "name": "n", "message": "m"}
+    schedule = At(NOW)
+    return Job(job_id=job_id, schedule=schedule, next_run_ms=next_ms, **{**known, **members})  # type: ignore[arg-type]

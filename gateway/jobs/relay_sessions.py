@@ -1,12 +1,14 @@
-"""The last request of each relay session and what answered it: all a job has to go on from.
+"""What jobs know of relay sessions, which keep no conversation here.
 
-They are kept in memory, and in the store for the sessions that have jobs.
+`JobIndex` knows which of them have jobs, in memory, for requests that must not wait to learn it.
+`Snapshots` has the last request of each and what answered it: all a job has to go on from. They are
+kept in memory, and in the store for the sessions that have jobs.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 import anyio
@@ -16,9 +18,11 @@ from gateway.dialects import DIALECTS
 from gateway.errors import Headers
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
+from gateway.jobs.model import Job
 from gateway.sessions.facts import requester_of
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
+from gateway.stores.waiting import Unsubscribe, Watchers
 
 Note = Callable[..., None]
 
@@ -35,27 +39,105 @@ AGAIN_AFTER = 5.0
 DEPTH = 1_000_000
 
 
+class JobIndex:
+    """Knows which relay sessions have jobs, and when the next run of each begins.
+
+    Agents are not in it: what their jobs come to is in the conversation, and waits for nobody.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[SessionKey, dict[str, Job]] = {}
+        self._session_keys: dict[str, SessionKey] = {}
+        self._watchers = Watchers()
+        self._changed: set[str] | None = set()
+        """The jobs that changed before all were loaded; None since then."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it has all jobs there are."""
+        return self._changed is None
+
+    def __len__(self) -> int:
+        return len(self._session_keys)
+
+    def __repr__(self) -> str:
+        return f"<JobIndex {len(self)} jobs of {len(self._jobs)} sessions>"
+
+    def load(self, jobs: Iterable[Job]) -> None:
+        """Take the jobs of the store, but for those that changed since it was asked for them."""
+        if self._changed is None:
+            return
+        changed, self._changed = self._changed, None
+        for job in jobs:
+            if job.job_id not in changed:
+                self.put(job)
+
+    def put(self, job: Job) -> None:
+        """Note what a job is like now."""
+        if self._changed is not None:
+            self._changed.add(job.job_id)
+        session_key = (job.user_id, job.session_id)
+        if self._session_keys.get(job.job_id, session_key) != session_key or job.agent_id:
+            self.drop(job.job_id)
+        if job.agent_id:
+            return
+        before = self._jobs.setdefault(session_key, {}).get(job.job_id)
+        self._jobs[session_key][job.job_id] = job
+        self._session_keys[job.job_id] = session_key
+        if before is None or _next(before) != _next(job):
+            self._watchers.notify(session_key)
+
+    def drop(self, job_id: str) -> None:
+        """Note that a job is gone."""
+        if self._changed is not None:
+            self._changed.add(job_id)
+        session_key = self._session_keys.pop(job_id, None)
+        if session_key is None:
+            return
+        del self._jobs[session_key][job_id]
+        if not self._jobs[session_key]:
+            del self._jobs[session_key]
+        self._watchers.notify(session_key)
+
+    def has_jobs(self, owner: str, session: str) -> bool:
+        """Tell whether a relay session has jobs, whether or not they are enabled."""
+        return (owner, session) in self._jobs
+
+    def expecting(self, owner: str, session: str) -> int | None:
+        """Return when a session's next run begins, the past if one is under way; None: never."""
+        times = (_next(job) for job in self._jobs.get((owner, session), {}).values())
+        return min((time for time in times if time is not None), default=None)
+
+    def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
+        """Have the callback called when that changes."""
+        return self._watchers.watch((owner, session), callback)
+
+
+def _next(job: Job) -> int | None:
+    return job.running_ms if job.run_id else job.next_run_ms
+
+
 class Snapshots:
     """Remembers what relay sessions asked last; the eldest are forgotten when there are too many.
 
-    `has_jobs` tells of which sessions it is to be kept, `is_idle` for which no result waits.
+    The index tells of which sessions it is to be kept, `has_no_results` for which none wait.
     """
 
     def __init__(
         self,
         rows: ConversationRows,
         clock: Clock,
-        has_jobs: Callable[[str, str], bool],
+        job_index: JobIndex,
+        has_no_results: Callable[[str, str], bool],
         note: Note,
         room: int = ROOM,
-        is_idle: Callable[[str, str], bool] = lambda owner, session: True,
     ) -> None:
         self.rows = rows
         self._clock = clock
-        self._has_jobs = has_jobs
+        self._job_index = job_index
+        self._has_no_results = has_no_results
         self._log = note
         self._room = room
-        self._is_idle = is_idle
         self.again_after = AGAIN_AFTER
         self._size = 0
         self._seen: OrderedDict[SessionKey, SnapshotObserver] = OrderedDict()
@@ -97,7 +179,7 @@ class Snapshots:
         seen.at_ms = self._clock.now_ms()
         remembered[session_key] = seen
         self._size += seen.size
-        if self._has_jobs(*session_key) and (snapshot := seen.snapshot()) is not None:
+        if self._job_index.has_jobs(*session_key) and (snapshot := seen.snapshot()) is not None:
             self._unkept[session_key] = snapshot
             self._news.set()
         # The last of all may be this one, if it alone is too large.
@@ -112,7 +194,10 @@ class Snapshots:
 
     def needs_none(self, owner: str, session: str) -> bool:
         """Tell at no cost that a session has no jobs, and no results wait for it."""
-        return self._is_idle(owner, session) and not self._has_jobs(owner, session)
+        index = self._job_index
+        if not index.is_loaded or index.has_jobs(owner, session):
+            return False
+        return self._has_no_results(owner, session)
 
     async def find_setter(self, owner: str, session: str) -> str:
         """Return under which system text a session last offered tools: its digest, or nothing."""
