@@ -24,7 +24,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
 from gateway.dialects.raw_json import Fields
 from gateway.errors import BadRequest, InvalidInput, NotFound
-from gateway.reminders.model import read_item
+from gateway.reminders.clock_calls import read_item
 from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import ReminderView, read_clock, show_reminder

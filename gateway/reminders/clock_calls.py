@@ -1,4 +1,4 @@
-"""The `clock` tool as a model sees it: its declaration, its calls, its results.
+"""The `clock` tool as a model sees it: its declaration, its calls, the reminders in them, results.
 
 The schema is strict, the reader is not: of a call only what its action needs is looked at, and
 whatever a model may leave out, empty or in another spelling is taken for what it means.
@@ -6,15 +6,17 @@ whatever a model may leave out, empty or in another spelling is taken for what i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import tzinfo
-from typing import ClassVar, TypeVar
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from gateway.errors import InvalidInput
 from gateway.exchange.additions import ToolDeclaration
-from gateway.reminders.model import Reminder
+from gateway.reminders.model import Reminder, ReminderRequest, Rules, compact_json, is_expired
 from gateway.reminders.view import Ntp, read_clock, show_reminder
 from gateway.timestamps import iso
 
@@ -22,6 +24,12 @@ T = TypeVar("T")
 
 NAME = "clock"
 LONGEST_SHOWN = 60
+EPOCH = datetime(1970, 1, 1)
+MINUTE_MS = 60_000
+# A leap year, so that the same day of the next year is always within it.
+YEAR_MS = 366 * 24 * 60 * MINUTE_MS
+TOOL_BYTES = 256
+DEPTH = 128
 NEEDS_SESSION = (
     "clock.{action} needs a session id and this request names none; have the client send one, "
     "for instance the header x-session-id."
@@ -179,7 +187,7 @@ _FOR_INSTANCE = (
 
 
 def read_call(arguments: str) -> Call:
-    """Read a call's arguments, or raise `Refused`."""
+    """Read a call's arguments, or raise `InvalidCall`."""
     fields = _decode(_fields, arguments.strip() or "{}", "", "The arguments")
     action = _text_of(fields, "action").lower()[:LONGEST_SHOWN]
     reader = _READERS.get(action)
@@ -241,6 +249,108 @@ _READERS: dict[str, Callable[[_Fields], Call]] = {
     Cancel.action: _cancel,
     ClearAll.action: lambda _: ClearAll(),
 }
+
+
+def read_item(
+    due_at: str, text: str, tool: str, arguments: str, now_ms: int, rules: Rules
+) -> ReminderRequest:
+    """Read what a model or a person wants to be reminded of, or raise `InvalidInput`."""
+    return ReminderRequest(
+        _read_due(due_at, now_ms, rules),
+        _read_text(text, rules),
+        _check_size(tool.strip(), "tool", TOOL_BYTES),
+        _read_arguments(arguments, rules),
+    )
+
+
+_INSTANT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})"
+    r"(?::([0-9]{2})(?:\.([0-9]+))?)?(?:[Zz]|([+-])([01][0-9]|2[0-3]):?([0-5][0-9]))"
+)
+
+
+def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
+    match = _INSTANT.fullmatch(due_at.strip())
+    if match is None:
+        raise InvalidInput(
+            f"dueAt must be a date, a time and an offset, as RFC 3339 writes them; "
+            f"{_example(now_ms)}"
+        )
+    try:
+        due_ms = _instant(match)
+    except ValueError:
+        raise InvalidInput(f"dueAt is not a real date and time; {_example(now_ms)}") from None
+    # Models get the year wrong now and then: that is better said than kept for years.
+    if due_ms > now_ms + YEAR_MS:
+        raise InvalidInput(f"dueAt is more than a year ahead; {_example(now_ms)}")
+    if is_expired(due_ms, now_ms, rules):
+        raise InvalidInput(f"dueAt is too long past; {_example(now_ms)}")
+    return due_ms
+
+
+def _instant(match: re.Match[str]) -> int:
+    year, month, day, hour, minute = map(int, match.group(1, 2, 3, 4, 5))
+    second = int(match[6] or 0)
+    fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
+    # The standard library reads more than RFC 3339 allows, and not every offset that it does.
+    local = datetime(year, month, day, hour, minute, second) - EPOCH
+    ms = local // timedelta(milliseconds=1) + int(f"{(fraction or '0')[:3]:0<3}")
+    if sign is None:
+        return ms
+    offset = (int(hours) * 60 + int(minutes)) * MINUTE_MS
+    return ms + offset if sign == "-" else ms - offset
+
+
+def _example(now_ms: int) -> str:
+    return f"it is now {iso(now_ms)}, so in ten minutes it is {iso(now_ms + 10 * MINUTE_MS)}."
+
+
+def _read_text(written: str, rules: Rules) -> str:
+    text = written.strip()
+    if not text:
+        raise InvalidInput("task is empty; say what there is to do when the time has come.")
+    return _check_size(text, "task", rules.text_bytes)
+
+
+def _check_size(text: str, name: str, most: int) -> str:
+    # In bytes, since that is what a document takes; half a surrogate pair has none at all.
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name}: a character in it is broken; leave that out.") from None
+    if size > most:
+        raise InvalidInput(
+            f"{name}: {size} bytes are more than the {most} allowed; make it shorter."
+        )
+    return text
+
+
+def _read_arguments(arguments: str, rules: Rules) -> str:
+    text = _check_size(arguments.strip(), "arguments", rules.arguments_bytes)
+    if not text:
+        return ""
+    value: dict[str, Any] | str
+    try:
+        value = _decode_object(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # They are only a hint, so what is no object serves as well.
+        value = text
+    if _is_deeper(value, DEPTH):
+        raise InvalidInput(
+            f"arguments are nested more than {DEPTH} levels deep; make them flatter."
+        )
+    return _check_size(compact_json(value), "arguments", rules.arguments_bytes)
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    # It stops at the limit, before any reader of the document would run out of stack.
+    inner: Iterable[object] = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def render_time(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:

@@ -19,6 +19,7 @@ from gateway.reminders.clock_calls import (
     List,
     Schedule,
     read_call,
+    read_item,
     render_cleared,
     render_error,
     render_list,
@@ -27,7 +28,7 @@ from gateway.reminders.clock_calls import (
     render_time,
     render_unknown,
 )
-from gateway.reminders.model import Reminder, ReminderRequest, read_item
+from gateway.reminders.model import Reminder, ReminderRequest
 from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import ToolScope
 from gateway.stores.documents import StoreUnavailable

@@ -1,10 +1,10 @@
 """Reminders of one session: what can be asked for, when each is due, and what becomes of it.
 
-What a model or a person writes is read into a `ReminderRequest` once, by `read_item`; inside it is
-trusted. Scheduled, it is a `Reminder`, one of the `ReminderList` that make the document. It may
-be held by a turn, which only the ledger knows (gateway/outbox/ledger.py) and tells here by the ids
-that are `taken`, and it ends as delivered, cancelled or expired. Everything here is a pure function
-of the session's reminders and of the time, in UTC milliseconds. Invariants:
+What a model or a person writes is read into a `ReminderRequest` once (clock_calls.py, `read_item`);
+inside it is trusted. Scheduled, it is a `Reminder`, one of the `ReminderList` that make the
+document. It may be held by a turn, which only the ledger knows (gateway/outbox/ledger.py) and tells
+here by the ids that are `taken`, and it ends as delivered, cancelled or expired. Everything here is
+a pure function of the session's reminders and of the time, in UTC milliseconds. Invariants:
 
 1. A reminder that was delivered stays so, and is delivered once: `deliver` passes by all others.
 2. What is asked for twice is one reminder while it waits, and another one once it was delivered.
@@ -16,23 +16,16 @@ of the session's reminders and of the time, in UTC milliseconds. Invariants:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Container, Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
-from gateway.timestamps import iso
 
-EPOCH = datetime(1970, 1, 1)
-MINUTE_MS = 60_000
-# A leap year, so that the same day of the next year is always within it.
-YEAR_MS = 366 * 24 * 60 * MINUTE_MS
-TOOL_BYTES = 256
-DEPTH = 128
+# The years 1 to 9999: what is outside cannot be written as a date.
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 class Reminder(msgspec.Struct, frozen=True, gc=False):
@@ -98,112 +91,10 @@ class ReminderOrigin(msgspec.Struct, frozen=True, gc=False):
     main: str = ""
 
 
-def read_item(
-    due_at: str, text: str, tool: str, arguments: str, now_ms: int, rules: Rules
-) -> ReminderRequest:
-    """Read what a model or a person wants to be reminded of, or raise `InvalidInput`."""
-    return ReminderRequest(
-        _read_due(due_at, now_ms, rules),
-        _read_text(text, rules),
-        _check_size(tool.strip(), "tool", TOOL_BYTES),
-        _read_arguments(arguments, rules),
-    )
-
-
-_INSTANT = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})"
-    r"(?::([0-9]{2})(?:\.([0-9]+))?)?(?:[Zz]|([+-])([01][0-9]|2[0-3]):?([0-5][0-9]))"
-)
-
-
-def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
-    match = _INSTANT.fullmatch(due_at.strip())
-    if match is None:
-        raise InvalidInput(
-            f"dueAt must be a date, a time and an offset, as RFC 3339 writes them; "
-            f"{_example(now_ms)}"
-        )
-    try:
-        due_ms = _instant(match)
-    except ValueError:
-        raise InvalidInput(f"dueAt is not a real date and time; {_example(now_ms)}") from None
-    # Models get the year wrong now and then: that is better said than kept for years.
-    if due_ms > now_ms + YEAR_MS:
-        raise InvalidInput(f"dueAt is more than a year ahead; {_example(now_ms)}")
-    if is_expired(due_ms, now_ms, rules):
-        raise InvalidInput(f"dueAt is too long past; {_example(now_ms)}")
-    return due_ms
-
-
-def _instant(match: re.Match[str]) -> int:
-    year, month, day, hour, minute = map(int, match.group(1, 2, 3, 4, 5))
-    second = int(match[6] or 0)
-    fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
-    # The standard library reads more than RFC 3339 allows, and not every offset that it does.
-    local = datetime(year, month, day, hour, minute, second) - EPOCH
-    ms = local // timedelta(milliseconds=1) + int(f"{(fraction or '0')[:3]:0<3}")
-    if sign is None:
-        return ms
-    offset = (int(hours) * 60 + int(minutes)) * MINUTE_MS
-    return ms + offset if sign == "-" else ms - offset
-
-
-def _example(now_ms: int) -> str:
-    return f"it is now {iso(now_ms)}, so in ten minutes it is {iso(now_ms + 10 * MINUTE_MS)}."
-
-
-def _read_text(written: str, rules: Rules) -> str:
-    text = written.strip()
-    if not text:
-        raise InvalidInput("task is empty; say what there is to do when the time has come.")
-    return _check_size(text, "task", rules.text_bytes)
-
-
-def _check_size(text: str, name: str, most: int) -> str:
-    # In bytes, since that is what a document takes; half a surrogate pair has none at all.
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{name}: a character in it is broken; leave that out.") from None
-    if size > most:
-        raise InvalidInput(
-            f"{name}: {size} bytes are more than the {most} allowed; make it shorter."
-        )
-    return text
-
-
-def _read_arguments(arguments: str, rules: Rules) -> str:
-    text = _check_size(arguments.strip(), "arguments", rules.arguments_bytes)
-    if not text:
-        return ""
-    value: dict[str, Any] | str
-    try:
-        value = _decode_object(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        # They are only a hint, so what is no object serves as well.
-        value = text
-    if _is_deeper(value, DEPTH):
-        raise InvalidInput(
-            f"arguments are nested more than {DEPTH} levels deep; make them flatter."
-        )
-    return _check_size(compact_json(value), "arguments", rules.arguments_bytes)
-
-
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-
-
 def compact_json(value: Mapping[str, Any] | str) -> str:
     """Write the arguments of a tool; nothing for an object or a text that is empty."""
     # Names in order, so that equal arguments are equal texts.
     return msgspec.json.encode(value, order="sorted").decode() if value else ""
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    # It stops at the limit, before any reader of the document would run out of stack.
-    inner: Iterable[object] = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
@@ -363,3 +254,91 @@ def _replace_items(reminders: ReminderList, items: tuple[Reminder, ...]) -> Remi
 def earliest_due(reminders: ReminderList) -> int | None:
     """Return when the first of all is due, delivered or not: after that it has to be taken out."""
     return min(map(_due_ms, reminders.items), default=None)
+
+
+# The document of a session's reminders. Members keep the names that they have always had: a
+# reminder is a `task` here, and what keeps it from the exchange that asked for it is
+# `notBeforeRequestId`. People may have edited the document, or have left members out, so it is read
+# by a type of its own that is checked and lenient.
+
+
+def encode_reminders(reminders: ReminderList) -> dict[str, object]:
+    """Write a session's reminders as the members of its document."""
+    return {"tasks": [_encode_reminder(reminder) for reminder in reminders.items]}
+
+
+def _encode_reminder(reminder: Reminder) -> dict[str, object]:
+    written: dict[str, object] = {
+        "taskId": reminder.id,
+        "sessionId": reminder.session,
+        "dueAtMs": reminder.due_ms,
+        "createdAtMs": reminder.created_ms,
+        "updatedAtMs": reminder.updated_ms,
+        "task": reminder.text,
+    }
+    if reminder.tool:
+        written["tool"] = reminder.tool
+    if reminder.arguments:
+        written["arguments"] = msgspec.Raw(reminder.arguments.encode())
+    if reminder.delivered_ms is not None:
+        written["deliveredAtMs"] = reminder.delivered_ms
+    written["deliveryCount"] = reminder.deliveries
+    if reminder.not_before_exchange:
+        written["notBeforeRequestId"] = reminder.not_before_exchange
+    if reminder.setter:
+        written["setter"] = reminder.setter
+    if reminder.main:
+        written["mainSessionId"] = reminder.main
+    if reminder.passed:
+        written["passed"] = True
+    return written
+
+
+_Id = Annotated[str, msgspec.Meta(min_length=1)]
+_Instant = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _StoredReminder(msgspec.Struct, rename="camel"):
+    """A reminder as it stands in the document."""
+
+    task_id: _Id
+    due_at_ms: _Instant
+    task: str
+    created_at_ms: _Instant = 0
+    updated_at_ms: _Instant = 0
+    tool: str | None = None
+    arguments: dict[str, Any] | str | None = None
+    delivered_at_ms: _Instant | None = None
+    delivery_count: _Count = 0
+    not_before_request_id: str | None = None
+    setter: str | None = None
+    main_session_id: str | None = None
+    passed: bool = False
+
+
+def decode_reminders(document: Mapping[str, Any]) -> ReminderList:
+    """Read them from a document; an error of lookup, type or value if it is none."""
+    session = document["sessionId"]
+    rows = msgspec.convert(document["tasks"], list[_StoredReminder])
+    return ReminderList(tuple(_read_row(row, session) for row in rows))
+
+
+def _read_row(row: _StoredReminder, session: str) -> Reminder:
+    return Reminder(
+        id=row.task_id,
+        due_ms=row.due_at_ms,
+        created_ms=row.created_at_ms,
+        updated_ms=row.updated_at_ms,
+        text=row.task,
+        tool=row.tool or "",
+        arguments=compact_json(row.arguments or {}),
+        delivered_ms=row.delivered_at_ms,
+        deliveries=row.delivery_count,
+        not_before_exchange=row.not_before_request_id or "",
+        # The document says whose it is; one that was copied from another is its own.
+        session=session,
+        setter=row.setter or "",
+        main=row.main_session_id or "",
+        passed=row.passed,
+    )

@@ -28,7 +28,6 @@ from gateway.clock.protocol import Clock
 from gateway.clock.system import ClockSteps
 from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
-from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
 from gateway.reminders.model import (
     Reminder,
@@ -38,9 +37,11 @@ from gateway.reminders.model import (
     Rules,
     cancel,
     clear,
+    decode_reminders,
     deliver,
     due,
     earliest_due,
+    encode_reminders,
     expire,
     next_ready,
     schedule,

@@ -12,7 +12,7 @@ import msgspec
 from gateway.errors import InvalidInput
 from gateway.exchange.model import Asked, Mark, RequestFacts, Route
 from gateway.offload import Offload
-from gateway.reminders.model import read_item
+from gateway.reminders.clock_calls import read_item
 from gateway.reminders.service import ReminderService
 from gateway.sessions.directives.memory import NewestMessage, choose_new
 from gateway.sessions.directives.model import (

@@ -31,6 +31,7 @@ from gateway.reminders.clock_calls import (
     ReminderItem,
     Schedule,
     read_call,
+    read_item,
     render_cleared,
     render_error,
     render_list,
@@ -39,12 +40,12 @@ from gateway.reminders.clock_calls import (
     render_time,
     render_unknown,
 )
-from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.model import (
     Reminder,
     ReminderList,
     Rules,
-    read_item,
+    decode_reminders,
+    encode_reminders,
 )
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.sessions.directives.model import ClearReminders, SetReminder

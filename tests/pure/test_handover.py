@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.handover_model import (
     GRACE_MS,
     drop_passed,
@@ -16,6 +15,8 @@ from gateway.reminders.model import (
     Reminder,
     ReminderList,
     Rules,
+    decode_reminders,
+    encode_reminders,
 )
 
 NOW = 1_000_000_000

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
-from gateway.reminders.document import decode_reminders, encode_reminders
 from gateway.reminders.model import (
     Reminder,
     ReminderList,
@@ -22,9 +21,11 @@ from gateway.reminders.model import (
     Rules,
     cancel,
     clear,
+    decode_reminders,
     deliver,
     due,
     earliest_due,
+    encode_reminders,
     expire,
     next_ready,
     schedule,

@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidInput
-from gateway.reminders.model import DEPTH, TOOL_BYTES, YEAR_MS, ReminderRequest, Rules, read_item
+from gateway.reminders.clock_calls import DEPTH, TOOL_BYTES, YEAR_MS, read_item
+from gateway.reminders.model import ReminderRequest, Rules
 
 NOW = 1_770_067_358_229  # 2026-02-02T21:22:38.229Z
 RULES = Rules()

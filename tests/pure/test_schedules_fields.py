@@ -20,7 +20,7 @@ from gateway.jobs.schedule.model import (
     times_between,
 )
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import YEAR_MS
+from gateway.reminders.clock_calls import YEAR_MS
 from gateway.timestamps import iso
 
 NOW = 1_770_067_358_229

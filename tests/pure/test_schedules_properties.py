@@ -25,7 +25,7 @@ from gateway.jobs.schedule.model import (
     times_between,
 )
 from gateway.jobs.schedule.reader import read_schedule
-from gateway.reminders.model import YEAR_MS
+from gateway.reminders.clock_calls import YEAR_MS
 
 DAY = 86_400_000
 START = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1000

@@ -30,7 +30,7 @@ from gateway.jobs.schedule.english import read_english
 from gateway.jobs.schedule.members import Members, Now, tidy_text
 from gateway.jobs.schedule.model import At, Cron, Every, Kind, Schedule, next_due
 from gateway.jobs.schedule.zones import LEAD, find_zone, instant_of, offset_at
-from gateway.reminders.model import YEAR_MS
+from gateway.reminders.clock_calls import YEAR_MS
 from gateway.timestamps import iso
 
 LONGEST_TEXT = 200
