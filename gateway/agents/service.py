@@ -26,7 +26,7 @@ from gateway.offload import Offload
 from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.directives.memory import Attempt
-from gateway.sessions.facts import Sentinels, read_facts
+from gateway.sessions.request_kind import Sentinels, read_facts
 from gateway.sessions.service import SessionView
 
 log = logging.getLogger("holdgate.agents")

@@ -33,8 +33,8 @@ from gateway.reminders.tool_scope import ServerTool, ToolScope, ToolServices
 from gateway.routing import Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
-from gateway.sessions.facts import Sentinels, read_facts
 from gateway.sessions.identity import Identity, identify
+from gateway.sessions.request_kind import Sentinels, read_facts
 from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import KIND, Kind, SessionRequest
 from gateway.stores.documents import DocumentKey

@@ -19,7 +19,7 @@ from gateway.errors import Headers
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
 from gateway.jobs.model import Job
-from gateway.sessions.facts import requester_of
+from gateway.sessions.request_kind import requester_of
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
 from gateway.stores.waiting import Unsubscribe, Watchers

@@ -57,7 +57,10 @@ class HoldPolicy:
             or reminder.delivered_ms is not None
         ):
             return False
-        window_ms, now_ms = self._claims.reminders.rules.due_window_ms, self._services.now_ms()
+        window_ms, now_ms = (
+            self._claims.reminders.rules.due_window_ms,
+            self._services.clock.now_ms(),
+        )
         return self.may_hold() and reminder.due_ms - window_ms - now_ms <= self.most_ms
 
     def is_quiet(self) -> bool:
@@ -72,7 +75,7 @@ class HoldPolicy:
         ready_ms = await self._find_ready()
         if ready_ms is None:
             return None
-        return Wait(ready_ms, ready_ms - self._services.now_ms(), self.most_ms)
+        return Wait(ready_ms, ready_ms - self._services.clock.now_ms(), self.most_ms)
 
     def _waits_for_results(self) -> bool:
         """Tell whether results of jobs are here, or may be worth waiting for."""
@@ -128,7 +131,7 @@ class HoldPolicy:
         return stops
 
     async def _wait(self, held: HeldAnswer, most_ms: int) -> ReminderDue | HoldEnded:
-        begun_ms = self._services.now_ms()
+        begun_ms = self._services.clock.now_ms()
         ready_ms: int | None = None
         while not held.reason:
             if self._claims.is_side_call():
@@ -148,7 +151,7 @@ class HoldPolicy:
 
     async def _sleep(self, held: HeldAnswer, ready_ms: int, begun_ms: int, most_ms: int) -> None:
         """Sleep until something may be ready, within what the machine allows."""
-        until_ms, now_ms = ready_ms, self._services.now_ms()
+        until_ms, now_ms = ready_ms, self._services.clock.now_ms()
         if ready_ms <= now_ms:
             if self._find_expected_run() != ready_ms:
                 return
@@ -168,7 +171,7 @@ class HoldPolicy:
         """
         services, session = self._services, self._claims.session
         assert session is not None
-        reminds = ready_ms is not None and ready_ms <= services.now_ms()
+        reminds = ready_ms is not None and ready_ms <= services.clock.now_ms()
         results = services.settings.hold_for_jobs and not self._claims.queue.idle(
             self._scope.owner, session
         )

@@ -16,7 +16,7 @@ from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.reminders.hold_policy import HoldPolicy
-from gateway.reminders.text import reminder_text
+from gateway.reminders.text import reminder_text, time_tag
 from gateway.reminders.tool_scope import ServerTool, ToolScope, ToolServices
 from gateway.reminders.turn_claim import TurnClaim, TurnClaims
 
@@ -81,7 +81,7 @@ class ServerTools:
 
     def now_ms(self) -> int:
         """Return the time."""
-        return self._services.now_ms()
+        return self._services.clock.now_ms()
 
     # What requests gain.
 
@@ -107,7 +107,7 @@ class ServerTools:
         if self._scope.last_role != ASSISTANT:
             additions += due
             if self._tells_time():
-                additions.append(self._services.time_tag())
+                additions.append(self._write_time())
         return tuple(additions)
 
     def _tells_time(self) -> bool:
@@ -117,6 +117,11 @@ class ServerTools:
         if (rule == "always" and scope.tags_results) or self.claims.current is not None:
             return True
         return scope.last_role != TOOL
+
+    def _write_time(self) -> UserText:
+        clock, zone = self._services.clock, self._services.zone
+        text = time_tag(clock.now_ms(), zone.tz, zone.name, clock.offset_ms)
+        return UserText(text, fleeting=True)
 
     async def follow_up(self) -> tuple[Addition, ...]:
         """Return what fell due since, for a follow-up that is sent whether or not anything is."""
@@ -131,7 +136,7 @@ class ServerTools:
         assert claim is not None
         told = self._describe(claim)
         if self._services.settings.time_tag != "off":
-            told.append(self._services.time_tag())
+            told.append(self._write_time())
         return tuple(told)
 
     def _describe(self, claim: TurnClaim) -> list[Addition]:

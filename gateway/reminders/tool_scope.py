@@ -10,12 +10,11 @@ import msgspec
 
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
-from gateway.exchange.additions import ToolDeclaration, UserText
+from gateway.exchange.additions import ToolDeclaration
 from gateway.exchange.model import Requester
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import ReminderService
-from gateway.reminders.text import time_tag
 from gateway.stores.waiting import Unsubscribe
 
 
@@ -100,13 +99,3 @@ class ToolServices:
     unnamed: ReminderService | None = None
     """Where reminders of requests without a session are kept, if they may set any."""
     jobs: Jobs | None = None
-
-    def now_ms(self) -> int:
-        """Return the time."""
-        return self.clock.now_ms()
-
-    def time_tag(self) -> UserText:
-        """Tell the time."""
-        clock, zone = self.clock, self.zone
-        text = time_tag(clock.now_ms(), zone.tz, zone.name, clock.offset_ms)
-        return UserText(text, fleeting=True)

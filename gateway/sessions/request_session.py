@@ -8,7 +8,6 @@ from typing import TypeVar
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.model import Requester
 from gateway.sessions.directives.memory import NewestMessage
-from gateway.sessions.facts import digest_system
 from gateway.sessions.model import (
     KeptTurn,
     SessionState,
@@ -20,8 +19,8 @@ from gateway.sessions.model import (
     use_one,
 )
 from gateway.sessions.remaining_work import states_completion
+from gateway.sessions.request_kind import SideCalls, digest_system
 from gateway.sessions.session_request import CALL, KIND, Kind, SessionRequest, SessionSettings
-from gateway.sessions.side_calls import SideCalls
 from gateway.sessions.state_store import Change, SessionStates
 from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable

@@ -26,7 +26,6 @@ from gateway.sessions.directives.model import (
 from gateway.sessions.directives.reader import Reading, read
 from gateway.sessions.directives.routing import NOTHING, Routing, find_forced_route
 from gateway.sessions.directives.syntax import BLANKS
-from gateway.sessions.facts import Sentinels, find_mark, last_calls, read_facts, requester_of
 from gateway.sessions.model import (
     DONE,
     DirectiveContext,
@@ -38,9 +37,17 @@ from gateway.sessions.model import (
     needs_session,
     sign,
 )
+from gateway.sessions.request_kind import (
+    Sentinels,
+    SideCalls,
+    SnapshotSetters,
+    find_mark,
+    last_calls,
+    read_facts,
+    requester_of,
+)
 from gateway.sessions.request_session import RequestSession, SessionServices
 from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, SessionSettings
-from gateway.sessions.side_calls import SideCalls, SnapshotSetters
 from gateway.sessions.state_store import SessionStates
 from gateway.sessions.stop_message_files import load_stop_message
 from gateway.sessions.task_tracker import TaskTracker

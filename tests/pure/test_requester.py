@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.exchange.model import UNKNOWN, Requester
-from gateway.sessions.facts import requester_of
+from gateway.sessions.request_kind import requester_of
 
 CHAT, RESPONSES, MESSAGES = (
     DIALECTS[name] for name in ("openai-chat", "openai-responses", "anthropic-messages")

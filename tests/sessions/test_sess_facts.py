@@ -6,7 +6,7 @@ import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.exchange.model import Asked
-from gateway.sessions.facts import Sentinels, last_calls, read_facts
+from gateway.sessions.request_kind import Sentinels, last_calls, read_facts
 
 CHAT = DIALECTS["openai-chat"]
 
