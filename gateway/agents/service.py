@@ -128,10 +128,10 @@ class Agents:
         self, client: AgentClient, request: Request, report: str, listener: AgentListener
     ) -> Outcome:
         exchanges = self.services.exchanges
-        why = CANCELLED
+        why, is_connected = CANCELLED, listener.line is not None
         try:
             await listener.start(report)
-            if listener.line is not None:
+            if is_connected:
                 exchanges.services.heartbeats.add(client)
             await exchanges.run(request, client)
             why = GONE
@@ -139,7 +139,8 @@ class Agents:
             await client.crash()
             raise
         finally:
-            exchanges.services.heartbeats.remove(client)
+            if is_connected:
+                exchanges.services.heartbeats.remove(client)
             outcome = await client.leave(why)
         return outcome
 

@@ -35,8 +35,8 @@ from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.handover import Handover
 from gateway.reminders.holds import Holds
 from gateway.reminders.notifier import DueNotifier
+from gateway.reminders.server_tools import ToolServices
 from gateway.reminders.service import ReminderService
-from gateway.reminders.tool_scope import ToolServices
 from gateway.reminders.view import show_ntp
 from gateway.routing import Models
 from gateway.sessions.service import Sessions

@@ -28,8 +28,8 @@ from gateway.exchange.model import Asked, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Request
 from gateway.offload import Offload
-from gateway.reminders.server_tools import ServerTools
-from gateway.reminders.tool_scope import ServerTool, ToolScope, ToolServices
+from gateway.reminders.server_tools import ServerTools, ToolServices
+from gateway.reminders.tool_scope import ServerTool, ToolScope
 from gateway.routing import Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route

@@ -7,17 +7,23 @@ answer is kept open in `policy`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import anyio
 
+from gateway.clock.protocol import Clock
+from gateway.clock.zone import Zone
 from gateway.dialects.protocol import Dialect
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked, ToolCall
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
+from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
-from gateway.reminders.hold_policy import HoldPolicy
+from gateway.reminders.holds import HoldPolicy, Holds
+from gateway.reminders.service import ReminderService
 from gateway.reminders.text import reminder_text, time_tag
-from gateway.reminders.tool_scope import ServerTool, ToolScope, ToolServices
+from gateway.reminders.tool_scope import Jobs, ServerTool, TimeSettings, ToolScope
 from gateway.reminders.turn_claim import TurnClaim, TurnClaims
 
 TOOL_SECONDS = 20.0
@@ -26,6 +32,21 @@ SERVER_TOOLS = frozenset({NAME, SCHEDULE_TASK})
 """The names of all tools that the gateway may offer, beside the operator's own."""
 NO_TOOLS: frozenset[str] = frozenset()
 ASSISTANT, TOOL = "assistant", "tool"
+
+
+@dataclass(slots=True)
+class ToolServices:
+    """What the tools of all exchanges work with."""
+
+    clock: Clock
+    zone: Zone
+    reminders: ReminderService
+    holds: Holds
+    queue: OutboxQueue
+    settings: TimeSettings
+    unnamed: ReminderService | None = None
+    """Where reminders of requests without a session are kept, if they may set any."""
+    jobs: Jobs | None = None
 
 
 class ServerTools:
@@ -57,7 +78,9 @@ class ServerTools:
             # What is set there lives and dies with this exchange.
             reminders, session = services.unnamed, f"exchange:{scope.exchange_id}"
         self.claims = TurnClaims(scope, reminders, session, services.queue)
-        self.policy = HoldPolicy(services, scope, self.claims)
+        self.policy = HoldPolicy(
+            services.holds, services.settings, services.jobs, scope, self.claims
+        )
         takes, offered, declares = asked.takes_tools, asked.tools, dialect.declares
         # A tool of the client's that has the name of ours is the client's.
         self._offers_clock = (

@@ -8,13 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.clock.protocol import Clock
-from gateway.clock.zone import Zone
 from gateway.exchange.additions import ToolDeclaration
 from gateway.exchange.model import Requester
-from gateway.outbox.queue import OutboxQueue
-from gateway.reminders.holds import Holds
-from gateway.reminders.service import ReminderService
 from gateway.stores.waiting import Unsubscribe
 
 
@@ -84,18 +79,3 @@ class ToolScope(msgspec.Struct, frozen=True, gc=False):
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
     asker: Asker | None = None
-
-
-@dataclass(slots=True)
-class ToolServices:
-    """What the tools of all exchanges work with."""
-
-    clock: Clock
-    zone: Zone
-    reminders: ReminderService
-    holds: Holds
-    queue: OutboxQueue
-    settings: TimeSettings
-    unnamed: ReminderService | None = None
-    """Where reminders of requests without a session are kept, if they may set any."""
-    jobs: Jobs | None = None

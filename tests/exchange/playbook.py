@@ -57,8 +57,9 @@ from gateway.exchange.runner import LiveExchanges
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds
 from gateway.reminders.model import ReminderRequest, Rules
+from gateway.reminders.server_tools import ToolServices
 from gateway.reminders.service import ReminderService
-from gateway.reminders.tool_scope import TimeSettings, ToolServices
+from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Models, PublicModel
 from gateway.sessions.service import Sessions
 from gateway.sessions.session_request import SessionSettings
