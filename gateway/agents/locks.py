@@ -61,6 +61,7 @@ class Locks:
         self._holds = holds
         self._note = note
         self._leases: dict[SessionKey, Lease] = {}
+        self._taken = anyio.Event()
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -112,6 +113,7 @@ class Locks:
             if busy is not None:
                 return busy
             self._leases[where] = lease
+            self._taken.set()
             self._note("lock_taken", owner=where[0], session=where[1], why=reason)
             return lease
         raise StoreUnavailable("The store of locks does not answer; try again later.")
@@ -134,8 +136,11 @@ class Locks:
             self._log(event, lease, why)
 
     async def run(self) -> NoReturn:
-        """Renew all leases in time, for ever."""
+        """Renew all leases in time, for ever; while there are none, nothing wakes up."""
         while True:
+            if not self._leases:
+                self._taken = anyio.Event()
+                await self._taken.wait()
             await anyio.sleep(RENEW_SECONDS)
             await self.renew()
 

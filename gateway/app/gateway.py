@@ -20,6 +20,7 @@ from gateway.app.routes import relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
+from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.config import Config
@@ -197,8 +198,14 @@ class Gateway:
             url, place, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(store.aclose)
+        # Leases end by the host's time.
         rows = await open_rows(
-            url, place, store, now_ms=now_ms, on_quarantine=self._note_quarantined
+            url,
+            place,
+            store,
+            now_ms=now_ms,
+            lease_ms=SystemClock().now_ms,
+            on_quarantine=self._note_quarantined,
         )
         self._stack.push_async_callback(rows.aclose)
         base = GatewayCore(

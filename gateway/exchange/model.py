@@ -59,28 +59,6 @@ class TurnEnd(msgspec.Struct, frozen=True, gc=False):
     """False when no follow-up can be joined on: the tape overran, or the end was already shown."""
 
 
-class Requester(msgspec.Struct, frozen=True, gc=False):
-    """What kind of request asks: whether it offers tools, and a digest of its system text."""
-
-    tools: bool = False
-    system: str = ""
-
-    @property
-    def setter(self) -> str:
-        """What is kept of it with what it sets: the digest, if it offers tools."""
-        return self.system if self.tools else ""
-
-    def outranks(self, other: Requester) -> bool:
-        """Whether the other one, which offers no tools, is a side call of this one's session.
-
-        Of whom nothing is known, as of an agent of the gateway's own, that cannot be said.
-        """
-        return self.tools and not other.tools and other.system not in ("", self.system)
-
-
-UNKNOWN = Requester()
-
-
 class Mark(StrEnum):
     """What the beginning of a request's text says of it."""
 

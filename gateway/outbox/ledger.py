@@ -34,7 +34,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from gateway.exchange.model import UNKNOWN, Requester
+from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe, Watchers
 

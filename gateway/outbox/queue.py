@@ -19,9 +19,9 @@ from typing import NoReturn
 
 import anyio
 
-from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.outbox.wakeup import Wakeup
+from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.stores.waiting import KeyLocks, Unsubscribe

@@ -26,7 +26,6 @@ import anyio
 
 from gateway.clock.protocol import Clock
 from gateway.clock.system import ClockSteps
-from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
 from gateway.reminders.model import (
@@ -54,6 +53,7 @@ from gateway.reminders.records import (
     ReminderRecords,
     join_ids,
 )
+from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import (
     AT_ONCE,
     DocumentKey,

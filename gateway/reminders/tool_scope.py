@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.exchange.additions import ToolDeclaration
-from gateway.exchange.model import Requester
+from gateway.sessions.identity import Requester
 from gateway.stores.waiting import Unsubscribe
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.exchange.model import UNKNOWN
 from gateway.outbox.ledger import Claim
 from gateway.outbox.queue import OutboxQueue
 from gateway.outbox.text import results_text
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import ToolScope
+from gateway.sessions.identity import UNKNOWN
 from gateway.stores.rows import OutboxItem
 
 

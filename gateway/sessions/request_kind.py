@@ -15,8 +15,9 @@ from typing import Protocol
 import msgspec
 
 from gateway.dialects.protocol import Dialect
-from gateway.exchange.model import Asked, Mark, Requester, RequestFacts
+from gateway.exchange.model import Asked, Mark, RequestFacts
 from gateway.reminders.service import ReminderService
+from gateway.sessions.identity import Requester
 from gateway.sessions.model import SessionState
 from gateway.sessions.session_request import SessionRequest
 from gateway.stores.documents import DocumentKey, StoreUnavailable

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gateway.exchange.additions import ToolResult
-from gateway.exchange.model import Requester
 from gateway.sessions.directives.memory import NewestMessage
+from gateway.sessions.identity import Requester
 from gateway.sessions.model import (
     KeptTurn,
     SessionState,

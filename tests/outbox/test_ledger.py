@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.exchange.model import UNKNOWN, Requester
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.outbox.queue import DeliveryCounts
+from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import SessionKey, StoreUnavailable
 
 KEYS = (("ann", "s"), ("ann", "t"), ("bob", "s"))

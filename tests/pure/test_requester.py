@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.exchange.model import UNKNOWN, Requester
+from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.sessions.request_kind import requester_of
 
 CHAT, RESPONSES, MESSAGES = (
