@@ -112,5 +112,5 @@ def test_the_figures_of_many_holds_are_those_that_were_measured() -> None:
     measured = ROOT.joinpath("docs/benchmarks/holds.md").read_text()
     figures = dict(re.findall(r"^\| all due at once: (.+), s \| ([\d.]+) \|$", measured, re.M))
     readme = ROOT.joinpath("README.md").read_text()
-    assert f"let go after | – | {float(figures['the last is let go after']):.1f} s" in readme
-    assert f"has its end after | – | {figures['the last answer ends after']} s" in readme
+    assert f"hold ends after | – | {float(figures['the last is let go after']):.1f} s" in readme
+    assert f"answer ends after | – | {figures['the last answer ends after']} s" in readme
