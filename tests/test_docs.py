@@ -103,7 +103,7 @@ def test_reminders_of_ones_own_upstream_come_on_time(page: str, tmp_path: Path) 
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
 def test_it_is_said_what_is_added_and_how_to_turn_it_off(page: str) -> None:
     text = ROOT.joinpath(page).read_text()
-    assert "(docs/clock.md#what-a-request-is-told)".removeprefix("(docs/") in text
+    assert "(docs/clock.md#what-the-gateway-adds-to-a-request)".removeprefix("(docs/") in text
     for switch in ("`enabled = false` in `[clock]`", "`clock = false`", "`x-holdgate-clock: off`"):
         assert switch in text
 
@@ -112,5 +112,5 @@ def test_the_figures_of_many_holds_are_those_that_were_measured() -> None:
     measured = ROOT.joinpath("docs/benchmarks/holds.md").read_text()
     figures = dict(re.findall(r"^\| all due at once: (.+), s \| ([\d.]+) \|$", measured, re.M))
     readme = ROOT.joinpath("README.md").read_text()
-    assert f"let go after | – | {float(figures['the last is let go after']):.1f} s" in readme
-    assert f"has its end after | – | {figures['the last answer ends after']} s" in readme
+    assert f"hold ends after | – | {float(figures['the last is let go after']):.1f} s" in readme
+    assert f"answer ends after | – | {figures['the last answer ends after']} s" in readme

@@ -60,28 +60,26 @@ LATER = frozenset({"server.workers"})
 
 @dataclass(frozen=True, slots=True)
 class ServerSection:
-    """Where the gateway listens, and whom it lets in."""
+    """Where the gateway listens, and who may connect."""
 
-    host: Annotated[Text, "Address to listen on; any but loopback needs `[[keys]]`."] = "127.0.0.1"
+    host: Annotated[Text, "Address to listen on; all but loopback need `[[keys]]`."] = "127.0.0.1"
     port: Annotated[int, Range(0, 65535), "Port to listen on; 0 picks a free one."] = 8787
     session_dir: Annotated[
-        Text, directory, "Directory of all that is kept; `~` is the home directory."
+        Text, directory, "Directory for all stored data; `~` is the home directory."
     ] = "~/.holdgate/sessions"
-    cors_origins: Annotated[
-        Texts, Each(origin), "Web origins that may call; a request from any other is 403."
-    ] = ()
+    cors_origins: Annotated[Texts, Each(origin), "Web origins that may call; others get 403."] = ()
     hosts: Annotated[
-        Texts, "Accepted `Host` names; empty: any with keys, only loopback names without."
+        Texts, "Accepted `Host` names; empty: any if there are keys, else only loopback names."
     ] = ()
-    keepalive_ms: Annotated[SomeMs, "Heartbeat towards a client whose stream is idle."] = 10_000
-    drain_ms: Annotated[Ms, "How long running answers may go on after SIGTERM."] = 30_000
-    workers: Annotated[SomeCount, "Processes that serve; more than one needs a shared store."] = 1
-    log_format: Annotated[LogFormat, "How log lines are written: `text` or `json`."] = "text"
+    keepalive_ms: Annotated[SomeMs, "Time between heartbeats on an idle stream."] = 10_000
+    drain_ms: Annotated[Ms, "How long answers in progress may continue after SIGTERM."] = 30_000
+    workers: Annotated[SomeCount, "Server processes; more than one needs a shared store."] = 1
+    log_format: Annotated[LogFormat, "Format of log lines: `text` or `json`."] = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSection:
-    """One who answers: where it is, how it is spoken to, how long it may take."""
+    """A model provider: URL, protocol, key, timeouts."""
 
     id: Annotated[Identifier, "Name of the upstream, the first part of its routes."]
     base_url: Annotated[
@@ -90,52 +88,54 @@ class UpstreamSection:
     dialect: Annotated[
         Dialect, "Wire language: `openai-chat`, `openai-responses` or `anthropic-messages`."
     ] = "openai-chat"
-    profile: Annotated[Profile, "Named set of quirks; empty: none."] = ""
+    profile: Annotated[Profile, "Named set of differences from the dialect; empty: none."] = ""
     transport: Annotated[Transport, "HTTP client: `fast`, or `httpx` for unusual networks."] = (
         "fast"
     )
-    api_key: Annotated[Hidden, "Key sent to the upstream, literally."] = None
-    api_key_env: Annotated[Variable, "Environment variable that holds the key instead."] = ""
-    models: Annotated[Texts, not_empty, "Models it serves; `*` is any name."] = ("*",)
+    api_key: Annotated[Hidden, "The key that is sent to the upstream."] = None
+    api_key_env: Annotated[Variable, "Environment variable that contains the key instead."] = ""
+    models: Annotated[Texts, not_empty, "Models that it serves; `*` means any name."] = ("*",)
     headers: Annotated[
-        Headers, Each(header), "Extra headers of every request; values are kept secret."
+        Headers, Each(header), "Extra headers for every request; values are secret."
     ] = ()
     connect_ms: Annotated[SomeMs, "Longest time to connect."] = 10_000
     first_byte_ms: Annotated[SomeMs, "Longest wait for the first byte of an answer."] = 120_000
     idle_ms: Annotated[SomeMs, "Longest silence between two bytes of an answer."] = 120_000
     settle_ms: Annotated[
         Ms,
-        "With several routes: how long first frames without content wait for content or an error; "
-        "`0`: not at all.",
+        "If a model has several routes: how long first frames without content wait for content or "
+        "an error; 0: not at all.",
     ] = 100
-    max_connections: Annotated[SomeCount, "Concurrent calls to this upstream."] = 1000
+    max_connections: Annotated[SomeCount, "Connections to this upstream at the same time."] = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSection:
-    """A public model name, and where it leads."""
+    """A public model name and its routes."""
 
-    name: Annotated[Text, "Name clients ask for."]
+    name: Annotated[Text, "Name that clients use."]
     routes: Annotated[
         Texts,
         not_empty,
         Each(route),
-        "`<upstream>/<model>`, tried in this order until one answers.",
+        "List of `<upstream>/<model>`, tried in this order until one answers.",
     ]
-    clock: Annotated[bool, "Whether the model gets the clock: tool, time, reminders, hold."] = True
+    clock: Annotated[bool, "Whether the model has the clock: tool, time, reminders, holds."] = True
 
 
 @dataclass(frozen=True, slots=True)
 class KeySection:
-    """A key clients identify themselves with; exactly one of its three forms is given."""
+    """A key for clients; give exactly one of `key`, `key_env` and `key_sha256`."""
 
-    owner: Annotated[Text, "Whose key it is; all that is kept belongs to an owner."]
-    key: Annotated[Hidden, "The key itself, literally; only its hash is kept."] = None
-    key_env: Annotated[Variable, "Environment variable that holds the key instead."] = ""
+    owner: Annotated[Text, "Owner of the key; all stored data belongs to an owner."]
+    key: Annotated[Hidden, "The key itself; only its hash is kept in memory."] = None
+    key_env: Annotated[Variable, "Environment variable that contains the key instead."] = ""
     key_sha256: Annotated[
-        Secret | None, digest, "SHA-256 of the key in hex, so that the file holds no key."
+        Secret | None, digest, "SHA-256 of the key in hex, so that the file contains no key."
     ] = None
-    admin: Annotated[bool, "Whether the owner may administer other owners' things."] = False
+    admin: Annotated[bool, "Whether the key may use the admin routes and act for other owners."] = (
+        False
+    )
 
     @property
     def sha256(self) -> str:
@@ -145,45 +145,45 @@ class KeySection:
 
 @dataclass(frozen=True, slots=True)
 class NtpSection:
-    """How the clock is corrected."""
+    """How time servers correct the clock."""
 
-    enabled: Annotated[bool, "Whether time servers are asked."] = True
-    servers: Annotated[Texts, "Time servers, all asked each time."] = (
+    enabled: Annotated[bool, "Whether the gateway asks time servers."] = True
+    servers: Annotated[Texts, "Time servers; each time all are asked."] = (
         "time.google.com",
         "time.cloudflare.com",
         "pool.ntp.org",
     )
     timeout_ms: Annotated[SomeMs, "Longest wait for one server."] = 800
-    stale_after_ms: Annotated[Ms, "Age after which a correction counts as stale."] = 21_600_000
+    stale_after_ms: Annotated[Ms, "Age from which a correction is stale."] = 21_600_000
     resync_ms: Annotated[SomeMs, "Time between two corrections."] = 3_600_000
     max_offset_ms: Annotated[Ms, "Larger corrections are refused."] = 600_000
 
 
 @dataclass(frozen=True, slots=True)
 class ClockSection:
-    """What models know of time: the tool, reminders, holds."""
+    """Time for models: the `clock` tool, reminders, holds."""
 
-    enabled: Annotated[bool, "Whether models get the clock at all."] = True
+    enabled: Annotated[bool, "Whether models have the clock at all."] = True
     due_window_ms: Annotated[
-        Ms, "How long before its time a reminder is due; 0 while no upstream is configured."
+        Ms, "How long before its time a reminder is due; 0 if no upstream is configured."
     ] = 60_000
     retention_ms: Annotated[Ms, "How long an undelivered reminder is kept after its time."] = (
         1_200_000
     )
-    tick_ms: Annotated[SomeMs, "Time between two looks for expired reminders."] = 60_000
-    hold_max_ms: Annotated[Ms, "Longest hold for one reminder; 0: never wait."] = 60_000
-    hold_non_streaming: Annotated[bool, "Whether answers that do not stream may hold."] = True
-    hold_total_ms: Annotated[Ms, "All holds of one exchange together."] = 600_000
-    timezone: Annotated[str, time_zone, "IANA name; empty: the host's."] = ""
+    tick_ms: Annotated[SomeMs, "Time between two checks for expired reminders."] = 60_000
+    hold_max_ms: Annotated[Ms, "Longest hold for one reminder; 0: no holds."] = 60_000
+    hold_non_streaming: Annotated[bool, "Whether answers that do not stream may be held."] = True
+    hold_total_ms: Annotated[Ms, "Longest time of all holds of one exchange together."] = 600_000
+    timezone: Annotated[str, time_zone, "IANA name; empty: the time zone of the host."] = ""
     time_tag: Annotated[
-        TimeTag, "When a request is told the time: `always`, `user_turns` or `off`."
+        TimeTag, "Which requests get the time: `always`, `user_turns` or `off`."
     ] = "always"
     standard_tools: Annotated[
         Documents, "Tool declarations added when a reminder is due: tables, or JSON texts."
     ] = ()
-    hold_for_jobs: Annotated[bool, "Whether results of jobs end a hold as well."] = False
+    hold_for_jobs: Annotated[bool, "Whether answers are also held for results of jobs."] = False
     hold_without_session: Annotated[
-        bool, "Whether requests without a session id may set reminders that this answer waits for."
+        bool, "Whether requests without a session id may set reminders for this answer."
     ] = False
     ntp: NtpSection = field(default_factory=NtpSection)
 
@@ -193,28 +193,31 @@ class DirectivesSection:
     """Instructions to the gateway in the text of a message, `<**…**>`."""
 
     keep_unknown: Annotated[
-        bool, "Whether a `<**…**>` that is no directive stays in the text; else it is removed."
+        bool, "Whether a `<**…**>` that is not a directive stays in the text."
     ] = False
 
 
 @dataclass(frozen=True, slots=True)
 class StopMessageSection:
-    """Text a session sends by itself whenever the model stops."""
+    """The `stopMessage` directive: text that the gateway sends whenever the model stops."""
 
-    enabled: Annotated[bool, "Whether the directive acts."] = True
-    default_repeats: Annotated[SomeCount, "Repeats when the directive names none."] = 10
-    max_repeats: Annotated[Count, "Larger numbers of repeats are lowered to it; 0: no cap."] = 0
+    enabled: Annotated[bool, "Whether the directive has an effect."] = True
+    default_repeats: Annotated[SomeCount, "Number of repeats if the directive names none."] = 10
+    max_repeats: Annotated[
+        Count, "Largest number of repeats; larger ones are lowered to it; 0: no limit."
+    ] = 0
     files_dir: Annotated[
-        str, directory, "Directory the `file://` form reads from; empty: that form is off."
+        str, directory, "Directory of files for the `file://` form; empty: that form is off."
     ] = ""
     bd_mode: Annotated[
-        BdMode, "How it is judged whether work is left: `auto`, `runtime` or `heuristic`."
+        BdMode, "How to decide whether work is left: `auto`, `runtime` or `heuristic`."
     ] = "auto"
     bd_dir: Annotated[
-        str, directory, "Directory `bd` runs in; empty: `auto` means `heuristic`."
+        str, directory, "Directory in which `bd` runs; empty: `auto` means `heuristic`."
     ] = ""
     compaction_sentinels: Annotated[
-        Texts, "Beginnings of texts that mark a request as compaction, letter case ignored."
+        Texts,
+        "A request whose text begins with one of these compacts a conversation; case is ignored.",
     ] = (
         "context checkpoint compaction",
         "checkpoint compaction",
@@ -224,34 +227,36 @@ class StopMessageSection:
     )
     side_call_sentinels: Annotated[
         Texts,
-        "Beginnings of texts that mark a request without tools as a side call of an agent, letter "
-        "case ignored.",
+        "A request without tools whose text begins with one of these is a side request; case is "
+        "ignored.",
     ] = ("you are a title generator",)
 
 
 @dataclass(frozen=True, slots=True)
 class CronSection:
-    """Scheduled prompts."""
+    """Jobs: messages that the gateway sends on a schedule."""
 
     enabled: Annotated[bool, "Whether jobs run."] = True
     max_concurrent_runs: Annotated[SomeCount, "Runs at the same time."] = 1
-    idle_retry_ms: Annotated[SomeMs, "Time between two looks at a busy session."] = 2000
-    max_busy_wait_ms: Annotated[Ms, "A run is skipped after waiting this long."] = 120_000
-    run_timeout_ms: Annotated[SomeMs, "Longest run."] = 300_000
-    misfire_grace_ms: Annotated[Ms, "How late a missed time may still run after a restart."] = (
-        3_600_000
-    )
+    idle_retry_ms: Annotated[SomeMs, "Time between two checks of a busy session."] = 2000
+    max_busy_wait_ms: Annotated[
+        Ms, "A run that has waited this long for a busy session is skipped."
+    ] = 120_000
+    run_timeout_ms: Annotated[SomeMs, "Longest time of a run."] = 300_000
+    misfire_grace_ms: Annotated[Ms, "How late a missed time may still run."] = 3_600_000
     min_interval_ms: Annotated[SomeMs, "Shortest time between two runs of a job."] = 1000
     max_consecutive_failures: Annotated[
         SomeCount, "A job is disabled after this many failures in a row."
     ] = 5
     cron_lookahead_days: Annotated[
-        SomeCount, "An expression without a time within these days is refused."
+        SomeCount, "A cron expression without a time within so many days is refused."
     ] = 3660
-    lease_ttl_ms: Annotated[SomeMs, "How long a dead instance keeps its run."] = 300_000
-    keep_runs: Annotated[Count, "Run records kept for each job."] = 100
+    lease_ttl_ms: Annotated[SomeMs, "How long a run stays claimed after its process died."] = (
+        300_000
+    )
+    keep_runs: Annotated[Count, "Number of runs kept for each job."] = 100
     offer_to_clients: Annotated[
-        bool, "Whether relay sessions get the `schedule_task` tool too."
+        bool, "Whether relay sessions have the `schedule_task` tool, too."
     ] = False
 
 
@@ -268,67 +273,71 @@ class StoreSection:
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
-    """A named profile whose conversations live in the gateway."""
+    """A model, a system text and tools under one name; the gateway keeps its conversations."""
 
-    id: Annotated[Identifier, "Name in requests."]
+    id: Annotated[Identifier, "Name in requests (`agentId`)."]
     model: Annotated[Text, "Public model that answers."]
-    name: Annotated[str, "Name people see; empty: the id."] = ""
+    name: Annotated[str, "Name that people see; empty: the id."] = ""
     system: Annotated[str, "System text of its conversations."] = ""
-    tools: Annotated[Texts, "Server tools it may call."] = ()
+    tools: Annotated[Texts, "Server tools that it may call: `clock`, `schedule_task`."] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSection:
-    """Where deliveries of an owner are posted."""
+    """A URL to which the events of an owner are posted."""
 
-    owner: Annotated[Text, "Whose deliveries."]
-    url: Annotated[Url, web_url, "Where they are posted."]
-    secret: Annotated[Hidden, "Secret they are signed with, literally."] = None
-    secret_env: Annotated[Variable, "Environment variable that holds the secret instead."] = ""
+    owner: Annotated[Text, "Whose events."]
+    url: Annotated[Url, web_url, "URL to which they are posted."]
+    secret: Annotated[Hidden, "The secret that signs them."] = None
+    secret_env: Annotated[Variable, "Environment variable that contains the secret instead."] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsSection:
-    """Bounds of everything that could grow; 1 KB is 1024 bytes, 1 MB is 1024 KB."""
+    """Limits for everything that could grow; 1 KB is 1024 bytes, 1 MB is 1024 KB."""
 
     body_bytes: Annotated[Bytes, "Request body (20 MB), also after decompression."] = 20 * MB
     header_bytes: Annotated[Bytes, "All headers of a request together (64 KB)."] = 64 * KB
-    json_depth: Annotated[SomeCount, "Nesting of a request's JSON."] = 128
+    json_depth: Annotated[SomeCount, "Nesting depth of a request's JSON."] = 128
     event_bytes: Annotated[Bytes, "One event of a stream (8 MB)."] = 8 * MB
-    receive_idle_ms: Annotated[SomeMs, "Longest silence while a request is received."] = 30_000
-    receive_total_ms: Annotated[
-        Ms, "Longest time until a request has come whole; 0: as long as it takes."
-    ] = 300_000
-    connections: Annotated[Count, "Open client connections of the process; 0: any number."] = 0
+    receive_idle_ms: Annotated[SomeMs, "Longest pause while a request is received."] = 30_000
+    receive_total_ms: Annotated[Ms, "Longest time to receive a whole request; 0: no limit."] = (
+        300_000
+    )
+    connections: Annotated[Count, "Open client connections of the process; 0: no limit."] = 0
     connections_per_address: Annotated[
-        Count, "Those from one address; behind a balancer that is everybody. 0: any number."
+        Count, "The same for one address, which behind a balancer is everybody; 0: no limit."
     ] = 0
-    slow_reader_ms: Annotated[SomeMs, "Longest time a client may take nothing it is sent."] = 30_000
+    slow_reader_ms: Annotated[SomeMs, "Longest time in which a client may read nothing."] = 30_000
     turns: Annotated[SomeCount, "Turns of one exchange."] = 16
-    holds_per_session: Annotated[Count, "Holds of a session at a time."] = 1
-    holds_per_owner: Annotated[Count, "Holds of an owner at a time."] = 100
-    holds: Annotated[Count, "Holds of the process at a time."] = 20_000
+    holds_per_session: Annotated[Count, "Holds of a session at the same time."] = 1
+    holds_per_owner: Annotated[Count, "Holds of an owner at the same time."] = 100
+    holds: Annotated[Count, "Holds of the process at the same time."] = 20_000
     reminders_per_session: Annotated[Count, "Reminders of a session."] = 100
     task_bytes: Annotated[Bytes, "Text of a reminder (4 KB)."] = 4 * KB
     arguments_bytes: Annotated[Bytes, "Arguments of a reminder (8 KB)."] = 8 * KB
-    stop_message_bytes: Annotated[Bytes, "Text of a stopMessage (4 KB)."] = 4 * KB
+    stop_message_bytes: Annotated[Bytes, "Text of a stop message (4 KB)."] = 4 * KB
     jobs_per_owner: Annotated[Count, "Jobs of an owner."] = 100
-    subscriptions_per_owner: Annotated[Count, "Event subscriptions of an owner."] = 20
+    subscriptions_per_owner: Annotated[Count, "Event streams of an owner at the same time."] = 20
     inbox_polls_per_owner: Annotated[
-        Count, "Requests of an owner that wait for an inbox at a time."
+        Count, "Inbox requests of an owner that wait at the same time."
     ] = 100
-    due_followups: Annotated[SomeCount, "Follow-ups that due reminders start at once."] = 64
+    due_followups: Annotated[
+        SomeCount, "Follow-ups for due reminders that run at the same time."
+    ] = 64
     offload_bytes: Annotated[
-        Bytes, "Larger requests (128 KB) are read and translated in a helper process."
+        Bytes, "Requests larger than this (128 KB) are read and translated in a helper process."
     ] = 128 * KB
     offload_processes: Annotated[
-        Count, "Helper processes at most; 0: none, and a large request stops all others meanwhile."
+        Count,
+        "Largest number of helper processes; 0: none, then a large request delays all others.",
     ] = 2
-    offload_ms: Annotated[SomeMs, "Longest time a helper may take for one step of a request."] = (
+    offload_ms: Annotated[SomeMs, "Longest time of a helper process for one step of a request."] = (
         60_000
     )
     offload_queue_bytes: Annotated[
-        Bytes, "Large requests that wait for a helper, together (256 MB); an owner has half of it."
+        Bytes,
+        "Large requests that wait for a helper, together (256 MB); half of it for each owner.",
     ] = 256 * MB
 
 

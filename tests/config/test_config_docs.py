@@ -63,7 +63,7 @@ def test_sections_of_later_versions_say_so() -> None:
 
 
 def test_the_example_loads_and_uses_every_section(loaded: Loader) -> None:
-    (example,) = blocks("toml")
+    _, example = blocks("toml")
     environ = {"GLM_API_KEY": "a", "ALICE_KEY": "b", "ALICE_HOOK_SECRET": "c"}
     config = loaded(example, environ)
     assert [model.name for model in config.models] == ["default", "plain"]
