@@ -1,208 +1,79 @@
-"""One client's connection to the demo upstream: HTTP in, output out.
-
-It is no ordinary server's: a script may drop, reset or hang the connection at any byte, and choose
-the chunks, so the demo speaks HTTP/1.1 itself instead of using `wire/http_server`.
-"""
+"""One client's connection to the demo upstream: the gateway's own, noted and breakable."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import cast
 
-import httptools
+import anyio
+import anyio.lowlevel
+import uvicorn
+from uvicorn.server import ServerState
 
-from gateway.demo.chat import write_error
-from gateway.demo.dialect import AnswerStamp
 from gateway.demo.journal import EventKind, ReceivedRequest, RequestJournal
-from gateway.demo.play import send_document
-from gateway.demo.player import Player
-from gateway.demo.routes import respond
-from gateway.demo.script import Break, Fail
+from gateway.demo.script import Break
+from gateway.wire.http_server.connection import ServerConnection
+from gateway.wire.http_server.limits import ConnectionLimits
+from gateway.wire.http_server.slow_readers import count_unread, reset
 
-MOST_BODY = 64 * 1024 * 1024
-MOST_HEAD = 256 * 1024
-MOST_WAITING = 16
-TOO_LONG = Fail(413, f"The body is longer than {MOST_BODY} bytes.")
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-CLOSE = b"connection: close\r\n"
+# Clients are not hurried: how they treat an upstream is what is tested.
+DAY = 86_400.0
+FLUSH_POLL = 0.001
 
 
-@dataclass(slots=True)
-class PartialRequest:
-    """A request that is still being read."""
+class DemoConnection(ServerConnection):
+    """A connection whose events are noted, and that an answer may break off at any byte."""
 
-    url: bytes = b""
-    headers: list[tuple[str, str]] = field(default_factory=list)
-    body: bytearray = field(default_factory=bytearray)
-    head_size: int = 0
-
-
-class ModelConnection(asyncio.Protocol):
-    """Reads requests and has them answered, one after the other."""
+    limits = ConnectionLimits(header_bytes=256 * 1024, receive_idle=DAY, slow_reader=DAY)
+    header_bytes = limits.header_bytes
+    nap = keep_alive = DAY
 
     def __init__(
-        self,
-        number: int,
-        numbers: Iterator[int],
-        journal: RequestJournal,
-        peers: set[ModelConnection],
+        self, number: int, journal: RequestJournal, config: uvicorn.Config, state: ServerState
     ) -> None:
-        self._number = number
-        self._numbers = numbers
+        super().__init__(config, state, {"connection": self})
+        self.number = number
+        self.received: ReceivedRequest | None = None
+        """The request that is answered now."""
         self._journal = journal
-        self._peers = peers
-        self._transport: asyncio.Transport
-        self._parser = httptools.HttpRequestParser(self)
-        self._draft: PartialRequest | None = None
-        self._paused = False
-        self._problem: Fail | None = None
-        self._waiting: deque[ReceivedRequest] = deque()
-        self._asked: ReceivedRequest | None = None
-        self._player: Player | None = None
-        self._our_doing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Meet the client."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._peers.add(self)
-        self._journal.note(EventKind.OPENED, self._number)
+        super().connection_made(transport)
+        self.note(EventKind.OPENED)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notice that the client left, and whether it should have stayed."""
-        self._peers.discard(self)
-        if self._player is not None:
-            self._player.stop()
-        if not self._our_doing and (self._asked or self._draft):
-            self._journal.note(EventKind.CLOSED_BY_CLIENT, self._number, self._asked)
-        self._journal.note(EventKind.CLOSED, self._number)
+        if not self._closed and (self.received or self._is_receiving()):
+            self.note(EventKind.CLOSED_BY_CLIENT)
+        self.received = None
+        self.note(EventKind.CLOSED)
+        super().connection_lost(exc)
 
-    def pause_writing(self) -> None:
-        """Hear that the client does not read."""
-        self._paused = True
-        if self._player is not None:
-            self._player.block()
-
-    def resume_writing(self) -> None:
-        """Hear that the client reads again."""
-        self._paused = False
-        if self._player is not None:
-            self._player.unblock()
-
-    def data_received(self, data: bytes) -> None:
-        """Read on."""
-        if self._our_doing:
-            return
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
-            self._problem = self._problem or Fail(400, f"This is not HTTP/1.1: {problem}.")
-        if self._problem is not None:
-            self._reject(self._problem)
-        elif self._asked is None and self._waiting:
-            self._next()
+    def note(self, kind: EventKind) -> None:
+        """Note something that happened here."""
+        self._journal.note(kind, self.number, self.received)
 
     def cut(self) -> None:
         """End the connection, whatever it is doing."""
-        self._our_doing = True
+        self._closed = True
         self._transport.abort()
 
-    # What httptools calls, in this order.
-
-    def on_message_begin(self) -> None:
-        """Start a request."""
-        self._draft = PartialRequest()
-
-    def on_url(self, url: bytes) -> None:
-        """Take a piece of the target."""
-        draft = self._weigh(len(url))
-        draft.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        draft = self._weigh(len(name) + len(value))
-        draft.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
-
-    def on_headers_complete(self) -> None:
-        """Refuse what cannot be read before it comes; let a careful client send its body."""
-        headers = self._weigh(0).headers
-        if self._parser.should_upgrade():
-            self._problem = Fail(400, "This server speaks HTTP/1.1 only.")
-        if any(name == "content-length" and int(size) > MOST_BODY for name, size in headers):
-            self._problem = TOO_LONG
-        elif ("expect", "100-continue") in headers and self._asked is None:
-            self._transport.write(CONTINUE)
-
-    def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
-        draft = self._weigh(0)
-        if len(draft.body) + len(body) > MOST_BODY:
-            self._problem = TOO_LONG
-        else:
-            draft.body += body
-
-    def on_message_complete(self) -> None:
-        """Let the request wait for its turn."""
-        draft, self._draft = self._weigh(0), None
-        if self._problem is not None:
-            return
-        version = self._parser.get_http_version()
-        received = ReceivedRequest(
-            number=next(self._numbers),
-            connection=self._number,
-            method=self._parser.get_method().decode("latin-1"),
-            target=draft.url.decode("latin-1"),
-            headers=tuple(draft.headers),
-            body=bytes(draft.body),
-            version=version,
-            keep_alive=version != "1.0" and self._parser.should_keep_alive(),
-        )
-        self._journal.note(EventKind.REQUEST, self._number, received)
-        self._waiting.append(received)
-        if len(self._waiting) > MOST_WAITING:
-            self._problem = Fail(429, f"More than {MOST_WAITING} requests wait on one connection.")
-
-    def _weigh(self, more: int) -> PartialRequest:
-        assert self._draft is not None
-        self._draft.head_size += more
-        if self._draft.head_size > MOST_HEAD:
-            self._problem = Fail(431, f"The headers are longer than {MOST_HEAD} bytes.")
-        return self._draft
-
-    def _next(self) -> None:
-        self._asked = asked = self._waiting.popleft()
-        stamp = AnswerStamp(asked.number, int(asked.events[0].at))
-        outputs = respond(asked.method, asked.path, asked.body, stamp)
-        extra = b"x-request-id: req_demo%08d\r\n" % asked.number
-        extra += b"" if asked.keep_alive else CLOSE
-        chunked = asked.version != "1.0"
-        self._player = Player(self._transport, outputs, extra, chunked, self._finish)
-        if self._paused:
-            self._player.block()
-        self._player.play()
-
-    def _finish(self, broke: Break | None) -> None:
-        asked = self._asked
-        assert asked is not None
-        event = EventKind.FINISHED if broke is None else EventKind.BROKE
-        self._journal.note(event, self._number, asked)
-        if broke is not None:
-            self._our_doing = broke.how != "hang"
-            return
-        self._asked = self._player = None
-        if not asked.keep_alive:
-            self._our_doing = True
+    async def break_off(self, how: Break) -> None:
+        """Leave the answer as it is; the caller is cancelled when the connection is gone."""
+        self.note(EventKind.BROKE)
+        # A head that nothing followed is written in the next round of the loop.
+        await anyio.lowlevel.checkpoint()
+        if how.how == "close":
+            self._closed = True
             self._transport.close()
-        elif self._waiting:
-            self._next()
+        elif how.how == "reset":
+            await self._reset()
+        await anyio.sleep_forever()
 
-    def _reject(self, fail: Fail) -> None:
-        self._our_doing = True
-        if self._asked is not None:
-            self._transport.abort()
-            return
-        body = send_document(fail.status, write_error(fail))
-        Player(self._transport, body, CLOSE, True, lambda broke: None).play()
-        self._transport.close()
+    async def _reset(self) -> None:
+        # A reset throws away what the client's host does not have yet, so wait until it has all.
+        while not self.is_closing() and count_unread(self._transport):  # noqa: ASYNC110 - the kernel tells nobody
+            await anyio.sleep(FLUSH_POLL)
+        if not self.is_closing():
+            self._closed = True
+            reset(self._transport)

@@ -44,8 +44,6 @@ class ReceivedRequest:
     target: str
     headers: Headers
     body: bytes
-    version: str = "1.1"
-    keep_alive: bool = True
     events: list[RequestEvent] = field(default_factory=list)
 
     @property

@@ -16,6 +16,7 @@ from gateway.demo.script import Break, WireFormat
 Headers = tuple[tuple[str, str], ...]
 BOM = b"\xef\xbb\xbf"
 GZIP = 31
+BATCH = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,6 @@ class ResponseHead:
 
     status: int
     headers: Headers
-    length: int | None = None
 
 
 Output = bytes | float | ResponseHead | Break
@@ -65,8 +65,8 @@ def change_head(head: ResponseHead, wire_format: WireFormat) -> ResponseHead:
         headers["content-type"] = wire_format.content_type
     if wire_format.gzip:
         headers["content-encoding"] = "gzip"
-    length = None if wire_format.gzip else head.length
-    return ResponseHead(head.status, (*headers.items(), *wire_format.headers), length)
+        headers.pop("content-length", None)
+    return ResponseHead(head.status, (*headers.items(), *wire_format.headers))
 
 
 def compress(outputs: Outputs, wire_format: WireFormat) -> Outputs:
@@ -115,3 +115,23 @@ def split(outputs: Outputs, wire_format: WireFormat) -> Outputs:
         rest = rest[whole:]
     if rest:
         yield rest
+
+
+def join_bytes(outputs: Outputs) -> Outputs:
+    """Join what comes without a wait, and give others a chance after each large piece."""
+    batch: list[bytes] = []
+    size = 0
+    for output in outputs:
+        if isinstance(output, bytes):
+            batch.append(output)
+            size += len(output)
+            if size < BATCH:
+                continue
+            output = 0.0
+        if size:
+            yield b"".join(batch)
+            batch.clear()
+            size = 0
+        yield output
+    if size:
+        yield b"".join(batch)

@@ -109,7 +109,7 @@ def deliver(
                 if begun:
                     answer = assemble_answer(script.steps)
                     body = dialect.write_whole(request, answer, stamp)
-                    yield ResponseHead(200, JSON, len(body))
+                    yield document_head(200, body)
                     yield body[: len(body) // 2]
                 yield step
                 return
@@ -123,8 +123,13 @@ def refuse(fail: Fail, dialect: DialectModule) -> Outputs:
 
 def send_document(status: int, body: bytes, headers: Headers = ()) -> Outputs:
     """Answer with one JSON document."""
-    yield ResponseHead(status, (*JSON, *headers), len(body))
+    yield document_head(status, body, headers)
     yield body
+
+
+def document_head(status: int, body: bytes, headers: Headers = ()) -> ResponseHead:
+    """Return the head of an answer that is one JSON document."""
+    return ResponseHead(status, (*JSON, ("content-length", str(len(body))), *headers))
 
 
 def assemble_answer(steps: Iterable[Step]) -> CompleteAnswer:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from itertools import count
+from typing import cast
 
-from gateway.demo.connection import ModelConnection
+from uvicorn.server import ServerState
+
+from gateway.demo.app import DemoApp
+from gateway.demo.connection import DemoConnection
 from gateway.demo.journal import ReceivedRequest, RequestJournal
+from gateway.wire.http_server.server import server_config
 
 
 class DemoServer:
@@ -16,10 +21,10 @@ class DemoServer:
     def __init__(self, journal: RequestJournal | None = None) -> None:
         self.journal = journal or RequestJournal()
         self.url = ""
-        self._connections: set[ModelConnection] = set()
+        self._config = server_config(DemoApp(), DemoConnection, grace=1, lifespan="off")
+        self._state = ServerState()
         self._server: asyncio.Server | None = None
-        self._connection_numbers = count(1)
-        self._request_numbers = count(1)
+        self._numbers = count(1)
 
     @property
     def requests(self) -> deque[ReceivedRequest]:
@@ -29,12 +34,12 @@ class DemoServer:
     @property
     def connections(self) -> int:
         """How many clients are connected now."""
-        return len(self._connections)
+        return len(self._state.connections)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Listen, and return the port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, host, port, backlog=2048)
+        self._server = await loop.create_server(self._connect, host, port, backlog=2048)
         bound: int = self._server.sockets[0].getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
         return bound
@@ -44,11 +49,10 @@ class DemoServer:
         if self._server is None:
             return
         self._server.close()
-        for connection in tuple(self._connections):
-            connection.cut()
+        for connection in tuple(self._state.connections):
+            cast(DemoConnection, connection).cut()
         await self._server.wait_closed()
         self._server = None
 
-    def _connection(self) -> ModelConnection:
-        number = next(self._connection_numbers)
-        return ModelConnection(number, self._request_numbers, self.journal, self._connections)
+    def _connect(self) -> DemoConnection:
+        return DemoConnection(next(self._numbers), self.journal, self._config, self._state)
