@@ -10,7 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from gateway.demo.output import BATCH, Outputs, ResponseHead
-from gateway.demo.script import Break
+from gateway.demo.steps import Break
 
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 

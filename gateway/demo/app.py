@@ -14,10 +14,17 @@ from gateway.demo import chat, messages, responses
 from gateway.demo.connection import DemoConnection
 from gateway.demo.dialect import AnswerStamp, DialectModule, UnreadableRequest
 from gateway.demo.journal import EventKind, ReceivedRequest
-from gateway.demo.output import Headers, Outputs, ResponseHead, join_bytes
-from gateway.demo.play import perform, refuse, send_document
+from gateway.demo.output import (
+    Headers,
+    Outputs,
+    ResponseHead,
+    join_bytes,
+    perform,
+    refuse,
+    send_document,
+)
 from gateway.demo.replies import script_for
-from gateway.demo.script import Break, Fail
+from gateway.demo.steps import Break, Fail
 from gateway.wire.http_server.request_cycle import CYCLE, Scope
 from gateway.wire.http_server.response import Receive, Send
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from gateway.demo.dialogue import Dialogue, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
+from gateway.demo.steps import Fail, FinishAnswer
 from gateway.wire import sse
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ class UnreadableRequest(Exception):
         self.fail = fail
 
 
-class FrameWriter(Protocol):
-    """How one streamed answer is written in a dialect."""
+class AnswerWriter(Protocol):
+    """How one answer is written in a dialect: frame by frame, or as one document."""
 
     def begin(self, speaks: bool) -> bytes: ...
 
@@ -75,6 +75,8 @@ class FrameWriter(Protocol):
 
     def finish(self, finish: FinishAnswer) -> bytes: ...
 
+    def write_whole(self, answer: CompleteAnswer) -> bytes: ...
+
 
 class DialectModule(Protocol):
     """One wire language: how requests are read and answers written."""
@@ -83,11 +85,7 @@ class DialectModule(Protocol):
 
     def read(self, body: bytes) -> DialogueRequest: ...
 
-    def open_stream(self, request: DialogueRequest, stamp: AnswerStamp) -> FrameWriter: ...
-
-    def write_whole(
-        self, request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp
-    ) -> bytes: ...
+    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> AnswerWriter: ...
 
     def write_error(self, fail: Fail) -> bytes: ...
 

@@ -20,7 +20,7 @@ from gateway.demo.dialect import (
     write_event,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
+from gateway.demo.steps import Fail, FinishAnswer
 from gateway.wire import sse
 
 path = "/v1/messages"
@@ -178,43 +178,8 @@ def read_message(message: MessagesMessage) -> Iterator[DialogueMessage]:
         yield DialogueMessage(message.role, texts_of(said), tuple(calls))
 
 
-def write_usage(request: DialogueRequest, pieces: int) -> Json:
-    """Write the usage block."""
-    return {
-        "input_tokens": request.prompt_tokens,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "output_tokens": pieces,
-    }
-
-
-def write_message(request: DialogueRequest, stamp: AnswerStamp, content: list[Json]) -> Json:
-    """Write a message that has not ended yet."""
-    return {
-        "id": f"msg_demo{stamp.number:08d}",
-        "type": "message",
-        "role": "assistant",
-        "model": request.model,
-        "content": content,
-        "stop_reason": None,
-        "stop_sequence": None,
-    }
-
-
-def write_final_usage(request: DialogueRequest, pieces: int) -> Json:
-    """Write the usage member of a message, if it is wanted."""
-    usage = {**write_usage(request, pieces), "service_tier": "standard"}
-    return {"usage": usage} if request.usage else {}
-
-
-def write_call(stamp: AnswerStamp, at: int, name: str, given: object) -> Json:
-    """Write one tool call."""
-    ident = f"toolu_demo{stamp.number:08d}_{at}"
-    return {"type": "tool_use", "id": ident, "name": name, "input": given}
-
-
-class MessagesFrameWriter:
-    """One streamed answer: blocks one after the other, each with its beginning and its end."""
+class MessagesAnswerWriter:
+    """One answer; in a stream blocks come one after the other, each with beginning and end."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
@@ -226,8 +191,7 @@ class MessagesFrameWriter:
 
     def begin(self, speaks: bool) -> bytes:
         """Write the frames that open the message."""
-        message = write_message(self._request, self._stamp, [])
-        message |= write_final_usage(self._request, 1)
+        message = self._write_message([], None, 1)
         start = write_event({"type": "message_start", "message": message})
         return start + write_event({"type": "ping"})
 
@@ -240,7 +204,7 @@ class MessagesFrameWriter:
     def call(self, name: str) -> bytes:
         """Open a tool call."""
         at, self._calls = self._calls, self._calls + 1
-        opening = self._open_block(write_call(self._stamp, at, name, {}))
+        opening = self._open_block(self._write_call(at, name, {}))
         return opening + self._write_delta({"type": "input_json_delta", "partial_json": ""})
 
     def argue(self, piece: str) -> bytes:
@@ -255,14 +219,18 @@ class MessagesFrameWriter:
     def finish(self, finish: FinishAnswer) -> bytes:
         """Write the end of the open block, the reason with the usage, and the end mark."""
         reason = REASONS.get(finish.reason, finish.reason)
-        end: Json = {
-            "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": None},
-        }
-        if self._request.usage:
-            end["usage"] = write_usage(self._request, self._pieces)
+        delta = {"stop_reason": reason, "stop_sequence": None}
+        end = {"type": "message_delta", "delta": delta, **self._write_usage(self._pieces)}
         stop = write_event({"type": "message_stop"}) * finish.ends
         return self._close_block() + write_event(end) + stop
+
+    def write_whole(self, answer: CompleteAnswer) -> bytes:
+        """Write an answer as one document."""
+        content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
+        for at, (name, arguments) in enumerate(answer.calls):
+            content.append(self._write_call(at, name, parse_arguments(arguments)))
+        reason = REASONS.get(answer.reason, answer.reason)
+        return encode_json(self._write_message(content, reason, answer.pieces))
 
     def _write_delta(self, delta: Json) -> bytes:
         event = {"type": "content_block_delta", "index": self._index, "delta": delta}
@@ -281,20 +249,36 @@ class MessagesFrameWriter:
         self._open = ""
         return write_event({"type": "content_block_stop", "index": self._index})
 
+    def _write_message(self, content: list[Json], reason: str | None, pieces: int) -> Json:
+        return {
+            "id": f"msg_demo{self._stamp.number:08d}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._request.model,
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": None,
+            **self._write_usage(pieces, service_tier="standard"),
+        }
 
-def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
-    """Return who writes the frames of one answer."""
-    return MessagesFrameWriter(request, stamp)
+    def _write_call(self, at: int, name: str, given: object) -> Json:
+        ident = f"toolu_demo{self._stamp.number:08d}_{at}"
+        return {"type": "tool_use", "id": ident, "name": name, "input": given}
+
+    def _write_usage(self, pieces: int, **more: str) -> Json:
+        """Write the usage member, if it is wanted."""
+        if not self._request.usage:
+            return {}
+        counts = {
+            "input_tokens": self._request.prompt_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": pieces,
+        }
+        return {"usage": {**counts, **more}}
 
 
-def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
-    """Write an answer as one document."""
-    content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
-    for at, (name, arguments) in enumerate(answer.calls):
-        content.append(write_call(stamp, at, name, parse_arguments(arguments)))
-    message = write_message(request, stamp, content)
-    message["stop_reason"] = REASONS.get(answer.reason, answer.reason)
-    return encode_json(message | write_final_usage(request, answer.pieces))
+open_answer = MessagesAnswerWriter
 
 
 def parse_arguments(arguments: str) -> object:

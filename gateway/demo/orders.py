@@ -1,17 +1,25 @@
 """The `demo:` line: how a prompt tells the demo model precisely what to do.
 
 Each key is a field of `Orders`, which says how the key is written, read, and what it means; the
-documentation lists exactly these.
+documentation lists exactly these. `obey` makes the steps of an answer of them; how its bytes look,
+`output.py` reads from the orders themselves.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import cycle, islice
 from typing import Any
 
+from gateway.demo import steps
+from gateway.demo.steps import Break, Fail, Pause, Step
+from gateway.demo.tokens import pieces_of, tokens_of
+
+FILLER = tokens_of("These words come one by one from a script that knows how many to say. ")
+SHORT = 12
 MOST_TOKENS = 1_000_000
 MOST_BYTES = 64 * 1024 * 1024
 MOST_MS = 3_600_000
@@ -31,10 +39,10 @@ class OrderValue:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happens after so many pieces of the answer."""
+    """A step that comes after so many pieces of the answer."""
 
     after: int
-    value: str
+    step: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +100,14 @@ def header(value: OrderValue) -> tuple[str, str]:
 
 def quiet(value: OrderValue) -> Marker:
     """Read `N@K`: milliseconds, then the place."""
-    milliseconds = number(0, MOST_MS)(OrderValue(value.text))
-    return Marker(value.mark or 0, str(milliseconds))
+    return Marker(value.mark or 0, Pause(duration(OrderValue(value.text))))
 
 
 def raw(value: OrderValue) -> Marker:
     """Read bytes written as text, one character a byte, and their place."""
     if any(ord(character) > 255 for character in value.text):
         raise InvalidOrder("takes characters up to \\u00ff, one for each byte")
-    return Marker(value.mark or 0, value.text)
+    return Marker(value.mark or 0, steps.Write(value.text.encode("latin-1")))
 
 
 def flag(value: OrderValue) -> bool:
@@ -208,6 +215,17 @@ class Orders(FormatOrders, FailureOrders, AnswerOrders):
     """One `demo:` line, read; the fields of the last base come first."""
 
 
+NO_ORDERS = Orders()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The whole answer to one request: its steps, and the orders that say how its bytes look."""
+
+    steps: tuple[Step, ...]
+    orders: Orders = NO_ORDERS
+
+
 KEYS: dict[str, OrderKey] = {one.name: one.metadata["key"] for one in fields(Orders)}
 KEY = re.compile(r"\s*([A-Za-z_]+)(=?)")
 BARE = re.compile(r"(\S*?)(?:@([0-9]{1,9}))?(?=\s|$)")
@@ -271,3 +289,101 @@ def add_pair(found: dict[str, Any], name: str, value: OrderValue) -> None:
         found["tool"] = (*before, OrderedCall(last.name, read))
     else:
         found[name] = (*found.get(name, ()), read) if key.repeats else read
+
+
+def obey(line: str) -> Script:
+    """Make the script that a `demo:` line orders."""
+    orders = parse(line)
+    opening = (Pause(orders.first_ms),) if orders.first_ms else ()
+    refusal = choose_refusal(orders)
+    answer = (refusal,) if refusal else tuple(write_steps(orders))
+    return Script((*opening, *answer), orders)
+
+
+def choose_refusal(orders: FailureOrders) -> Step | None:
+    """Return what is done instead of answering, if anything."""
+    if orders.drop or orders.reset or orders.hang:
+        return Break("close" if orders.drop else "reset" if orders.reset else "hang")
+    if orders.status is None or orders.error_after is not None:
+        return None
+    return make_failure(orders, orders.status)
+
+
+def make_failure(orders: FailureOrders, status: int) -> Fail:
+    """Make the error that was ordered."""
+    message = orders.message or f"The demo model was told to fail with {status}."
+    return Fail(status, message, code=orders.code, retry_after=orders.retry_after)
+
+
+def write_steps(orders: Orders) -> Iterator[Step]:
+    """Yield the steps of an answer, up to the first that breaks it off."""
+    marks = list_marks(orders)
+    tokens = choose_tokens(orders, max((mark.after for mark in marks), default=0))
+    talk: list[Step] = [steps.Say(tokens, orders.delay_ms)]
+    for call in orders.tool:
+        talk += [steps.CallTool(call.name), steps.Argue(pieces_of(call.arguments), orders.delay_ms)]
+    begin = steps.Begin(speaks=bool(tokens) or not orders.tool)
+    for step in (begin, *weave(talk, marks), *write_ending(orders)):
+        yield step
+        if isinstance(step, Fail | Break):
+            return
+
+
+def choose_tokens(orders: Orders, least: int) -> tuple[str, ...]:
+    """Return the tokens to say; without a word about them, as many as the marks need."""
+    words = tokens_of(orders.say) if orders.say is not None else FILLER
+    if orders.tokens is not None:
+        wanted = orders.tokens
+    elif orders.say is not None:
+        wanted = len(words)
+    else:
+        wanted = 0 if orders.tool else max(SHORT, least)
+    if (size := orders.size) is not None:
+        words = tuple((word * (size // len(word) + 1))[:size] for word in words)
+    return tuple(islice(cycle(words), wanted))
+
+
+def write_ending(orders: Orders) -> Iterator[Step]:
+    """Yield what comes after the last token."""
+    if orders.endless:
+        yield steps.Say(FILLER, orders.delay_ms, forever=True)
+        return
+    reason = orders.finish or ("tool_calls" if orders.tool else "stop")
+    yield steps.FinishAnswer(reason, ends=0 if orders.no_done else 2 if orders.two_done else 1)
+    if orders.after_done:
+        yield steps.Say(tuple(islice(cycle(FILLER), orders.after_done)), orders.delay_ms)
+
+
+def list_marks(orders: Orders) -> list[Marker]:
+    """List what happens after so many tokens, in order of place."""
+    ends: tuple[tuple[int | None, Step], ...] = (
+        (orders.error_after, make_failure(orders, orders.status or 500)),
+        (orders.drop_after, Break("close")),
+        (orders.reset_after, Break("reset")),
+        (orders.hang_after, Break("hang")),
+    )
+    marks = [Marker(after, step) for after, step in ends if after is not None]
+    return sorted((*orders.quiet_ms, *orders.raw, *marks), key=lambda mark: mark.after)
+
+
+def weave(talk: Sequence[Step], marks: list[Marker]) -> Iterator[Step]:
+    """Cut the pieces of a talk where a mark lies, and put its step there."""
+    waiting, passed = marks, 0
+    for step in talk:
+        if not isinstance(step, steps.Say | steps.Argue):
+            yield step
+            continue
+        start, end = 0, passed + len(step.pieces)
+        while waiting and waiting[0].after <= end:
+            mark, *waiting = waiting
+            place = mark.after - passed
+            if place > start:
+                yield replace(step, pieces=step.pieces[start:place])
+                start = place
+            yield mark.step
+        if passed + start < end:
+            yield replace(step, pieces=step.pieces[start:])
+        passed = end
+    if waiting:
+        after = waiting[0].after
+        raise InvalidOrder(f"The answer has {passed} tokens; nothing can happen after {after}.")

@@ -19,10 +19,9 @@ from gateway.demo.dialogue import (
     own_texts,
 )
 from gateway.demo.intents import AddTasks, RemindSometime
-from gateway.demo.obey import obey
-from gateway.demo.orders import InvalidOrder
+from gateway.demo.orders import InvalidOrder, Script, obey
 from gateway.demo.phrases import Phrases, phrases_for
-from gateway.demo.script import Argue, Begin, CallTool, Fail, FinishAnswer, Say, Script
+from gateway.demo.steps import Argue, Begin, CallTool, Fail, FinishAnswer, Say
 from gateway.demo.task_tool import describe_task_result, next_task_calls
 from gateway.demo.tokens import pieces_of, tokens_of
 from gateway.demo.turn import CLOCK, SCHEDULE_TASK, UnderstoodTurn, understand

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.demo.obey import FILLER, obey
-from gateway.demo.orders import InvalidOrder
-from gateway.demo.script import (
+from gateway.demo.orders import FILLER, InvalidOrder, Orders, obey
+from gateway.demo.steps import (
     Argue,
     Begin,
     Break,
@@ -18,7 +17,6 @@ from gateway.demo.script import (
     Pause,
     Say,
     Step,
-    WireFormat,
     Write,
 )
 from gateway.demo.tokens import is_chinese, pieces_of, tokens_of
@@ -95,15 +93,16 @@ def test_manners_do_not_change_the_steps() -> None:
     script = obey(
         'tokens=1 crlf bom gzip split=3 reset_at=9 no_usage content_type=a/b header="x: y"'
     )
-    assert script.wire_format == WireFormat(
-        newline=b"\r\n",
+    assert script.orders == Orders(
+        tokens=1,
+        crlf=True,
         bom=True,
         gzip=True,
         split=3,
         reset_at=9,
-        usage=False,
+        no_usage=True,
         content_type="a/b",
-        headers=(("x", "y"),),
+        header=(("x", "y"),),
     )
     assert script.steps == obey("tokens=1").steps
 

@@ -8,8 +8,17 @@ import pytest
 
 from gateway.demo.dialogue import order_lines
 from gateway.demo.journal import EventKind
-from gateway.demo.obey import obey
-from gateway.demo.orders import KEYS, MOST_TOKENS, InvalidOrder, Marker, OrderedCall, Orders, parse
+from gateway.demo.orders import (
+    KEYS,
+    MOST_TOKENS,
+    InvalidOrder,
+    Marker,
+    OrderedCall,
+    Orders,
+    obey,
+    parse,
+)
+from gateway.demo.steps import Pause, Write
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
 
@@ -21,9 +30,9 @@ READ = {
     "say=bare": Orders(say="bare"),
     "say=": Orders(say=""),
     "say=a@b": Orders(say="a@b"),
-    "quiet_ms=50": Orders(quiet_ms=(Marker(0, "50"),)),
-    "quiet_ms=50@2 quiet_ms=7@9": Orders(quiet_ms=(Marker(2, "50"), Marker(9, "7"))),
-    'raw="\\u00ff"@1': Orders(raw=(Marker(1, "\xff"),)),
+    "quiet_ms=50": Orders(quiet_ms=(Marker(0, Pause(50)),)),
+    "quiet_ms=50@2 quiet_ms=7@9": Orders(quiet_ms=(Marker(2, Pause(50)), Marker(9, Pause(7)))),
+    'raw="\\u00ff"@1': Orders(raw=(Marker(1, Write(b"\xff")),)),
     "tool=a": Orders(tool=(OrderedCall("a"),)),
     'tool=a args={"x": {"y": 1}} tool=b': Orders(
         tool=(OrderedCall("a", '{"x": {"y": 1}}'), OrderedCall("b"))

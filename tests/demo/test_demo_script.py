@@ -8,9 +8,10 @@ import pytest
 
 from gateway.demo.dialect import CompleteAnswer
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage, strip_agent_blocks
-from gateway.demo.play import assemble_answer
+from gateway.demo.orders import Script
+from gateway.demo.output import assemble_answer
 from gateway.demo.replies import PACE_MS, script_for
-from gateway.demo.script import Fail, Say, Script
+from gateway.demo.steps import Fail, Say
 
 TAG = (
     "[Time/Date]: utc=`2026-02-02T21:22:38.229Z` local=`2026-02-02 13:22:38.229 -08:00` "

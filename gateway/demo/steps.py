@@ -1,4 +1,4 @@
-"""What the demo model does with one request, said without any wire format."""
+"""The steps of an answer, said without any wire format."""
 
 from __future__ import annotations
 
@@ -80,25 +80,3 @@ class FinishAnswer:
 
 
 Step = Pause | Begin | Say | CallTool | Argue | Write | Fail | Break | FinishAnswer
-
-
-@dataclass(frozen=True, slots=True)
-class WireFormat:
-    """How the bytes of an answer look, whatever they say."""
-
-    newline: bytes = b"\n"
-    bom: bool = False
-    gzip: bool = False
-    split: int = 0
-    reset_at: int | None = None
-    usage: bool | None = None
-    content_type: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The whole answer to one request."""
-
-    steps: tuple[Step, ...]
-    wire_format: WireFormat = WireFormat()
