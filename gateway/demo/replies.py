@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from gateway.demo.clock_tool import describe_clock_result, needs_time, next_clock_call
 from gateway.demo.dialogue import (
     Dialogue,
     DialogueResult,
@@ -18,13 +17,21 @@ from gateway.demo.dialogue import (
     order_lines,
     own_texts,
 )
-from gateway.demo.intents import AddTasks, RemindSometime
 from gateway.demo.orders import InvalidOrder, Script, obey
 from gateway.demo.phrases import Phrases, phrases_for
 from gateway.demo.steps import Argue, Begin, CallTool, Fail, FinishAnswer, Say
-from gateway.demo.task_tool import describe_task_result, next_task_calls
 from gateway.demo.tokens import pieces_of, tokens_of
-from gateway.demo.turn import CLOCK, SCHEDULE_TASK, UnderstoodTurn, understand
+from gateway.demo.tools import (
+    CLOCK,
+    SCHEDULE_TASK,
+    UnderstoodTurn,
+    describe_clock_result,
+    describe_task_result,
+    needs_time,
+    next_clock_call,
+    next_task_calls,
+    understand,
+)
 
 PACE_MS = 30
 QUOTED = 60
@@ -130,7 +137,7 @@ def describe_result(turn: UnderstoodTurn, result: DialogueResult) -> str:
 
 def regret_tasks(turn: UnderstoodTurn) -> ModelReply | None:
     """Say that without the tool nothing can be done again and again."""
-    if SCHEDULE_TASK in turn.dialogue.tools or not isinstance(turn.tasks, AddTasks):
+    if SCHEDULE_TASK in turn.dialogue.tools or turn.tasks is None:
         return None
     return ModelReply(turn.phrases.say("no_tool"))
 
@@ -144,7 +151,7 @@ def regret_clock(turn: UnderstoodTurn) -> ModelReply | None:
 
 def ask_when(turn: UnderstoodTurn) -> ModelReply | None:
     """Ask for the time of a reminder that has none."""
-    is_vague = isinstance(turn.reminders, RemindSometime)
+    is_vague = turn.reminders is not None and turn.reminders.action == "ask_when"
     return ModelReply(turn.phrases.say("when")) if is_vague else None
 
 
