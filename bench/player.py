@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 
+from gateway.demo.orders import Break
 from gateway.demo.output import BATCH, Outputs, ResponseHead
-from gateway.demo.steps import Break
 
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 

@@ -12,19 +12,19 @@ import anyio.lowlevel
 
 from gateway.demo import chat, messages, responses
 from gateway.demo.connection import DemoConnection
-from gateway.demo.dialect import AnswerStamp, DialectModule, UnreadableRequest
+from gateway.demo.dialect import AnswerStamp, DialectModule, Fail, UnreadableRequest
 from gateway.demo.journal import EventKind, ReceivedRequest
+from gateway.demo.orders import Break
 from gateway.demo.output import (
     Headers,
     Outputs,
     ResponseHead,
+    answer,
     join_bytes,
-    perform,
     refuse,
     send_document,
 )
-from gateway.demo.replies import script_for
-from gateway.demo.steps import Break, Fail
+from gateway.demo.replies import choose_orders
 from gateway.wire.http_server.request_cycle import CYCLE, Scope
 from gateway.wire.http_server.response import Receive, Send
 
@@ -96,7 +96,7 @@ async def receive_body(headers: dict[str, str], receive: Receive) -> bytes | Non
 
 
 def respond(method: str, path: str, body: bytes, stamp: AnswerStamp) -> Outputs:
-    """Answer one request: read it, decide what to say, and play that."""
+    """Answer one request: read it, decide what to say, and write that."""
     if path in DOCUMENTS and method in ("GET", "HEAD"):
         return send_document(200, DOCUMENTS[path])
     dialect = DIALECTS.get(path)
@@ -106,9 +106,10 @@ def respond(method: str, path: str, body: bytes, stamp: AnswerStamp) -> Outputs:
         return refuse(Fail(405, f"Use POST on {path}."), dialect)
     try:
         request = dialect.read(body)
+        orders = choose_orders(request.dialogue)
     except UnreadableRequest as refused:
         return refuse(refused.fail, dialect)
-    return perform(script_for(request.dialogue), dialect, request, stamp)
+    return answer(orders, dialect, request, stamp)
 
 
 async def send_outputs(

@@ -11,13 +11,13 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialogueRequest,
+    Fail,
     Json,
     UnreadableRequest,
     decode_request,
     encode_json,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.steps import Fail, FinishAnswer
 from gateway.wire import sse
 
 path = "/v1/chat/completions"
@@ -184,13 +184,13 @@ class ChatAnswerWriter:
         """Write the error frame."""
         return sse.encode(write_error(fail))
 
-    def finish(self, finish: FinishAnswer) -> bytes:
+    def finish(self, reason: str, ends: int = 1) -> bytes:
         """Write the finish frame, the usage if it is wanted, and the end mark."""
-        frames = self._write({}, finish.reason)
+        frames = self._write({}, reason)
         if self._request.usage:
             usage = self._write_usage(self._pieces)
             frames += sse.encode(encode_json({**self._envelope, "choices": [], "usage": usage}))
-        return frames + sse.encode(b"[DONE]") * finish.ends
+        return frames + sse.encode(b"[DONE]") * ends
 
     def write_whole(self, answer: CompleteAnswer) -> bytes:
         """Write an answer as one document."""

@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.demo.journal import EventKind, ReceivedRequest, RequestJournal
-from gateway.demo.steps import Break
+from gateway.demo.orders import Break
 from gateway.wire.http_server.connection import ServerConnection
 from gateway.wire.http_server.limits import ConnectionLimits
 from gateway.wire.http_server.slow_readers import count_unread, reset

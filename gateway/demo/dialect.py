@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from gateway.demo.dialogue import Dialogue, DialogueMessage
-from gateway.demo.steps import Fail, FinishAnswer
 from gateway.wire import sse
 
 T = TypeVar("T")
@@ -52,8 +51,19 @@ class CompleteAnswer:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An error: a status before the answer began, an error frame after it."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    retry_after: int | None = None
+
+
 class UnreadableRequest(Exception):
-    """A request that cannot be read; the step says why."""
+    """A request that cannot be read; the error says why."""
 
     def __init__(self, fail: Fail) -> None:
         super().__init__(fail.message)
@@ -73,7 +83,7 @@ class AnswerWriter(Protocol):
 
     def fail(self, fail: Fail) -> bytes: ...
 
-    def finish(self, finish: FinishAnswer) -> bytes: ...
+    def finish(self, reason: str, ends: int = 1) -> bytes: ...
 
     def write_whole(self, answer: CompleteAnswer) -> bytes: ...
 

@@ -11,6 +11,7 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialogueRequest,
+    Fail,
     Json,
     UnreadableRequest,
     decode_request,
@@ -20,7 +21,6 @@ from gateway.demo.dialect import (
     write_event,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.steps import Fail, FinishAnswer
 from gateway.wire import sse
 
 path = "/v1/messages"
@@ -216,12 +216,11 @@ class MessagesAnswerWriter:
         """Write the error frame."""
         return sse.encode(write_error(fail), "error")
 
-    def finish(self, finish: FinishAnswer) -> bytes:
+    def finish(self, reason: str, ends: int = 1) -> bytes:
         """Write the end of the open block, the reason with the usage, and the end mark."""
-        reason = REASONS.get(finish.reason, finish.reason)
-        delta = {"stop_reason": reason, "stop_sequence": None}
+        delta = {"stop_reason": REASONS.get(reason, reason), "stop_sequence": None}
         end = {"type": "message_delta", "delta": delta, **self._write_usage(self._pieces)}
-        stop = write_event({"type": "message_stop"}) * finish.ends
+        stop = write_event({"type": "message_stop"}) * ends
         return self._close_block() + write_event(end) + stop
 
     def write_whole(self, answer: CompleteAnswer) -> bytes:

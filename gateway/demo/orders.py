@@ -1,21 +1,20 @@
 """The `demo:` line: how a prompt tells the demo model precisely what to do.
 
 Each key is a field of `Orders`, which says how the key is written, read, and what it means; the
-documentation lists exactly these. `obey` makes the steps of an answer of them; how its bytes look,
-`output.py` reads from the orders themselves.
+documentation lists exactly these. What the model says of its own accord is an `Orders` as well.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, Literal
 
-from gateway.demo import steps
-from gateway.demo.steps import Break, Fail, Pause, Step
+from gateway.demo.dialect import CompleteAnswer, Fail
 from gateway.demo.tokens import pieces_of, tokens_of
 
 FILLER = tokens_of("These words come one by one from a script that knows how many to say. ")
@@ -38,11 +37,18 @@ class OrderValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the answer unfinished: close, reset, or never say another word."""
+
+    how: Literal["close", "reset", "hang"]
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
-    """A step that comes after so many pieces of the answer."""
+    """What comes after so many pieces of the answer: bytes, a wait in seconds, or its end."""
 
     after: int
-    step: Step
+    event: bytes | float | Fail | Break
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +106,14 @@ def header(value: OrderValue) -> tuple[str, str]:
 
 def quiet(value: OrderValue) -> Marker:
     """Read `N@K`: milliseconds, then the place."""
-    return Marker(value.mark or 0, Pause(duration(OrderValue(value.text))))
+    return Marker(value.mark or 0, duration(OrderValue(value.text)) / 1000)
 
 
 def raw(value: OrderValue) -> Marker:
     """Read bytes written as text, one character a byte, and their place."""
     if any(ord(character) > 255 for character in value.text):
         raise InvalidOrder("takes characters up to \\u00ff, one for each byte")
-    return Marker(value.mark or 0, steps.Write(value.text.encode("latin-1")))
+    return Marker(value.mark or 0, value.text.encode("latin-1"))
 
 
 def flag(value: OrderValue) -> bool:
@@ -214,16 +220,60 @@ class FormatOrders:
 class Orders(FormatOrders, FailureOrders, AnswerOrders):
     """One `demo:` line, read; the fields of the last base come first."""
 
+    @property
+    def refusal(self) -> Fail | Break | None:
+        """What is done instead of answering, if anything."""
+        if self.drop or self.reset or self.hang:
+            return Break("close" if self.drop else "reset" if self.reset else "hang")
+        if self.status is None or self.error_after is not None:
+            return None
+        return self._make_failure(self.status)
 
-NO_ORDERS = Orders()
+    @cached_property
+    def marks(self) -> list[Marker]:
+        """What happens after so many pieces, in order of place."""
+        ends = (
+            (self.error_after, self._make_failure(self.status or 500)),
+            (self.drop_after, Break("close")),
+            (self.reset_after, Break("reset")),
+            (self.hang_after, Break("hang")),
+        )
+        marks = [Marker(after, event) for after, event in ends if after is not None]
+        return sorted((*self.quiet_ms, *self.raw, *marks), key=lambda mark: mark.after)
 
+    @cached_property
+    def spoken(self) -> tuple[str, ...]:
+        """The tokens to say; without a word about them, as many as the marks need."""
+        words = tokens_of(self.say) if self.say is not None else FILLER
+        if self.tokens is not None:
+            wanted = self.tokens
+        elif self.say is not None:
+            wanted = len(words)
+        else:
+            wanted = 0 if self.tool else max([SHORT, *(mark.after for mark in self.marks)])
+        if (size := self.size) is not None:
+            words = tuple((word * (size // len(word) + 1))[:size] for word in words)
+        return tuple(islice(cycle(words), wanted))
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The whole answer to one request: its steps, and the orders that say how its bytes look."""
+    @property
+    def pieces(self) -> int:
+        """How many pieces there are of text and arguments."""
+        return len(self.spoken) + sum(len(pieces_of(call.arguments)) for call in self.tool)
 
-    steps: tuple[Step, ...]
-    orders: Orders = NO_ORDERS
+    @property
+    def reason(self) -> str:
+        """Why the answer ends."""
+        return self.finish or ("tool_calls" if self.tool else "stop")
+
+    @property
+    def whole(self) -> CompleteAnswer:
+        """All that is said and called, and how it ends."""
+        calls = tuple((call.name, call.arguments) for call in self.tool)
+        return CompleteAnswer("".join(self.spoken), calls, self.pieces, self.reason)
+
+    def _make_failure(self, status: int) -> Fail:
+        message = self.message or f"The demo model was told to fail with {status}."
+        return Fail(status, message, code=self.code, retry_after=self.retry_after)
 
 
 KEYS: dict[str, OrderKey] = {one.name: one.metadata["key"] for one in fields(Orders)}
@@ -248,7 +298,16 @@ def parse(line: str) -> Orders:
     orders = Orders(**found)
     if (orders.tokens or 1) * (orders.size or 1) > MOST_BYTES:
         raise InvalidOrder(f"tokens times size may be {MOST_BYTES} at most.")
+    check_marks(orders)
     return orders
+
+
+def check_marks(orders: Orders) -> None:
+    """Refuse what would happen after the end of the answer."""
+    pieces = orders.pieces
+    late = [mark.after for mark in orders.marks if mark.after > pieces]
+    if late and orders.refusal is None:
+        raise InvalidOrder(f"The answer has {pieces} tokens; nothing can happen after {late[0]}.")
 
 
 def read_value(line: str, at: int) -> tuple[OrderValue, int]:
@@ -289,101 +348,3 @@ def add_pair(found: dict[str, Any], name: str, value: OrderValue) -> None:
         found["tool"] = (*before, OrderedCall(last.name, read))
     else:
         found[name] = (*found.get(name, ()), read) if key.repeats else read
-
-
-def obey(line: str) -> Script:
-    """Make the script that a `demo:` line orders."""
-    orders = parse(line)
-    opening = (Pause(orders.first_ms),) if orders.first_ms else ()
-    refusal = choose_refusal(orders)
-    answer = (refusal,) if refusal else tuple(write_steps(orders))
-    return Script((*opening, *answer), orders)
-
-
-def choose_refusal(orders: FailureOrders) -> Step | None:
-    """Return what is done instead of answering, if anything."""
-    if orders.drop or orders.reset or orders.hang:
-        return Break("close" if orders.drop else "reset" if orders.reset else "hang")
-    if orders.status is None or orders.error_after is not None:
-        return None
-    return make_failure(orders, orders.status)
-
-
-def make_failure(orders: FailureOrders, status: int) -> Fail:
-    """Make the error that was ordered."""
-    message = orders.message or f"The demo model was told to fail with {status}."
-    return Fail(status, message, code=orders.code, retry_after=orders.retry_after)
-
-
-def write_steps(orders: Orders) -> Iterator[Step]:
-    """Yield the steps of an answer, up to the first that breaks it off."""
-    marks = list_marks(orders)
-    tokens = choose_tokens(orders, max((mark.after for mark in marks), default=0))
-    talk: list[Step] = [steps.Say(tokens, orders.delay_ms)]
-    for call in orders.tool:
-        talk += [steps.CallTool(call.name), steps.Argue(pieces_of(call.arguments), orders.delay_ms)]
-    begin = steps.Begin(speaks=bool(tokens) or not orders.tool)
-    for step in (begin, *weave(talk, marks), *write_ending(orders)):
-        yield step
-        if isinstance(step, Fail | Break):
-            return
-
-
-def choose_tokens(orders: Orders, least: int) -> tuple[str, ...]:
-    """Return the tokens to say; without a word about them, as many as the marks need."""
-    words = tokens_of(orders.say) if orders.say is not None else FILLER
-    if orders.tokens is not None:
-        wanted = orders.tokens
-    elif orders.say is not None:
-        wanted = len(words)
-    else:
-        wanted = 0 if orders.tool else max(SHORT, least)
-    if (size := orders.size) is not None:
-        words = tuple((word * (size // len(word) + 1))[:size] for word in words)
-    return tuple(islice(cycle(words), wanted))
-
-
-def write_ending(orders: Orders) -> Iterator[Step]:
-    """Yield what comes after the last token."""
-    if orders.endless:
-        yield steps.Say(FILLER, orders.delay_ms, forever=True)
-        return
-    reason = orders.finish or ("tool_calls" if orders.tool else "stop")
-    yield steps.FinishAnswer(reason, ends=0 if orders.no_done else 2 if orders.two_done else 1)
-    if orders.after_done:
-        yield steps.Say(tuple(islice(cycle(FILLER), orders.after_done)), orders.delay_ms)
-
-
-def list_marks(orders: Orders) -> list[Marker]:
-    """List what happens after so many tokens, in order of place."""
-    ends: tuple[tuple[int | None, Step], ...] = (
-        (orders.error_after, make_failure(orders, orders.status or 500)),
-        (orders.drop_after, Break("close")),
-        (orders.reset_after, Break("reset")),
-        (orders.hang_after, Break("hang")),
-    )
-    marks = [Marker(after, step) for after, step in ends if after is not None]
-    return sorted((*orders.quiet_ms, *orders.raw, *marks), key=lambda mark: mark.after)
-
-
-def weave(talk: Sequence[Step], marks: list[Marker]) -> Iterator[Step]:
-    """Cut the pieces of a talk where a mark lies, and put its step there."""
-    waiting, passed = marks, 0
-    for step in talk:
-        if not isinstance(step, steps.Say | steps.Argue):
-            yield step
-            continue
-        start, end = 0, passed + len(step.pieces)
-        while waiting and waiting[0].after <= end:
-            mark, *waiting = waiting
-            place = mark.after - passed
-            if place > start:
-                yield replace(step, pieces=step.pieces[start:place])
-                start = place
-            yield mark.step
-        if passed + start < end:
-            yield replace(step, pieces=step.pieces[start:])
-        passed = end
-    if waiting:
-        after = waiting[0].after
-        raise InvalidOrder(f"The answer has {passed} tokens; nothing can happen after {after}.")

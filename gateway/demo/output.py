@@ -1,27 +1,26 @@
-"""From a script to what goes over the wire, and when, in the frames of a dialect.
+"""From orders to what goes over the wire, and when, in the frames of a dialect.
 
-Output is bytes to write, seconds to wait, the head of an answer, or a break. The steps of a script
-become output first; then its orders may change how the bytes look, whatever they say. Sockets are
+Output is bytes to write, seconds to wait, the head of an answer, or a break. What is said becomes
+output first; then the orders may change how the bytes look, whatever they say. Sockets are
 somebody else's business.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import cycle, islice
 
-from gateway.demo import steps
 from gateway.demo.dialect import (
     AnswerStamp,
     AnswerWriter,
-    CompleteAnswer,
     DialectModule,
     DialogueRequest,
+    Fail,
 )
-from gateway.demo.orders import NO_ORDERS, Orders, Script
-from gateway.demo.steps import Break, Fail, Step
+from gateway.demo.orders import FILLER, Break, Orders
+from gateway.demo.tokens import pieces_of
 
 Headers = tuple[tuple[str, str], ...]
 JSON: Headers = (("content-type", "application/json"),)
@@ -46,97 +45,81 @@ Output = bytes | float | ResponseHead | Break
 Outputs = Iterator[Output]
 
 
-def perform(
-    script: Script, dialect: DialectModule, request: DialogueRequest, stamp: AnswerStamp
+def answer(
+    orders: Orders, dialect: DialectModule, request: DialogueRequest, stamp: AnswerStamp
 ) -> Outputs:
-    """Play a script for one request, in the wire format it wants."""
-    orders = script.orders
+    """Answer one request as ordered."""
     if orders.usage or orders.no_usage:
         request = replace(request, usage=not orders.no_usage)
-    play = stream if request.stream else deliver
-    return apply_format(play(script.steps, dialect, dialect.open_answer(request, stamp)), orders)
+    writer = dialect.open_answer(request, stamp)
+    write = write_stream if request.stream else write_document
+    return apply_format(write(orders, dialect, writer), orders)
 
 
-def stream(answer: Sequence[Step], dialect: DialectModule, writer: AnswerWriter) -> Outputs:
-    """Play steps as a stream of frames."""
-    begun = False
-    for step in answer:
-        if isinstance(step, Fail) and not begun:
-            yield from refuse(step, dialect)
-        elif isinstance(step, steps.Begin):
-            begun = True
-            yield ResponseHead(200, EVENTS)
-            yield writer.begin(step.speaks)
-        else:
-            yield from play_step(step, writer)
-
-
-def play_step(step: Step, writer: AnswerWriter) -> Outputs:
-    """Play one step of an answer that has begun."""
-    match step:
-        case steps.Say(pieces=pieces) | steps.Argue(pieces=pieces):
-            write = writer.say if isinstance(step, steps.Say) else writer.argue
-            forever = isinstance(step, steps.Say) and step.forever
-            for piece in cycle(pieces) if forever else pieces:
-                yield write(piece)
-                if step.every_ms:
-                    yield step.every_ms / 1000
-        case steps.CallTool(name=name):
-            yield writer.call(name)
-        case steps.Pause(ms=ms):
-            yield ms / 1000
-        case steps.Write(data=data):
-            yield data
-        case Break():
-            yield step
-        case Fail():
-            yield writer.fail(step)
-        case steps.FinishAnswer():
-            yield writer.finish(step)
-
-
-def deliver(answer: Sequence[Step], dialect: DialectModule, writer: AnswerWriter) -> Outputs:
-    """Play steps for a client that does not stream: the pauses, then the whole answer."""
-    begun = False
-    for step in answer:
-        match step:
-            case steps.Pause(ms=ms):
-                yield ms / 1000
-            case steps.Begin():
-                begun = True
-            case Fail():
-                yield from refuse(step, dialect)
-                return
-            case steps.Say(forever=True):
-                yield Break("hang")
-            case steps.FinishAnswer():
-                yield from send_document(200, writer.write_whole(assemble_answer(answer)))
-                return
-            case Break():
-                if begun:
-                    body = writer.write_whole(assemble_answer(answer))
-                    yield document_head(200, body)
-                    yield body[: len(body) // 2]
-                yield step
+def write_stream(orders: Orders, dialect: DialectModule, writer: AnswerWriter) -> Outputs:
+    """Answer with a stream of frames."""
+    yield from write_opening(orders, dialect)
+    if orders.refusal is not None:
+        return
+    yield ResponseHead(200, EVENTS)
+    marks, passed = list(orders.marks), 0
+    for frame, pieces in write_frames(orders, writer):
+        yield frame
+        if pieces and orders.delay_ms:
+            yield orders.delay_ms / 1000
+        passed += pieces
+        while marks and marks[0].after <= passed:
+            event = marks.pop(0).event
+            yield writer.fail(event) if isinstance(event, Fail) else event
+            if isinstance(event, Fail | Break):
                 return
 
 
-def assemble_answer(answer: Iterable[Step]) -> CompleteAnswer:
-    """Put together what is said and called, up to the end."""
-    text: list[str] = []
-    calls: list[tuple[str, list[str]]] = []
-    pieces, reason = 0, "stop"
-    for step in answer:
-        if isinstance(step, steps.FinishAnswer):
-            reason = step.reason
-            break
-        if isinstance(step, steps.CallTool):
-            calls.append((step.name, []))
-        elif isinstance(step, steps.Say | steps.Argue):
-            (text if isinstance(step, steps.Say) else calls[-1][1]).extend(step.pieces)
-            pieces += len(step.pieces)
-    whole_calls = tuple((name, "".join(arguments)) for name, arguments in calls)
-    return CompleteAnswer("".join(text), whole_calls, pieces, reason)
+def write_frames(orders: Orders, writer: AnswerWriter) -> Iterator[tuple[bytes, int]]:
+    """Write all that is said and called; with each frame goes how many pieces it holds."""
+    yield writer.begin(speaks=bool(orders.spoken) or not orders.tool), 0
+    for token in orders.spoken:
+        yield writer.say(token), 1
+    for call in orders.tool:
+        yield writer.call(call.name), 0
+        for piece in pieces_of(call.arguments):
+            yield writer.argue(piece), 1
+    if orders.endless:
+        for token in cycle(FILLER):
+            yield writer.say(token), 1
+    ends = 0 if orders.no_done else 2 if orders.two_done else 1
+    yield writer.finish(orders.reason, ends), 0
+    for token in islice(cycle(FILLER), orders.after_done):
+        yield writer.say(token), 1
+
+
+def write_document(orders: Orders, dialect: DialectModule, writer: AnswerWriter) -> Outputs:
+    """Answer a client that does not stream: the waits, then the whole answer."""
+    yield from write_opening(orders, dialect)
+    if orders.refusal is not None:
+        return
+    body = writer.write_whole(orders.whole)
+    for mark in orders.marks:
+        if isinstance(mark.event, float):
+            yield mark.event
+        elif isinstance(mark.event, Fail):
+            yield from refuse(mark.event, dialect)
+            return
+        elif isinstance(mark.event, Break):
+            head, _ = send_document(200, body)
+            yield from (head, body[: len(body) // 2], mark.event)
+            return
+    yield from (Break("hang"),) if orders.endless else send_document(200, body)
+
+
+def write_opening(orders: Orders, dialect: DialectModule) -> Outputs:
+    """Wait before the headers, and refuse to answer, where that is ordered."""
+    if orders.first_ms:
+        yield orders.first_ms / 1000
+    if isinstance(orders.refusal, Fail):
+        yield from refuse(orders.refusal, dialect)
+    elif orders.refusal is not None:
+        yield orders.refusal
 
 
 def refuse(fail: Fail, dialect: DialectModule) -> Outputs:
@@ -147,19 +130,12 @@ def refuse(fail: Fail, dialect: DialectModule) -> Outputs:
 
 def send_document(status: int, body: bytes, headers: Headers = ()) -> Outputs:
     """Answer with one JSON document."""
-    yield document_head(status, body, headers)
+    yield ResponseHead(status, (*JSON, ("content-length", str(len(body))), *headers))
     yield body
 
 
-def document_head(status: int, body: bytes, headers: Headers = ()) -> ResponseHead:
-    """Return the head of an answer that is one JSON document."""
-    return ResponseHead(status, (*JSON, ("content-length", str(len(body))), *headers))
-
-
 def apply_format(outputs: Outputs, orders: Orders) -> Outputs:
-    """Change output as the orders want it; most answers are left alone."""
-    if orders == NO_ORDERS:
-        return outputs
+    """Change how the output looks, as ordered."""
     outputs = change_text(outputs, orders)
     if orders.gzip:
         outputs = compress(outputs)

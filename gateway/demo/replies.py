@@ -1,4 +1,4 @@
-"""What the demo model answers: a pure function from a dialogue to a script.
+"""What the demo model answers: a pure function from a dialogue to orders.
 
 What it says depends only on the dialogue, so equal requests get equal answers.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from gateway.demo.dialect import Fail, UnreadableRequest
 from gateway.demo.dialogue import (
     Dialogue,
     DialogueResult,
@@ -17,10 +18,9 @@ from gateway.demo.dialogue import (
     order_lines,
     own_texts,
 )
-from gateway.demo.orders import InvalidOrder, Script, obey
+from gateway.demo.orders import InvalidOrder, OrderedCall, Orders, parse
 from gateway.demo.phrases import Phrases, phrases_for
-from gateway.demo.steps import Argue, Begin, CallTool, Fail, FinishAnswer, Say
-from gateway.demo.tokens import pieces_of, tokens_of
+from gateway.demo.tokens import tokens_of
 from gateway.demo.tools import (
     CLOCK,
     SCHEDULE_TASK,
@@ -33,7 +33,6 @@ from gateway.demo.tools import (
     understand,
 )
 
-PACE_MS = 30
 QUOTED = 60
 SHOWN_OF_RESULT = 300
 # Who asks for a joke, a word or a summary is brief; whoever writes more wants something else.
@@ -51,25 +50,26 @@ SUMMARY = re.compile(r"\A(?:please )?(?:give me a summary|sum(?:mari[sz]e| up))\
 REMIND = re.compile(r"\A(?:Remind the user|提醒用户)[:：]\s*(?P<task>.+)\Z", re.DOTALL)
 
 
-def script_for(dialogue: Dialogue) -> Script:
-    """Decide what to answer: orders are obeyed, all else is answered in the model's own words."""
+def choose_orders(dialogue: Dialogue) -> Orders:
+    """Decide what to answer: what is ordered, or else what the model says of its own accord."""
     try:
-        ordered = obey_orders(dialogue)
+        ordered = find_orders(dialogue)
     except InvalidOrder as error:
-        return Script((Fail(400, str(error), code="bad_demo_line", param="messages"),))
-    return ordered or write_script(reply_to(dialogue), dialogue.limit)
+        fail = Fail(400, str(error), code="bad_demo_line", param="messages")
+        raise UnreadableRequest(fail) from None
+    return ordered or order_reply(reply_to(dialogue), dialogue.limit)
 
 
-def obey_orders(dialogue: Dialogue) -> Script | None:
-    """Obey the prompt's first `demo:` line in the first turn, the second in the next, …
+def find_orders(dialogue: Dialogue) -> Orders | None:
+    """Read the prompt's first `demo:` line in the first turn, the second in the next, …
 
-    A `demo:` line that comes back as a due task is obeyed too.
+    A `demo:` line that comes back as a due task is an order too.
     """
     lines = order_lines(dialogue.prompt)
     if lines and dialogue.turn < len(lines):
-        return obey(lines[dialogue.turn])
+        return parse(lines[dialogue.turn])
     due = order_lines("\n".join(dialogue.due))
-    return obey(due[0]) if due else None
+    return parse(due[0]) if due else None
 
 
 def reply_to(dialogue: Dialogue) -> ModelReply:
@@ -221,17 +221,8 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def write_script(reply: ModelReply, limit: int | None) -> Script:
-    """Say and call at token pace, no longer than the client wants."""
-    tokens = tokens_of(reply.text)
-    said = (Say(tokens[:limit], PACE_MS),) if tokens else ()
-    if limit is not None and limit < len(tokens):
-        return Script((Begin(), *said, FinishAnswer("length")))
-    if not reply.calls:
-        return Script((Begin(), *said, FinishAnswer("stop")))
-    calls = [
-        step
-        for tool, arguments in reply.calls
-        for step in (CallTool(tool), Argue(pieces_of(arguments), PACE_MS))
-    ]
-    return Script((Begin(speaks=bool(said)), *said, *calls, FinishAnswer("tool_calls")))
+def order_reply(reply: ModelReply, limit: int | None) -> Orders:
+    """Order a reply, no longer than the client wants."""
+    if limit is not None and limit < len(tokens_of(reply.text)):
+        return Orders(say=reply.text, tokens=max(limit, 0), finish="length")
+    return Orders(say=reply.text, tool=tuple(OrderedCall(*call) for call in reply.calls))

@@ -12,6 +12,7 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialogueRequest,
+    Fail,
     Json,
     UnreadableRequest,
     decode_request,
@@ -21,7 +22,6 @@ from gateway.demo.dialect import (
     write_event,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.steps import Fail, FinishAnswer
 
 __all__ = ["open_answer", "path", "read", "write_error"]
 
@@ -171,12 +171,12 @@ class ResponsesAnswerWriter:
         response["error"] = {"code": code, "message": fail.message}
         return self._write("response.failed", response=response)
 
-    def finish(self, finish: FinishAnswer) -> bytes:
+    def finish(self, reason: str, ends: int = 1) -> bytes:
         """Close what is open, and end the response as often as it is wanted."""
         end = self._close_item()
-        response = self._write_end(finish.reason)
+        response = self._write_end(reason)
         kind = f"response.{response['status']}"
-        return end + b"".join(self._write(kind, response=response) for _ in range(finish.ends))
+        return end + b"".join(self._write(kind, response=response) for _ in range(ends))
 
     def write_whole(self, answer: CompleteAnswer) -> bytes:
         """Write an answer as one document."""

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from gateway.demo import chat
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+    UnreadableRequest,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.steps import Fail, FinishAnswer
 
 STAMP = AnswerStamp(number=7, created=1_700_000_000)
 TALK = Dialogue((DialogueMessage("user", ("two words",)),))
@@ -25,7 +30,7 @@ def speak(ask: DialogueRequest) -> list[str]:
     """Say one word and call one tool, and return the frames."""
     voice = chat.open_answer(ask, STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.call("t") + voice.argue("{}")
-    stream += voice.finish(FinishAnswer("tool_calls"))
+    stream += voice.finish("tool_calls")
     frames = stream.decode().split("\n\n")
     assert frames.pop() == ""
     return [frame.removeprefix("data: ") for frame in frames]

@@ -16,10 +16,15 @@ from anthropic.types import MessageParam, ToolParam
 
 from gateway.clock.protocol import NtpState
 from gateway.demo import messages
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+    UnreadableRequest,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.server import DemoServer
-from gateway.demo.steps import Fail, FinishAnswer
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import ToolCall
@@ -46,7 +51,7 @@ def speak(ask: DialogueRequest, reason: str = "tool_calls") -> bytes:
     """Say two words and call one tool."""
     voice = messages.open_answer(ask, STAMP)
     said = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" x")
-    return said + voice.call("t") + voice.argue("{}") + voice.finish(FinishAnswer(reason))
+    return said + voice.call("t") + voice.argue("{}") + voice.finish(reason)
 
 
 def test_a_stream_is_what_a_strict_client_expects() -> None:

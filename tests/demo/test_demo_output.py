@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.demo.orders import Orders
+from gateway.demo.orders import Break, Orders
 from gateway.demo.output import Output, ResponseHead, apply_format
-from gateway.demo.steps import Break
 
 HEAD = ResponseHead(200, (("content-type", "text/event-stream"),))
 BEATS: list[Output] = [HEAD, b"ab\n", 0.5, b"cdefg\n"]

@@ -11,10 +11,15 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.demo import responses
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+    UnreadableRequest,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
 from gateway.demo.server import DemoServer
-from gateway.demo.steps import Fail, FinishAnswer
 
 from .peer import Answer, connected, request
 
@@ -32,7 +37,7 @@ def speak() -> list[dict[str, Any]]:
     """Say two words and call one tool, and return the events."""
     voice = responses.open_answer(DialogueRequest(TALK, "m", usage=True), STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" %d") + voice.call("t")
-    stream += voice.argue("{}") + voice.finish(FinishAnswer("tool_calls"))
+    stream += voice.argue("{}") + voice.finish("tool_calls")
     frames = stream.decode().split("\n\n")
     assert frames.pop() == ""
     events = [json.loads(frame.partition("\ndata: ")[2]) for frame in frames]
@@ -81,7 +86,7 @@ ENDS = {
 @pytest.mark.parametrize("reason", ENDS)
 def test_how_an_answer_ends(reason: str) -> None:
     voice = responses.open_answer(DialogueRequest(TALK, "m"), STAMP)
-    stream = voice.finish(FinishAnswer(reason))
+    stream = voice.finish(reason)
     told = responses.open_answer(DialogueRequest(TALK, "m"), STAMP).write_whole(
         CompleteAnswer("hi", (), 1, reason)
     )
