@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -135,7 +136,7 @@ class ResponsesAnswerWriter:
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
         self._stamp = stamp
-        self._sequence = 0
+        self._sequence = count()
         self._pieces = 0
         self._output: list[Json] = []
         self._call: str | None = None
@@ -190,8 +191,7 @@ class ResponsesAnswerWriter:
     # Events of a stream.
 
     def _write(self, kind: str, **members: object) -> bytes:
-        number, self._sequence = self._sequence, self._sequence + 1
-        return write_event({"type": kind, "sequence_number": number, **members})
+        return write_event({"type": kind, "sequence_number": next(self._sequence), **members})
 
     def _write_item(self, what: str, item: Json) -> bytes:
         kind = f"response.output_item.{what}"
@@ -202,10 +202,12 @@ class ResponsesAnswerWriter:
         assert self._said is not None
         self._said.append(text)
         self._pieces += 1
-        event: Json = {"delta": text, **self._place}
+        event: Json = {"type": "response.output_text.delta", "delta": text, **self._place}
         if self._call is None:
-            return self._write("response.output_text.delta", **event, logprobs=[])
-        return self._write("response.function_call_arguments.delta", **event)
+            event["logprobs"] = []
+        else:
+            event["type"] = "response.function_call_arguments.delta"
+        return write_event({**event, "sequence_number": next(self._sequence)})
 
     def _open_message(self) -> bytes:
         end = self._close_item()
