@@ -18,9 +18,9 @@ import httptools
 import uvloop
 
 from bench.player import Player
-from gateway.demo.app import respond
 from gateway.demo.dialect import AnswerStamp
 from gateway.demo.output import Output
+from gateway.demo.server import respond
 
 SCRIPT = re.compile(rb"demo: (?:\w+=\d+ ?)+")
 STREAM = re.compile(rb'"stream": ?true')

@@ -52,6 +52,11 @@ class ReceivedRequest:
         return self.target.partition("?")[0]
 
     @property
+    def created(self) -> int:
+        """When it came, in Unix seconds."""
+        return int(self.events[0].at)
+
+    @property
     def json(self) -> Any:
         """The body, parsed when somebody asks."""
         return msgspec.json.decode(self.body)

@@ -19,10 +19,10 @@ from gateway.demo.dialect import (
     DialogueRequest,
     Fail,
 )
+from gateway.demo.journal import Headers
 from gateway.demo.orders import FILLER, Break, Orders
 from gateway.demo.tokens import pieces_of
 
-Headers = tuple[tuple[str, str], ...]
 JSON: Headers = (("content-type", "application/json"),)
 EVENTS: Headers = (
     ("content-type", "text/event-stream; charset=utf-8"),

@@ -11,10 +11,8 @@ import anyio
 import pytest
 
 import gateway.demo
-from gateway.demo.app import MOST_BODY
-from gateway.demo.connection import DemoConnection
 from gateway.demo.journal import MOST_KEPT, EventKind, ReceivedRequest, RequestJournal
-from gateway.demo.server import DemoServer
+from gateway.demo.server import MOST_BODY, DemoConnection, DemoServer
 
 from .peer import Answer, asking, connected, request
 
