@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
-from gateway.demo.dialogue import DialogueMessage, is_time_tag, split_texts
+from gateway.demo.dialogue import TIME_TAG, DialogueMessage, split_texts
 
 _ENGLISH_HOUR = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _HAN_HOUR = "一|二|三|四|五|六|七|八|九|十|十一|十二"
@@ -121,7 +121,7 @@ def find_time(messages: Sequence[DialogueMessage]) -> CurrentTime | None:
 
 
 def _read_now(message: DialogueMessage, text: str) -> CurrentTime | None:
-    if message.role == "user" and is_time_tag(text):
+    if message.role == "user" and text.startswith(TIME_TAG):
         found = TAG_NOW.search(text)
     else:
         found = RESULT_NOW.search(text) if message.answers is not None else None
