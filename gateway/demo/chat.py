@@ -91,11 +91,9 @@ def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
     request = decode_request(DECODER, body, UNREADABLE)
     if not request.messages:
-        raise UnreadableRequest(
-            Fail(400, "The list of messages is empty.", "empty_array", "messages")
-        )
+        raise UnreadableRequest("The list of messages is empty.", "empty_array", "messages")
     if not 1 <= (request.n or 1) <= MOST_CHOICES:
-        raise UnreadableRequest(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
+        raise UnreadableRequest(f"n must lie between 1 and {MOST_CHOICES}.", param="n")
     check_results(request.messages)
     offered = () if request.tool_choice == "none" else request.tools or ()
     dialogue = Dialogue(
@@ -126,7 +124,7 @@ def check_results(messages: Sequence[ChatMessage]) -> None:
 
 def refuse_message(at: int, why: str) -> UnreadableRequest:
     """Make the refusal of a message that stands in the wrong place."""
-    return UnreadableRequest(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
+    return UnreadableRequest(f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]")
 
 
 def read_message(message: ChatMessage) -> DialogueMessage:

@@ -65,9 +65,9 @@ class Fail:
 class UnreadableRequest(Exception):
     """A request that cannot be read; the error says why."""
 
-    def __init__(self, fail: Fail) -> None:
-        super().__init__(fail.message)
-        self.fail = fail
+    def __init__(self, message: str, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.fail = Fail(400, message, code, param)
 
 
 class AnswerWriter(Protocol):
@@ -105,9 +105,9 @@ def decode_request(decoder: msgspec.json.Decoder[T], body: bytes, unreadable: st
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise UnreadableRequest(Fail(400, f"{error}.", param=find_field(str(error)))) from None
+        raise UnreadableRequest(f"{error}.", param=find_field(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UnreadableRequest(Fail(400, unreadable)) from None
+        raise UnreadableRequest(unreadable) from None
 
 
 def find_field(problem: str) -> str | None:

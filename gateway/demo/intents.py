@@ -15,13 +15,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from gateway.demo.recurrence import RecurrenceGrammar, grammar_for
 from gateway.demo.times import (
     AT_TIME,
     HAN_AT_TIME,
     HAN_SPAN,
     SPAN,
+    RecurrenceGrammar,
     TimeOfDay,
+    grammar_for,
     read_seconds,
     read_time_of_day,
 )

@@ -110,7 +110,7 @@ def read(body: bytes) -> DialogueRequest:
 
 def refusal(field: str, why: str) -> UnreadableRequest:
     """Make a refusal as the real service words it: the field, then what is wrong."""
-    return UnreadableRequest(Fail(400, f"{field}: {why}.", param=field))
+    return UnreadableRequest(f"{field}: {why}.", param=field)
 
 
 def check_contents(messages: Sequence[MessagesMessage]) -> None:

@@ -14,8 +14,23 @@ from functools import cached_property
 from itertools import cycle, islice
 from typing import Any, Literal
 
-from gateway.demo.dialect import CompleteAnswer, Fail
-from gateway.demo.tokens import pieces_of, tokens_of
+from gateway.demo.dialect import CompleteAnswer, Fail, UnreadableRequest
+from gateway.demo.phrases import HAN
+
+TOKEN = re.compile(rf"[{HAN}]{{1,2}}|\s*[^\s{HAN}]+|\s+")
+LONGEST_PIECE = 12
+
+
+def tokens_of(text: str) -> tuple[str, ...]:
+    """Cut a text into words with the space before them, or one or two Han signs."""
+    return tuple(TOKEN.findall(text))
+
+
+def pieces_of(arguments: str) -> tuple[str, ...]:
+    """Cut a call's arguments into several short pieces."""
+    size = min(LONGEST_PIECE, max(1, -(-len(arguments) // 3)))
+    return tuple(arguments[at : at + size] for at in range(0, len(arguments), size))
+
 
 FILLER = tokens_of("These words come one by one from a script that knows how many to say. ")
 SHORT = 12
@@ -24,8 +39,11 @@ MOST_BYTES = 64 * 1024 * 1024
 MOST_MS = 3_600_000
 
 
-class InvalidOrder(ValueError):
+class InvalidOrder(UnreadableRequest):
     """A `demo:` line that cannot be obeyed; its text says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="bad_demo_line", param="messages")
 
 
 @dataclass(frozen=True, slots=True)

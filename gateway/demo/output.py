@@ -20,8 +20,7 @@ from gateway.demo.dialect import (
     Fail,
 )
 from gateway.demo.journal import Headers
-from gateway.demo.orders import FILLER, Break, Orders
-from gateway.demo.tokens import pieces_of
+from gateway.demo.orders import FILLER, Break, Orders, pieces_of
 
 JSON: Headers = (("content-type", "application/json"),)
 EVENTS: Headers = (

@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gateway.demo.dialect import Fail, UnreadableRequest
 from gateway.demo.dialogue import Dialogue, DialogueResult, is_persons, order_lines, own_texts
-from gateway.demo.orders import InvalidOrder, OrderedCall, Orders, parse
+from gateway.demo.orders import OrderedCall, Orders, parse, tokens_of
 from gateway.demo.phrases import Phrases, phrases_for
-from gateway.demo.tokens import tokens_of
 from gateway.demo.tools import (
     CLOCK,
     SCHEDULE_TASK,
@@ -44,12 +42,7 @@ REMIND = re.compile(r"\A(?:Remind the user|提醒用户)[:：]\s*(?P<task>.+)\Z"
 
 def choose_orders(dialogue: Dialogue) -> Orders:
     """Decide what to answer: what is ordered, or else what the model says of its own accord."""
-    try:
-        ordered = find_orders(dialogue)
-    except InvalidOrder as error:
-        fail = Fail(400, str(error), code="bad_demo_line", param="messages")
-        raise UnreadableRequest(fail) from None
-    return ordered or order_reply(dialogue)
+    return find_orders(dialogue) or order_reply(dialogue)
 
 
 def find_orders(dialogue: Dialogue) -> Orders | None:

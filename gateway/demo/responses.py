@@ -82,8 +82,7 @@ def read(body: bytes) -> DialogueRequest:
     # Where the service remembers the conversation, calls and results may stand apart.
     if not request.previous_response_id and not request.conversation:
         if not items:
-            why = "There is no input."
-            raise UnreadableRequest(Fail(400, why, "missing_required_parameter", "input"))
+            raise UnreadableRequest("There is no input.", "missing_required_parameter", "input")
         check_results(items)
     offered = () if request.tool_choice == "none" else request.tools or ()
     system = (DialogueMessage("system", (request.instructions,)),) if request.instructions else ()
@@ -109,7 +108,7 @@ def check_results(items: Iterable[InputItem]) -> None:
 
 def refuse_item(at: int, why: str) -> UnreadableRequest:
     """Make the refusal of an item that lacks its other half."""
-    return UnreadableRequest(Fail(400, f"{why}.", param=f"input[{at}]"))
+    return UnreadableRequest(f"{why}.", param=f"input[{at}]")
 
 
 def read_items(items: Iterable[InputItem]) -> Iterator[DialogueMessage]:

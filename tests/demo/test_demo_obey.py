@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.demo import chat
 from gateway.demo.dialect import CompleteAnswer, Fail
-from gateway.demo.orders import FILLER, Break, InvalidOrder, Orders, parse
+from gateway.demo.orders import FILLER, Break, InvalidOrder, Orders, parse, pieces_of, tokens_of
 from gateway.demo.output import EVENTS, Output, Outputs, ResponseHead, refuse, write_stream
-from gateway.demo.tokens import is_chinese, pieces_of, tokens_of
+from gateway.demo.phrases import is_chinese
 
 
 class PlainWriter:
