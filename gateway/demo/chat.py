@@ -84,12 +84,9 @@ class ChatInput(msgspec.Struct):
     max_completion_tokens: int | None = None
 
 
-DECODER = msgspec.json.Decoder(ChatInput)
-
-
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
-    request = decode_request(DECODER, body, UNREADABLE)
+    request = decode_request(ChatInput, body, UNREADABLE)
     if not request.messages:
         raise UnreadableRequest("The list of messages is empty.", "empty_array", "messages")
     if not 1 <= (request.n or 1) <= MOST_CHOICES:

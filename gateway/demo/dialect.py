@@ -100,10 +100,10 @@ class DialectModule(Protocol):
     def write_error(self, fail: Fail) -> bytes: ...
 
 
-def decode_request(decoder: msgspec.json.Decoder[T], body: bytes, unreadable: str) -> T:
+def decode_request(kind: type[T], body: bytes, unreadable: str) -> T:
     """Read a request's body, or refuse it with a sentence that names the field."""
     try:
-        return decoder.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise UnreadableRequest(f"{error}.", param=find_field(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -79,25 +79,22 @@ class MessagesInput(msgspec.Struct):
     model: str
     max_tokens: int
     messages: list[MessagesMessage]
-    system: str | list[ContentBlock] | None = None
+    system: str | list[dict[str, Any]] | None = None
     stream: bool | None = None
     tools: list[MessagesTool] | None = None
     tool_choice: ToolChoice | None = None
 
 
-DECODER = msgspec.json.Decoder(MessagesInput)
-
-
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
-    request = decode_request(DECODER, body, UNREADABLE)
+    request = decode_request(MessagesInput, body, UNREADABLE)
     if not request.messages:
         raise refusal("messages", "there must be at least one message")
     check_contents(request.messages)
     check_results(request.messages)
     choice = request.tool_choice
     offered = () if choice is not None and choice.type == "none" else request.tools or ()
-    told = texts_of(request.system)
+    told = find_texts(request.system)
     system = (DialogueMessage("system", told),) if told else ()
     said = (part for message in request.messages for part in read_message(message))
     dialogue = Dialogue(
@@ -156,26 +153,22 @@ def refuse_waiting(waiting: dict[str, int]) -> None:
         raise refusal(f"messages.{at}", f"the tool_use {ident!r} has no result right after it")
 
 
-def texts_of(content: str | Iterable[ContentBlock] | None) -> tuple[str, ...]:
-    """Return the texts in a text, in blocks, or in nothing."""
-    if isinstance(content, str):
-        return (content,)
-    return tuple(block.text for block in content or () if block.text)
-
-
 def read_message(message: MessagesMessage) -> Iterator[DialogueMessage]:
     """Say what a message holds, free of this dialect: each result, then what was said."""
     said: list[ContentBlock] = []
-    calls: list[DialogueCall] = []
     for block in message.blocks:
         if block.type == "tool_result":
             yield DialogueMessage("tool", find_texts(block.content), answers=block.tool_use_id)
-            continue
-        if block.type == "tool_use":
-            calls.append(DialogueCall(block.id, block.name, encode_json(block.input).decode()))
-        said.append(block)
+        else:
+            said.append(block)
+    calls = [
+        DialogueCall(block.id, block.name, encode_json(block.input).decode())
+        for block in said
+        if block.type == "tool_use"
+    ]
     if said:
-        yield DialogueMessage(message.role, texts_of(said), tuple(calls))
+        texts = tuple(block.text for block in said if block.text)
+        yield DialogueMessage(message.role, texts, tuple(calls))
 
 
 class MessagesAnswerWriter:

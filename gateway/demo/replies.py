@@ -15,11 +15,9 @@ from gateway.demo.tools import (
     CLOCK,
     SCHEDULE_TASK,
     UnderstoodTurn,
+    call_tools,
     describe_clock_result,
     describe_task_result,
-    needs_time,
-    next_clock_call,
-    next_task_calls,
     understand,
 )
 
@@ -94,16 +92,6 @@ def tell_outcomes(dialogue: Dialogue) -> str:
         phrases.say("outcome", name=name, text=shorten(text, SHOWN_OF_RESULT))
         for name, text in dialogue.outcomes
     )
-
-
-def call_tools(turn: UnderstoodTurn) -> tuple[OrderedCall, ...]:
-    """Call the tools for what the person wants, as long as there is something to call them for."""
-    clock = next_clock_call(turn)
-    calls = [OrderedCall(CLOCK, clock)] if clock else []
-    # What comes of both is told at once, so the one waits until the other can be called.
-    if not needs_time(turn):
-        calls += [OrderedCall(SCHEDULE_TASK, arguments) for arguments in next_task_calls(turn)]
-    return tuple(calls)
 
 
 def report_results(turn: UnderstoodTurn) -> str | None:

@@ -68,12 +68,9 @@ class ResponsesInput(msgspec.Struct):
     conversation: Any = None
 
 
-DECODER = msgspec.json.Decoder(ResponsesInput)
-
-
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
-    request = decode_request(DECODER, body, UNREADABLE)
+    request = decode_request(ResponsesInput, body, UNREADABLE)
     items: Sequence[InputItem]
     if isinstance(request.input, str):
         items = (InputItem(role="user", content=request.input),)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import aclosing, suppress
 from itertools import count
 from typing import cast
 
 import anyio
 import anyio.lowlevel
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
 from uvicorn.server import ServerState
 
 from gateway.demo import chat, messages, responses
@@ -88,25 +90,30 @@ class DemoServer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, for as long as its client stays."""
-        with anyio.CancelScope() as staying:
+        with anyio.CancelScope() as staying, suppress(ClientDisconnect):
             scope["extensions"][CYCLE].tell_when_gone(staying.cancel)
-            await self._answer(scope, receive, send)
+            await self._answer(Request(scope, receive), send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection: DemoConnection = scope["state"]["connection"]
-        headers = tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"])
-        body = await receive_body(dict(headers), receive)
+    async def _answer(self, request: Request, send: Send) -> None:
+        connection: DemoConnection = request.state.connection
+        body = await receive_body(request)
         if body is None:
             close = (("connection", "close"),)
             await send_outputs(refuse(TOO_LONG, chat), close, connection, send)
             return
-        number, method = next(self._request_numbers), scope["method"]
-        target = b"?".join(filter(None, (scope["raw_path"], scope["query_string"]))).decode()
-        received = ReceivedRequest(number, connection.number, method, target, headers, body)
-        connection.received = received
+        target = b"?".join(filter(None, (request.scope["raw_path"], request.scope["query_string"])))
+        connection.received = received = ReceivedRequest(
+            number=next(self._request_numbers),
+            connection=connection.number,
+            method=request.method,
+            target=target.decode("latin-1"),
+            headers=tuple(request.headers.items()),
+            body=body,
+        )
         connection.note(EventKind.REQUEST)
-        outputs = respond(method, received.path, body, AnswerStamp(number, received.created))
-        ident = (("x-request-id", f"req_demo{number:08d}"),)
+        stamp = AnswerStamp(received.number, received.created)
+        outputs = respond(received.method, received.path, body, stamp)
+        ident = (("x-request-id", f"req_demo{received.number:08d}"),)
         broke = await send_outputs(outputs, ident, connection, send)
         if broke is not None:
             await connection.break_off(broke)
@@ -173,20 +180,16 @@ class DemoConnection(ServerConnection):
             reset(self._transport)
 
 
-async def receive_body(headers: dict[str, str], receive: Receive) -> bytes | None:
+async def receive_body(request: Request) -> bytes | None:
     """Read the whole body; None if it is too long."""
-    if int(headers.get("content-length", 0)) > MOST_BODY:
+    if int(request.headers.get("content-length", 0)) > MOST_BODY:
         return None
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            # Whoever waits for a client that left is cancelled.
-            await anyio.sleep_forever()
-        body += message["body"]
-        if len(body) > MOST_BODY:
-            return None
-        more = message["more_body"]
+    body = bytearray()
+    async with aclosing(request.stream()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > MOST_BODY:
+                return None
     return bytes(body)
 
 

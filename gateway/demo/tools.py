@@ -21,6 +21,7 @@ from gateway.demo.intents import (
     read_reminder_intent,
     read_task_intent,
 )
+from gateway.demo.orders import OrderedCall
 from gateway.demo.phrases import Phrases, phrases_for
 from gateway.demo.times import CurrentTime, clock_time, find_time, instant
 
@@ -176,6 +177,16 @@ def write_arguments(action: str, **members: object) -> str:
     return msgspec.json.encode({"action": action, **members}).decode()
 
 
+def call_tools(turn: UnderstoodTurn) -> tuple[OrderedCall, ...]:
+    """Call the tools for what the person wants, as long as there is something to call them for."""
+    clock = next_clock_call(turn)
+    calls = [OrderedCall(CLOCK, clock)] if clock else []
+    # What comes of both is told at once, so the one waits until the other can be called.
+    if not needs_time(turn):
+        calls += [OrderedCall(SCHEDULE_TASK, arguments) for arguments in next_task_calls(turn)]
+    return tuple(calls)
+
+
 # The clock.
 
 
@@ -186,7 +197,10 @@ def needs_time(turn: UnderstoodTurn) -> bool:
 
 
 def next_clock_call(turn: UnderstoodTurn) -> str | None:
-    """Write the arguments of the next call; none when all that was wanted is known or done."""
+    """Write the arguments of the next call; none when all that was wanted is known or done.
+
+    The clock's strict schema wants every key.
+    """
     intent = turn.reminders
     if CLOCK not in turn.dialogue.tools or intent is None:
         return None
@@ -201,20 +215,13 @@ def next_clock_call(turn: UnderstoodTurn) -> str | None:
             }
             for one in intent.reminders
         ]
-        return write_clock_arguments("schedule", items=items)
+        return write_arguments("schedule", items=items, taskId="")
     if intent.action == "cancel" and "cancel" not in done:
         fitting = [one for one in turn.find_reminders() if one.fits(intent.words)]
         if len(fitting) == 1:
-            return write_clock_arguments("cancel", task_id=fitting[0].task_id)
+            return write_arguments("cancel", items=(), taskId=fitting[0].task_id)
     opening = None if done else OPENINGS.get(intent.action)
-    return write_clock_arguments(opening) if opening else None
-
-
-def write_clock_arguments(
-    action: str, items: Sequence[dict[str, str]] = (), task_id: str = ""
-) -> str:
-    """Write the arguments of a call; the clock's strict schema wants every key."""
-    return write_arguments(action, items=items, taskId=task_id)
+    return write_arguments(opening, items=(), taskId="") if opening else None
 
 
 def describe_clock_result(turn: UnderstoodTurn, text: str) -> str | None:
