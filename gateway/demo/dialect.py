@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -130,16 +131,13 @@ def find_texts(content: object) -> tuple[str, ...]:
 
 def merge_turns(messages: Iterable[DialogueMessage]) -> Iterator[DialogueMessage]:
     """Make one message of those that the model said in a row."""
-    last: DialogueMessage | None = None
-    for message in messages:
-        if last is not None and last.role == message.role == "assistant":
-            texts, calls = last.texts + message.texts, last.calls + message.calls
-            message = DialogueMessage("assistant", texts, calls)
-        elif last is not None:
-            yield last
-        last = message
-    if last is not None:
-        yield last
+    for role, group in groupby(messages, key=lambda message: message.role):
+        if role != "assistant":
+            yield from group
+            continue
+        turns = tuple(group)
+        texts = tuple(text for turn in turns for text in turn.texts)
+        yield DialogueMessage(role, texts, tuple(call for turn in turns for call in turn.calls))
 
 
 def write_event(event: Json) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 
 from gateway.demo.dialect import (
     AnswerStamp,
@@ -51,15 +51,20 @@ def answer(
     if orders.usage or orders.no_usage:
         request = replace(request, usage=not orders.no_usage)
     writer = dialect.open_answer(request, stamp)
-    write = write_stream if request.stream else write_document
-    return apply_format(write(orders, dialect, writer), orders)
+    if isinstance(orders.refusal, Fail):
+        outputs = refuse(orders.refusal, dialect)
+    elif orders.refusal is not None:
+        outputs = iter((orders.refusal,))
+    elif request.stream:
+        outputs = write_stream(orders, writer)
+    else:
+        outputs = write_document(orders, dialect, writer)
+    opening = (orders.first_ms / 1000,) if orders.first_ms else ()
+    return apply_format(chain(opening, outputs), orders)
 
 
-def write_stream(orders: Orders, dialect: DialectModule, writer: AnswerWriter) -> Outputs:
+def write_stream(orders: Orders, writer: AnswerWriter) -> Outputs:
     """Answer with a stream of frames."""
-    yield from write_opening(orders, dialect)
-    if orders.refusal is not None:
-        return
     yield ResponseHead(200, EVENTS)
     marks, passed = list(orders.marks), 0
     for frame, pieces in write_frames(orders, writer):
@@ -94,9 +99,6 @@ def write_frames(orders: Orders, writer: AnswerWriter) -> Iterator[tuple[bytes, 
 
 def write_document(orders: Orders, dialect: DialectModule, writer: AnswerWriter) -> Outputs:
     """Answer a client that does not stream: the waits, then the whole answer."""
-    yield from write_opening(orders, dialect)
-    if orders.refusal is not None:
-        return
     body = writer.write_whole(orders.whole)
     for mark in orders.marks:
         if isinstance(mark.event, float):
@@ -109,16 +111,6 @@ def write_document(orders: Orders, dialect: DialectModule, writer: AnswerWriter)
             yield from (head, body[: len(body) // 2], mark.event)
             return
     yield from (Break("hang"),) if orders.endless else send_document(200, body)
-
-
-def write_opening(orders: Orders, dialect: DialectModule) -> Outputs:
-    """Wait before the headers, and refuse to answer, where that is ordered."""
-    if orders.first_ms:
-        yield orders.first_ms / 1000
-    if isinstance(orders.refusal, Fail):
-        yield from refuse(orders.refusal, dialect)
-    elif orders.refusal is not None:
-        yield orders.refusal
 
 
 def refuse(fail: Fail, dialect: DialectModule) -> Outputs:

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.demo import chat
-from gateway.demo.dialect import CompleteAnswer, Fail
+from gateway.demo.dialect import (
+    AnswerStamp,
+    AnswerWriter,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+)
+from gateway.demo.dialogue import Dialogue
 from gateway.demo.orders import FILLER, Break, InvalidOrder, Orders, parse, pieces_of, tokens_of
-from gateway.demo.output import EVENTS, Output, Outputs, ResponseHead, refuse, write_stream
+from gateway.demo.output import EVENTS, Output, Outputs, ResponseHead, answer, refuse, write_stream
 from gateway.demo.phrases import is_chinese
 
 
@@ -40,9 +47,25 @@ class PlainWriter:
         return answer.text.encode()
 
 
+class PlainDialect:
+    """Reads nothing, and writes words."""
+
+    path = "/"
+
+    def read(self, body: bytes) -> DialogueRequest:
+        raise NotImplementedError
+
+    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> AnswerWriter:
+        return PlainWriter()
+
+    def write_error(self, fail: Fail) -> bytes:
+        return chat.write_error(fail)
+
+
 def play(line: str) -> Outputs:
     """Write the stream that a line orders."""
-    return write_stream(parse(line), chat, PlainWriter())
+    request = DialogueRequest(Dialogue(()), "m", stream=True)
+    return answer(parse(line), PlainDialect(), request, AnswerStamp(1, 0))
 
 
 def said(*pieces: str, ms: int = 30) -> tuple[Output, ...]:
@@ -139,7 +162,7 @@ def test_manners_do_not_change_the_steps() -> None:
         content_type="a/b",
         header=(("x", "y"),),
     )
-    assert tuple(write_stream(orders, chat, PlainWriter())) == tuple(play("tokens=1"))
+    assert tuple(write_stream(orders, PlainWriter())) == tuple(play("tokens=1"))
 
 
 @pytest.mark.parametrize("key", ["quiet_ms=1@4", "drop_after=4", 'raw="x"@4', "error_after=4"])
