@@ -138,7 +138,7 @@ def read_message(message: ChatMessage) -> DialogueMessage:
     return DialogueMessage(message.role, texts, calls, message.tool_call_id)
 
 
-class ChatAnswerWriter:
+class ChatReplyWriter:
     """One answer; in a stream each choice has a chunk, and each chunk is a frame."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
@@ -248,7 +248,7 @@ class ChatAnswerWriter:
         }
 
 
-open_answer = ChatAnswerWriter
+open_answer = ChatReplyWriter
 
 
 # What the real service says with each status, where the script has no code of its own.

@@ -71,7 +71,7 @@ class UnreadableRequest(Exception):
         self.fail = Fail(400, message, code, param)
 
 
-class AnswerWriter(Protocol):
+class ReplyWriter(Protocol):
     """How one answer is written in a dialect: frame by frame, or as one document."""
 
     def begin(self, speaks: bool) -> bytes: ...
@@ -96,7 +96,7 @@ class DialectModule(Protocol):
 
     def read(self, body: bytes) -> DialogueRequest: ...
 
-    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> AnswerWriter: ...
+    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> ReplyWriter: ...
 
     def write_error(self, fail: Fail) -> bytes: ...
 

@@ -171,7 +171,7 @@ def read_message(message: MessagesMessage) -> Iterator[DialogueMessage]:
         yield DialogueMessage(message.role, texts, tuple(calls))
 
 
-class MessagesAnswerWriter:
+class MessagesReplyWriter:
     """One answer; in a stream blocks come one after the other, each with beginning and end."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
@@ -270,7 +270,7 @@ class MessagesAnswerWriter:
         return {"usage": {**counts, **more}}
 
 
-open_answer = MessagesAnswerWriter
+open_answer = MessagesReplyWriter
 
 
 def parse_arguments(arguments: str) -> object:

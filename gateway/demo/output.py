@@ -14,10 +14,10 @@ from itertools import chain, cycle, islice
 
 from gateway.demo.dialect import (
     AnswerStamp,
-    AnswerWriter,
     DialectModule,
     DialogueRequest,
     Fail,
+    ReplyWriter,
 )
 from gateway.demo.journal import Headers
 from gateway.demo.orders import FILLER, Break, Orders, pieces_of
@@ -44,7 +44,7 @@ Output = bytes | float | ResponseHead | Break
 Outputs = Iterator[Output]
 
 
-def answer(
+def write_answer(
     orders: Orders, dialect: DialectModule, request: DialogueRequest, stamp: AnswerStamp
 ) -> Outputs:
     """Answer one request as ordered."""
@@ -63,7 +63,7 @@ def answer(
     return apply_format(chain(opening, outputs), orders)
 
 
-def write_stream(orders: Orders, writer: AnswerWriter) -> Outputs:
+def write_stream(orders: Orders, writer: ReplyWriter) -> Outputs:
     """Answer with a stream of frames."""
     yield ResponseHead(200, EVENTS)
     marks, passed = list(orders.marks), 0
@@ -79,7 +79,7 @@ def write_stream(orders: Orders, writer: AnswerWriter) -> Outputs:
                 return
 
 
-def write_frames(orders: Orders, writer: AnswerWriter) -> Iterator[tuple[bytes, int]]:
+def write_frames(orders: Orders, writer: ReplyWriter) -> Iterator[tuple[bytes, int]]:
     """Write all that is said and called; with each frame goes how many pieces it holds."""
     yield writer.begin(speaks=bool(orders.spoken) or not orders.tool), 0
     for token in orders.spoken:
@@ -97,7 +97,7 @@ def write_frames(orders: Orders, writer: AnswerWriter) -> Iterator[tuple[bytes, 
         yield writer.say(token), 1
 
 
-def write_document(orders: Orders, dialect: DialectModule, writer: AnswerWriter) -> Outputs:
+def write_document(orders: Orders, dialect: DialectModule, writer: ReplyWriter) -> Outputs:
     """Answer a client that does not stream: the waits, then the whole answer."""
     body = writer.write_whole(orders.whole)
     for mark in orders.marks:

@@ -126,7 +126,7 @@ def write_text(text: str) -> Json:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-class ResponsesAnswerWriter:
+class ResponsesReplyWriter:
     """One answer; in a stream events build up the items of a response, one after the other."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
@@ -302,4 +302,4 @@ class ResponsesAnswerWriter:
         return response
 
 
-open_answer = ResponsesAnswerWriter
+open_answer = ResponsesReplyWriter

@@ -22,7 +22,14 @@ from gateway.demo import chat, messages, responses
 from gateway.demo.dialect import AnswerStamp, DialectModule, Fail, UnreadableRequest
 from gateway.demo.journal import EventKind, Headers, ReceivedRequest, RequestJournal
 from gateway.demo.orders import Break
-from gateway.demo.output import Outputs, ResponseHead, answer, join_bytes, refuse, send_document
+from gateway.demo.output import (
+    Outputs,
+    ResponseHead,
+    join_bytes,
+    refuse,
+    send_document,
+    write_answer,
+)
 from gateway.demo.replies import choose_orders
 from gateway.wire.http_server.connection import ServerConnection
 from gateway.wire.http_server.limits import ConnectionLimits
@@ -207,7 +214,7 @@ def respond(method: str, path: str, body: bytes, stamp: AnswerStamp) -> Outputs:
         orders = choose_orders(request.dialogue)
     except UnreadableRequest as refused:
         return refuse(refused.fail, dialect)
-    return answer(orders, dialect, request, stamp)
+    return write_answer(orders, dialect, request, stamp)
 
 
 async def send_outputs(

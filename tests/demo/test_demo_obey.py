@@ -11,14 +11,22 @@ from hypothesis import strategies as st
 from gateway.demo import chat
 from gateway.demo.dialect import (
     AnswerStamp,
-    AnswerWriter,
     CompleteAnswer,
     DialogueRequest,
     Fail,
+    ReplyWriter,
 )
 from gateway.demo.dialogue import Dialogue
 from gateway.demo.orders import FILLER, Break, InvalidOrder, Orders, parse, pieces_of, tokens_of
-from gateway.demo.output import EVENTS, Output, Outputs, ResponseHead, answer, refuse, write_stream
+from gateway.demo.output import (
+    EVENTS,
+    Output,
+    Outputs,
+    ResponseHead,
+    refuse,
+    write_answer,
+    write_stream,
+)
 from gateway.demo.phrases import is_chinese
 
 
@@ -55,7 +63,7 @@ class PlainDialect:
     def read(self, body: bytes) -> DialogueRequest:
         raise NotImplementedError
 
-    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> AnswerWriter:
+    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> ReplyWriter:
         return PlainWriter()
 
     def write_error(self, fail: Fail) -> bytes:
@@ -65,7 +73,7 @@ class PlainDialect:
 def play(line: str) -> Outputs:
     """Write the stream that a line orders."""
     request = DialogueRequest(Dialogue(()), "m", stream=True)
-    return answer(parse(line), PlainDialect(), request, AnswerStamp(1, 0))
+    return write_answer(parse(line), PlainDialect(), request, AnswerStamp(1, 0))
 
 
 def said(*pieces: str, ms: int = 30) -> tuple[Output, ...]:
