@@ -17,11 +17,10 @@ from typing import cast
 import httptools
 import uvloop
 
+from bench.player import Player
 from gateway.demo.dialect import AnswerStamp
 from gateway.demo.output import Output
-from gateway.demo.player import Player
-from gateway.demo.routes import respond
-from gateway.demo.script import Break
+from gateway.demo.server import respond
 
 SCRIPT = re.compile(rb"demo: (?:\w+=\d+ ?)+")
 STREAM = re.compile(rb'"stream": ?true')
@@ -93,10 +92,10 @@ class Replay(asyncio.Protocol):
         """Start the answer (called by the parser)."""
         outputs = self._tapes.answer(self._path.decode(), b"".join(self._body))
         self._body.clear()
-        self._player = Player(self._transport, iter(outputs), b"", True, self._ended)
+        self._player = Player(self._transport, iter(outputs), self._ended)
         self._player.play()
 
-    def _ended(self, _: Break | None) -> None:
+    def _ended(self) -> None:
         self._player = None
 
 

@@ -11,13 +11,13 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialogueRequest,
+    Fail,
     Json,
     UnreadableRequest,
     decode_request,
     encode_json,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 from gateway.wire import sse
 
 path = "/v1/chat/completions"
@@ -84,18 +84,13 @@ class ChatInput(msgspec.Struct):
     max_completion_tokens: int | None = None
 
 
-DECODER = msgspec.json.Decoder(ChatInput)
-
-
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
-    request = decode_request(DECODER, body, UNREADABLE)
+    request = decode_request(ChatInput, body, UNREADABLE)
     if not request.messages:
-        raise UnreadableRequest(
-            Fail(400, "The list of messages is empty.", "empty_array", "messages")
-        )
+        raise UnreadableRequest("The list of messages is empty.", "empty_array", "messages")
     if not 1 <= (request.n or 1) <= MOST_CHOICES:
-        raise UnreadableRequest(Fail(400, f"n must lie between 1 and {MOST_CHOICES}.", param="n"))
+        raise UnreadableRequest(f"n must lie between 1 and {MOST_CHOICES}.", param="n")
     check_results(request.messages)
     offered = () if request.tool_choice == "none" else request.tools or ()
     dialogue = Dialogue(
@@ -126,7 +121,7 @@ def check_results(messages: Sequence[ChatMessage]) -> None:
 
 def refuse_message(at: int, why: str) -> UnreadableRequest:
     """Make the refusal of a message that stands in the wrong place."""
-    return UnreadableRequest(Fail(400, f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]"))
+    return UnreadableRequest(f"Invalid messages[{at}]: {why}.", param=f"messages[{at}]")
 
 
 def read_message(message: ChatMessage) -> DialogueMessage:
@@ -143,51 +138,16 @@ def read_message(message: ChatMessage) -> DialogueMessage:
     return DialogueMessage(message.role, texts, calls, message.tool_call_id)
 
 
-def write_usage(request: DialogueRequest, pieces: int) -> Json:
-    """Write the usage block."""
-    prompt, completion = request.prompt_tokens, pieces * request.choices
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
-        "completion_tokens_details": {
-            "reasoning_tokens": 0,
-            "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
-        },
-    }
-
-
-def write_envelope(kind: str, request: DialogueRequest, stamp: AnswerStamp) -> Json:
-    """Write what a chunk and a whole answer begin with."""
-    ident = f"chatcmpl-demo{stamp.number:08d}"
-    return {"id": ident, "object": kind, "created": stamp.created, "model": request.model}
-
-
-def write_call(stamp: AnswerStamp, choice: int, at: int, name: str, arguments: str) -> Json:
-    """Write one tool call."""
-    return {
-        "id": f"call_demo{stamp.number:08d}_{choice}_{at}",
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
-
-
-class ChatFrameWriter:
-    """One streamed answer: each choice has a chunk, and each chunk is a frame."""
+class ChatReplyWriter:
+    """One answer; in a stream each choice has a chunk, and each chunk is a frame."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
         self._stamp = stamp
         self._calls = 0
         self._pieces = 0
-        self._envelope = {
-            **write_envelope("chat.completion.chunk", request, stamp),
-            "service_tier": "default",
-            "system_fingerprint": FINGERPRINT,
-        }
+        self._service = {"service_tier": "default", "system_fingerprint": FINGERPRINT}
+        self._envelope = {**self._write_envelope("chat.completion.chunk"), **self._service}
         self._no_usage: Json = {"usage": None} if request.usage else {}
 
     def begin(self, speaks: bool) -> bytes:
@@ -204,7 +164,7 @@ class ChatFrameWriter:
         """Open a tool call."""
         at, self._calls = self._calls, self._calls + 1
         calls = (
-            {"index": at, **write_call(self._stamp, choice, at, name, "")}
+            {"index": at, **self._write_call(choice, at, name, "")}
             for choice in range(self._request.choices)
         )
         return self._write_each({"tool_calls": [call]} for call in calls)
@@ -219,13 +179,25 @@ class ChatFrameWriter:
         """Write the error frame."""
         return sse.encode(write_error(fail))
 
-    def finish(self, finish: FinishAnswer) -> bytes:
+    def finish(self, reason: str, ends: int = 1) -> bytes:
         """Write the finish frame, the usage if it is wanted, and the end mark."""
-        frames = self._write({}, finish.reason)
+        frames = self._write({}, reason)
         if self._request.usage:
-            usage = write_usage(self._request, self._pieces)
+            usage = self._write_usage(self._pieces)
             frames += sse.encode(encode_json({**self._envelope, "choices": [], "usage": usage}))
-        return frames + sse.encode(b"[DONE]") * finish.ends
+        return frames + sse.encode(b"[DONE]") * ends
+
+    def write_whole(self, answer: CompleteAnswer) -> bytes:
+        """Write an answer as one document."""
+        choices = [self._write_choice(answer, at) for at in range(self._request.choices)]
+        return encode_json(
+            {
+                **self._write_envelope("chat.completion"),
+                "choices": choices,
+                "usage": self._write_usage(answer.pieces),
+                **self._service,
+            }
+        )
 
     def _write(self, delta: Json, reason: str | None = None) -> bytes:
         return self._write_each([delta] * self._request.choices, reason)
@@ -237,33 +209,46 @@ class ChatFrameWriter:
         chunks = ({**self._envelope, "choices": [choice], **self._no_usage} for choice in choices)
         return b"".join(sse.encode(encode_json(chunk)) for chunk in chunks)
 
+    def _write_choice(self, answer: CompleteAnswer, index: int) -> Json:
+        """Write one choice of a whole answer."""
+        content = None if answer.calls and not answer.text else answer.text
+        said = {"role": "assistant", "content": content}
+        message: Json = {**said, "refusal": None, "annotations": []}
+        if answer.calls:
+            calls = enumerate(answer.calls)
+            message["tool_calls"] = [self._write_call(index, at, *call) for at, call in calls]
+        end = {"logprobs": None, "finish_reason": answer.reason}
+        return {"index": index, "message": message, **end}
 
-def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> ChatFrameWriter:
-    """Return who writes the frames of one answer."""
-    return ChatFrameWriter(request, stamp)
+    def _write_envelope(self, kind: str) -> Json:
+        """Write what a chunk and a whole answer begin with."""
+        ident, created = f"chatcmpl-demo{self._stamp.number:08d}", self._stamp.created
+        return {"id": ident, "object": kind, "created": created, "model": self._request.model}
 
-
-def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
-    """Write an answer as one document."""
-    return encode_json(
-        {
-            **write_envelope("chat.completion", request, stamp),
-            "choices": [write_choice(answer, stamp, index) for index in range(request.choices)],
-            "usage": write_usage(request, answer.pieces),
-            "service_tier": "default",
-            "system_fingerprint": FINGERPRINT,
+    def _write_call(self, choice: int, at: int, name: str, arguments: str) -> Json:
+        return {
+            "id": f"call_demo{self._stamp.number:08d}_{choice}_{at}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
         }
-    )
+
+    def _write_usage(self, pieces: int) -> Json:
+        prompt, completion = self._request.prompt_tokens, pieces * self._request.choices
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "completion_tokens_details": {
+                "reasoning_tokens": 0,
+                "audio_tokens": 0,
+                "accepted_prediction_tokens": 0,
+                "rejected_prediction_tokens": 0,
+            },
+        }
 
 
-def write_choice(answer: CompleteAnswer, stamp: AnswerStamp, index: int) -> Json:
-    """Write one choice of a whole answer."""
-    content = None if answer.calls and not answer.text else answer.text
-    message: Json = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
-    if answer.calls:
-        calls = enumerate(answer.calls)
-        message["tool_calls"] = [write_call(stamp, index, at, *call) for at, call in calls]
-    return {"index": index, "message": message, "logprobs": None, "finish_reason": answer.reason}
+open_answer = ChatReplyWriter
 
 
 # What the real service says with each status, where the script has no code of its own.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from gateway.demo.dialogue import Dialogue, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 from gateway.wire import sse
 
 T = TypeVar("T")
@@ -52,16 +52,27 @@ class CompleteAnswer:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An error: a status before the answer began, an error frame after it."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    retry_after: int | None = None
+
+
 class UnreadableRequest(Exception):
-    """A request that cannot be read; the step says why."""
+    """A request that cannot be read; the error says why."""
 
-    def __init__(self, fail: Fail) -> None:
-        super().__init__(fail.message)
-        self.fail = fail
+    def __init__(self, message: str, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.fail = Fail(400, message, code, param)
 
 
-class FrameWriter(Protocol):
-    """How one streamed answer is written in a dialect."""
+class ReplyWriter(Protocol):
+    """How one answer is written in a dialect: frame by frame, or as one document."""
 
     def begin(self, speaks: bool) -> bytes: ...
 
@@ -73,7 +84,9 @@ class FrameWriter(Protocol):
 
     def fail(self, fail: Fail) -> bytes: ...
 
-    def finish(self, finish: FinishAnswer) -> bytes: ...
+    def finish(self, reason: str, ends: int = 1) -> bytes: ...
+
+    def write_whole(self, answer: CompleteAnswer) -> bytes: ...
 
 
 class DialectModule(Protocol):
@@ -83,23 +96,19 @@ class DialectModule(Protocol):
 
     def read(self, body: bytes) -> DialogueRequest: ...
 
-    def open_stream(self, request: DialogueRequest, stamp: AnswerStamp) -> FrameWriter: ...
-
-    def write_whole(
-        self, request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp
-    ) -> bytes: ...
+    def open_answer(self, request: DialogueRequest, stamp: AnswerStamp) -> ReplyWriter: ...
 
     def write_error(self, fail: Fail) -> bytes: ...
 
 
-def decode_request(decoder: msgspec.json.Decoder[T], body: bytes, unreadable: str) -> T:
+def decode_request(kind: type[T], body: bytes, unreadable: str) -> T:
     """Read a request's body, or refuse it with a sentence that names the field."""
     try:
-        return decoder.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise UnreadableRequest(Fail(400, f"{error}.", param=find_field(str(error)))) from None
+        raise UnreadableRequest(f"{error}.", param=find_field(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UnreadableRequest(Fail(400, unreadable)) from None
+        raise UnreadableRequest(unreadable) from None
 
 
 def find_field(problem: str) -> str | None:
@@ -122,16 +131,13 @@ def find_texts(content: object) -> tuple[str, ...]:
 
 def merge_turns(messages: Iterable[DialogueMessage]) -> Iterator[DialogueMessage]:
     """Make one message of those that the model said in a row."""
-    last: DialogueMessage | None = None
-    for message in messages:
-        if last is not None and last.role == message.role == "assistant":
-            texts, calls = last.texts + message.texts, last.calls + message.calls
-            message = DialogueMessage("assistant", texts, calls)
-        elif last is not None:
-            yield last
-        last = message
-    if last is not None:
-        yield last
+    for role, group in groupby(messages, key=lambda message: message.role):
+        if role != "assistant":
+            yield from group
+            continue
+        turns = tuple(group)
+        texts = tuple(text for turn in turns for text in turn.texts)
+        yield DialogueMessage(role, texts, tuple(call for turn in turns for call in turn.calls))
 
 
 def write_event(event: Json) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -84,21 +84,17 @@ class Dialogue:
     @property
     def asked(self) -> bool:
         """Whether a person or a tool has said something since the last turn."""
-        return any(
-            message.answers is not None or is_persons(message) for message in self._waiting()
-        )
+        return any(m.answers is not None or is_persons(m) for m in self._waiting())
 
     @property
     def due(self) -> tuple[str, ...]:
         """The tasks of the reminders that came since the last turn."""
-        texts = (t for m in self._waiting() if m.role == "user" for t in split_texts(m))
-        return tuple(task for text in texts if is_reminder(text) for task in tasks_in(text))
+        return tuple(task for text in self._additions(REMINDER) for task in tasks_in(text))
 
     @property
     def outcomes(self) -> tuple[tuple[str, str], ...]:
         """The names of the tasks whose results came since the last turn, and the results."""
-        texts = (t for m in self._waiting() if m.role == "user" for t in split_texts(m))
-        return tuple(pair for text in texts if is_outcome(text) for pair in outcomes_in(text))
+        return tuple(pair for text in self._additions(OUTCOME) for pair in outcomes_in(text))
 
     @property
     def answers(self) -> int:
@@ -123,10 +119,12 @@ class Dialogue:
     def _results(self, messages: Sequence[DialogueMessage]) -> tuple[DialogueResult, ...]:
         calls = {call.id: call for call in self.calls}
         answered = [(calls.get(m.answers, NO_CALL), m) for m in messages if m.answers is not None]
-        return tuple(
-            DialogueResult(call.name, "\n".join(message.texts), call.arguments)
-            for call, message in answered
-        )
+        return tuple(DialogueResult(c.name, "\n".join(m.texts), c.arguments) for c, m in answered)
+
+    def _additions(self, kind: str) -> Iterator[str]:
+        """Yield what the gateway has added since the last turn, of one kind."""
+        users = (message for message in self._waiting() if message.role == "user")
+        return (text for m in users for text in split_texts(m) if text.startswith(kind))
 
     def _since_prompt(self) -> tuple[DialogueMessage, ...]:
         return self.messages[self._newest(is_persons) + 1 :]
@@ -137,30 +135,6 @@ class Dialogue:
     def _newest(self, wanted: Callable[[DialogueMessage], bool]) -> int:
         backwards = range(len(self.messages) - 1, -1, -1)
         return next((at for at in backwards if wanted(self.messages[at])), -1)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelReply:
-    """What the model does next: say something, call tools, or first the one, then the other."""
-
-    text: str = ""
-    calls: tuple[tuple[str, str], ...] = ()
-    """The names of the tools, and what each is told."""
-
-
-def is_time_tag(text: str) -> bool:
-    """Whether a text only tells the time."""
-    return text.startswith(TIME_TAG)
-
-
-def is_reminder(text: str) -> bool:
-    """Whether a text says that reminders are due."""
-    return text.startswith(REMINDER)
-
-
-def is_outcome(text: str) -> bool:
-    """Whether a text brings the results of tasks."""
-    return text.startswith(OUTCOME)
 
 
 def outcomes_in(text: str) -> tuple[tuple[str, str], ...]:

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Literal
 
-from gateway.demo.recurrence import RecurrenceGrammar, grammar_for
 from gateway.demo.times import (
     AT_TIME,
     HAN_AT_TIME,
     HAN_SPAN,
     SPAN,
+    RecurrenceGrammar,
     TimeOfDay,
+    grammar_for,
     read_seconds,
     read_time_of_day,
 )
@@ -38,37 +40,14 @@ class WantedReminder:
 
 
 @dataclass(frozen=True, slots=True)
-class SetReminders:
-    """Somebody wants to be reminded."""
+class ReminderIntent:
+    """What somebody wants of the clock, as its action, and what that is about."""
 
-    reminders: tuple[WantedReminder, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RemindSometime:
-    """Somebody wants to be reminded, but does not say when."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListReminders:
-    """Somebody wants to know their reminders."""
-
-
-@dataclass(frozen=True, slots=True)
-class CancelReminder:
-    """Somebody wants one reminder cancelled; the words tell which."""
-
+    action: Literal["schedule", "ask_when", "list", "cancel", "clear", "get"]
+    reminders: tuple[WantedReminder, ...] = ()
+    """What is to be scheduled; when nobody said when, the action is `ask_when`."""
     words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ClearAllReminders:
-    """Somebody wants all their reminders cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class TellTime:
-    """Somebody wants to know the time."""
+    """Which one is to be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +61,17 @@ class RecurringTask:
 
 
 @dataclass(frozen=True, slots=True)
-class AddTasks:
-    """Somebody wants something done again and again; the rest of their words is not about that."""
+class TaskIntent:
+    """What somebody wants of `schedule_task`, as its action, and what that is about."""
 
-    tasks: tuple[RecurringTask, ...]
+    action: Literal["add", "list", "remove"]
+    tasks: tuple[RecurringTask, ...] = ()
     rest: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ListTasks:
-    """Somebody wants to know what is done again and again."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTasks:
-    """Somebody wants that to end: what has these words, or all of it."""
-
+    """What else was said, which is not about tasks."""
     words: tuple[str, ...] = ()
+    """What is to be removed: the task that has these words, or every one."""
     every: bool = False
 
-
-ReminderIntent = (
-    SetReminders | RemindSometime | ListReminders | CancelReminder | ClearAllReminders | TellTime
-)
-TaskIntent = AddTasks | ListTasks | RemoveTasks
 
 # Reminders and the time.
 
@@ -151,9 +117,9 @@ ASKS_TIME = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 MENTIONS: tuple[tuple[re.Pattern[str], ReminderIntent], ...] = (
-    (LISTS, ListReminders()),
-    (REMINDS, RemindSometime()),
-    (ASKS_TIME, TellTime()),
+    (LISTS, ReminderIntent("list")),
+    (REMINDS, ReminderIntent("ask_when")),
+    (ASKS_TIME, ReminderIntent("get")),
 )
 
 
@@ -164,7 +130,7 @@ def read_reminder_intent(prompt: str) -> ReminderIntent | None:
     return set_reminders(text) or remove_reminders(text) or next(mentioned, None)
 
 
-def set_reminders(text: str) -> SetReminders | None:
+def set_reminders(text: str) -> ReminderIntent | None:
     """Read one reminder, or several on one line; what stands after each time is its task."""
     for first, further in FORMS:
         if start := first.search(text):
@@ -177,7 +143,7 @@ def set_reminders(text: str) -> SetReminders | None:
         match = TASK_FIRST.search(text)
         found = [(match, match["task"])] if match else []
     reminders = [reminder for time, task in found if (reminder := make_reminder(time, task))]
-    return SetReminders(tuple(reminders)) if reminders else None
+    return ReminderIntent("schedule", tuple(reminders)) if reminders else None
 
 
 def make_reminder(time: re.Match[str], task: str) -> WantedReminder | None:
@@ -187,7 +153,7 @@ def make_reminder(time: re.Match[str], task: str) -> WantedReminder | None:
     return None if when is None else WantedReminder(when, said)
 
 
-def remove_reminders(text: str) -> CancelReminder | ClearAllReminders | None:
+def remove_reminders(text: str) -> ReminderIntent | None:
     """Read that one reminder is to go, or all of them."""
     if not OF_REMINDERS.search(text) and not CANCELS_FIRST.match(text):
         return None
@@ -200,7 +166,7 @@ def remove_reminders(text: str) -> CancelReminder | ClearAllReminders | None:
         every = not EVERY.isdisjoint(words) or ("reminders" in words and not named)
     else:
         return None
-    return ClearAllReminders() if every else CancelReminder(tuple(named))
+    return ReminderIntent("clear") if every else ReminderIntent("cancel", words=tuple(named))
 
 
 # Tasks that are done again and again.
@@ -236,11 +202,11 @@ def read_task_intent(prompt: str) -> TaskIntent | None:
 @lru_cache(maxsize=128)
 def _read_tasks(text: str) -> TaskIntent | None:
     # Once for the many turns that a prompt is looked at in.
-    listing = ListTasks() if LISTS_TASKS.search(text) else None
+    listing = TaskIntent("list") if LISTS_TASKS.search(text) else None
     return add_tasks(text) or remove_tasks(text) or listing
 
 
-def add_tasks(text: str) -> AddTasks | None:
+def add_tasks(text: str) -> TaskIntent | None:
     """Read what is to be done again and again, line by line."""
     tasks: list[RecurringTask] = []
     rest: list[str] = []
@@ -251,7 +217,7 @@ def add_tasks(text: str) -> AddTasks | None:
                 tasks.append(task)
             else:
                 rest.append(clause)
-    return AddTasks(tuple(tasks), "\n".join(rest)) if tasks else None
+    return TaskIntent("add", tuple(tasks), "\n".join(rest)) if tasks else None
 
 
 def split_clauses(line: str, grammar: RecurrenceGrammar) -> Iterator[str]:
@@ -291,7 +257,7 @@ def read_task(clause: str, grammar: RecurrenceGrammar) -> RecurringTask | None:
     return RecurringTask(grammar.schedule(when), message)
 
 
-def remove_tasks(text: str) -> RemoveTasks | None:
+def remove_tasks(text: str) -> TaskIntent | None:
     """Read that something is not to be done any more."""
     ends = ENDS_TASK.search(text)
     if ends is None or not (STOPS_FIRST.match(text) or OF_TASKS.search(text)):
@@ -301,4 +267,5 @@ def remove_tasks(text: str) -> RemoveTasks | None:
     else:
         said = WORD.findall(ends["rest"].lower())
         words = [word for word in said if not SMALL_FOR_TASKS.fullmatch(word)]
-    return RemoveTasks(tuple(words), every=not words and bool(EVERY_TASK.search(ends[0])))
+    every = not words and bool(EVERY_TASK.search(ends[0]))
+    return TaskIntent("remove", words=tuple(words), every=every)

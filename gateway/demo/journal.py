@@ -44,14 +44,17 @@ class ReceivedRequest:
     target: str
     headers: Headers
     body: bytes
-    version: str = "1.1"
-    keep_alive: bool = True
     events: list[RequestEvent] = field(default_factory=list)
 
     @property
     def path(self) -> str:
         """The target without its query."""
         return self.target.partition("?")[0]
+
+    @property
+    def created(self) -> int:
+        """When it came, in Unix seconds."""
+        return int(self.events[0].at)
 
     @property
     def json(self) -> Any:

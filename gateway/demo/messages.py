@@ -11,6 +11,7 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialogueRequest,
+    Fail,
     Json,
     UnreadableRequest,
     decode_request,
@@ -20,7 +21,6 @@ from gateway.demo.dialect import (
     write_event,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 from gateway.wire import sse
 
 path = "/v1/messages"
@@ -79,25 +79,22 @@ class MessagesInput(msgspec.Struct):
     model: str
     max_tokens: int
     messages: list[MessagesMessage]
-    system: str | list[ContentBlock] | None = None
+    system: str | list[dict[str, Any]] | None = None
     stream: bool | None = None
     tools: list[MessagesTool] | None = None
     tool_choice: ToolChoice | None = None
 
 
-DECODER = msgspec.json.Decoder(MessagesInput)
-
-
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
-    request = decode_request(DECODER, body, UNREADABLE)
+    request = decode_request(MessagesInput, body, UNREADABLE)
     if not request.messages:
         raise refusal("messages", "there must be at least one message")
     check_contents(request.messages)
     check_results(request.messages)
     choice = request.tool_choice
     offered = () if choice is not None and choice.type == "none" else request.tools or ()
-    told = texts_of(request.system)
+    told = find_texts(request.system)
     system = (DialogueMessage("system", told),) if told else ()
     said = (part for message in request.messages for part in read_message(message))
     dialogue = Dialogue(
@@ -110,7 +107,7 @@ def read(body: bytes) -> DialogueRequest:
 
 def refusal(field: str, why: str) -> UnreadableRequest:
     """Make a refusal as the real service words it: the field, then what is wrong."""
-    return UnreadableRequest(Fail(400, f"{field}: {why}.", param=field))
+    return UnreadableRequest(f"{field}: {why}.", param=field)
 
 
 def check_contents(messages: Sequence[MessagesMessage]) -> None:
@@ -156,65 +153,26 @@ def refuse_waiting(waiting: dict[str, int]) -> None:
         raise refusal(f"messages.{at}", f"the tool_use {ident!r} has no result right after it")
 
 
-def texts_of(content: str | Iterable[ContentBlock] | None) -> tuple[str, ...]:
-    """Return the texts in a text, in blocks, or in nothing."""
-    if isinstance(content, str):
-        return (content,)
-    return tuple(block.text for block in content or () if block.text)
-
-
 def read_message(message: MessagesMessage) -> Iterator[DialogueMessage]:
     """Say what a message holds, free of this dialect: each result, then what was said."""
     said: list[ContentBlock] = []
-    calls: list[DialogueCall] = []
     for block in message.blocks:
         if block.type == "tool_result":
             yield DialogueMessage("tool", find_texts(block.content), answers=block.tool_use_id)
-            continue
-        if block.type == "tool_use":
-            calls.append(DialogueCall(block.id, block.name, encode_json(block.input).decode()))
-        said.append(block)
+        else:
+            said.append(block)
+    calls = [
+        DialogueCall(block.id, block.name, encode_json(block.input).decode())
+        for block in said
+        if block.type == "tool_use"
+    ]
     if said:
-        yield DialogueMessage(message.role, texts_of(said), tuple(calls))
+        texts = tuple(block.text for block in said if block.text)
+        yield DialogueMessage(message.role, texts, tuple(calls))
 
 
-def write_usage(request: DialogueRequest, pieces: int) -> Json:
-    """Write the usage block."""
-    return {
-        "input_tokens": request.prompt_tokens,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "output_tokens": pieces,
-    }
-
-
-def write_message(request: DialogueRequest, stamp: AnswerStamp, content: list[Json]) -> Json:
-    """Write a message that has not ended yet."""
-    return {
-        "id": f"msg_demo{stamp.number:08d}",
-        "type": "message",
-        "role": "assistant",
-        "model": request.model,
-        "content": content,
-        "stop_reason": None,
-        "stop_sequence": None,
-    }
-
-
-def write_final_usage(request: DialogueRequest, pieces: int) -> Json:
-    """Write the usage member of a message, if it is wanted."""
-    usage = {**write_usage(request, pieces), "service_tier": "standard"}
-    return {"usage": usage} if request.usage else {}
-
-
-def write_call(stamp: AnswerStamp, at: int, name: str, given: object) -> Json:
-    """Write one tool call."""
-    ident = f"toolu_demo{stamp.number:08d}_{at}"
-    return {"type": "tool_use", "id": ident, "name": name, "input": given}
-
-
-class MessagesFrameWriter:
-    """One streamed answer: blocks one after the other, each with its beginning and its end."""
+class MessagesReplyWriter:
+    """One answer; in a stream blocks come one after the other, each with beginning and end."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
@@ -226,8 +184,7 @@ class MessagesFrameWriter:
 
     def begin(self, speaks: bool) -> bytes:
         """Write the frames that open the message."""
-        message = write_message(self._request, self._stamp, [])
-        message |= write_final_usage(self._request, 1)
+        message = self._write_message([], None, 1)
         start = write_event({"type": "message_start", "message": message})
         return start + write_event({"type": "ping"})
 
@@ -240,7 +197,7 @@ class MessagesFrameWriter:
     def call(self, name: str) -> bytes:
         """Open a tool call."""
         at, self._calls = self._calls, self._calls + 1
-        opening = self._open_block(write_call(self._stamp, at, name, {}))
+        opening = self._open_block(self._write_call(at, name, {}))
         return opening + self._write_delta({"type": "input_json_delta", "partial_json": ""})
 
     def argue(self, piece: str) -> bytes:
@@ -252,17 +209,20 @@ class MessagesFrameWriter:
         """Write the error frame."""
         return sse.encode(write_error(fail), "error")
 
-    def finish(self, finish: FinishAnswer) -> bytes:
+    def finish(self, reason: str, ends: int = 1) -> bytes:
         """Write the end of the open block, the reason with the usage, and the end mark."""
-        reason = REASONS.get(finish.reason, finish.reason)
-        end: Json = {
-            "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": None},
-        }
-        if self._request.usage:
-            end["usage"] = write_usage(self._request, self._pieces)
-        stop = write_event({"type": "message_stop"}) * finish.ends
+        delta = {"stop_reason": REASONS.get(reason, reason), "stop_sequence": None}
+        end = {"type": "message_delta", "delta": delta, **self._write_usage(self._pieces)}
+        stop = write_event({"type": "message_stop"}) * ends
         return self._close_block() + write_event(end) + stop
+
+    def write_whole(self, answer: CompleteAnswer) -> bytes:
+        """Write an answer as one document."""
+        content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
+        for at, (name, arguments) in enumerate(answer.calls):
+            content.append(self._write_call(at, name, parse_arguments(arguments)))
+        reason = REASONS.get(answer.reason, answer.reason)
+        return encode_json(self._write_message(content, reason, answer.pieces))
 
     def _write_delta(self, delta: Json) -> bytes:
         event = {"type": "content_block_delta", "index": self._index, "delta": delta}
@@ -281,20 +241,36 @@ class MessagesFrameWriter:
         self._open = ""
         return write_event({"type": "content_block_stop", "index": self._index})
 
+    def _write_message(self, content: list[Json], reason: str | None, pieces: int) -> Json:
+        return {
+            "id": f"msg_demo{self._stamp.number:08d}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._request.model,
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": None,
+            **self._write_usage(pieces, service_tier="standard"),
+        }
 
-def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> MessagesFrameWriter:
-    """Return who writes the frames of one answer."""
-    return MessagesFrameWriter(request, stamp)
+    def _write_call(self, at: int, name: str, given: object) -> Json:
+        ident = f"toolu_demo{self._stamp.number:08d}_{at}"
+        return {"type": "tool_use", "id": ident, "name": name, "input": given}
+
+    def _write_usage(self, pieces: int, **more: str) -> Json:
+        """Write the usage member, if it is wanted."""
+        if not self._request.usage:
+            return {}
+        counts = {
+            "input_tokens": self._request.prompt_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": pieces,
+        }
+        return {"usage": {**counts, **more}}
 
 
-def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
-    """Write an answer as one document."""
-    content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
-    for at, (name, arguments) in enumerate(answer.calls):
-        content.append(write_call(stamp, at, name, parse_arguments(arguments)))
-    message = write_message(request, stamp, content)
-    message["stop_reason"] = REASONS.get(answer.reason, answer.reason)
-    return encode_json(message | write_final_usage(request, answer.pieces))
+open_answer = MessagesReplyWriter
 
 
 def parse_arguments(arguments: str) -> object:

@@ -1,7 +1,7 @@
 """The `demo:` line: how a prompt tells the demo model precisely what to do.
 
 Each key is a field of `Orders`, which says how the key is written, read, and what it means; the
-documentation lists exactly these.
+documentation lists exactly these. What the model says of its own accord is an `Orders` as well.
 """
 
 from __future__ import annotations
@@ -10,15 +10,40 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from functools import cached_property
+from itertools import cycle, islice
+from typing import Any, Literal
 
+from gateway.demo.dialect import CompleteAnswer, Fail, UnreadableRequest
+from gateway.demo.phrases import HAN
+
+TOKEN = re.compile(rf"[{HAN}]{{1,2}}|\s*[^\s{HAN}]+|\s+")
+LONGEST_PIECE = 12
+
+
+def tokens_of(text: str) -> tuple[str, ...]:
+    """Cut a text into words with the space before them, or one or two Han signs."""
+    return tuple(TOKEN.findall(text))
+
+
+def pieces_of(arguments: str) -> tuple[str, ...]:
+    """Cut a call's arguments into several short pieces."""
+    size = min(LONGEST_PIECE, max(1, -(-len(arguments) // 3)))
+    return tuple(arguments[at : at + size] for at in range(0, len(arguments), size))
+
+
+FILLER = tokens_of("These words come one by one from a script that knows how many to say. ")
+SHORT = 12
 MOST_TOKENS = 1_000_000
 MOST_BYTES = 64 * 1024 * 1024
 MOST_MS = 3_600_000
 
 
-class InvalidOrder(ValueError):
+class InvalidOrder(UnreadableRequest):
     """A `demo:` line that cannot be obeyed; its text says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="bad_demo_line", param="messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +55,18 @@ class OrderValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the answer unfinished: close, reset, or never say another word."""
+
+    how: Literal["close", "reset", "hang"]
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happens after so many pieces of the answer."""
+    """What comes after so many pieces of the answer: bytes, a wait in seconds, or its end."""
 
     after: int
-    value: str
+    event: bytes | float | Fail | Break
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +124,14 @@ def header(value: OrderValue) -> tuple[str, str]:
 
 def quiet(value: OrderValue) -> Marker:
     """Read `N@K`: milliseconds, then the place."""
-    milliseconds = number(0, MOST_MS)(OrderValue(value.text))
-    return Marker(value.mark or 0, str(milliseconds))
+    return Marker(value.mark or 0, duration(OrderValue(value.text)) / 1000)
 
 
 def raw(value: OrderValue) -> Marker:
     """Read bytes written as text, one character a byte, and their place."""
     if any(ord(character) > 255 for character in value.text):
         raise InvalidOrder("takes characters up to \\u00ff, one for each byte")
-    return Marker(value.mark or 0, value.text)
+    return Marker(value.mark or 0, value.text.encode("latin-1"))
 
 
 def flag(value: OrderValue) -> bool:
@@ -207,6 +238,61 @@ class FormatOrders:
 class Orders(FormatOrders, FailureOrders, AnswerOrders):
     """One `demo:` line, read; the fields of the last base come first."""
 
+    @property
+    def refusal(self) -> Fail | Break | None:
+        """What is done instead of answering, if anything."""
+        if self.drop or self.reset or self.hang:
+            return Break("close" if self.drop else "reset" if self.reset else "hang")
+        if self.status is None or self.error_after is not None:
+            return None
+        return self._make_failure(self.status)
+
+    @cached_property
+    def marks(self) -> list[Marker]:
+        """What happens after so many pieces, in order of place."""
+        ends = (
+            (self.error_after, self._make_failure(self.status or 500)),
+            (self.drop_after, Break("close")),
+            (self.reset_after, Break("reset")),
+            (self.hang_after, Break("hang")),
+        )
+        marks = [Marker(after, event) for after, event in ends if after is not None]
+        return sorted((*self.quiet_ms, *self.raw, *marks), key=lambda mark: mark.after)
+
+    @cached_property
+    def spoken(self) -> tuple[str, ...]:
+        """The tokens to say; without a word about them, as many as the marks need."""
+        words = tokens_of(self.say) if self.say is not None else FILLER
+        if self.tokens is not None:
+            wanted = self.tokens
+        elif self.say is not None:
+            wanted = len(words)
+        else:
+            wanted = 0 if self.tool else max([SHORT, *(mark.after for mark in self.marks)])
+        if (size := self.size) is not None:
+            words = tuple((word * (size // len(word) + 1))[:size] for word in words)
+        return tuple(islice(cycle(words), wanted))
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces there are of text and arguments."""
+        return len(self.spoken) + sum(len(pieces_of(call.arguments)) for call in self.tool)
+
+    @property
+    def reason(self) -> str:
+        """Why the answer ends."""
+        return self.finish or ("tool_calls" if self.tool else "stop")
+
+    @property
+    def whole(self) -> CompleteAnswer:
+        """All that is said and called, and how it ends."""
+        calls = tuple((call.name, call.arguments) for call in self.tool)
+        return CompleteAnswer("".join(self.spoken), calls, self.pieces, self.reason)
+
+    def _make_failure(self, status: int) -> Fail:
+        message = self.message or f"The demo model was told to fail with {status}."
+        return Fail(status, message, code=self.code, retry_after=self.retry_after)
+
 
 KEYS: dict[str, OrderKey] = {one.name: one.metadata["key"] for one in fields(Orders)}
 KEY = re.compile(r"\s*([A-Za-z_]+)(=?)")
@@ -230,7 +316,16 @@ def parse(line: str) -> Orders:
     orders = Orders(**found)
     if (orders.tokens or 1) * (orders.size or 1) > MOST_BYTES:
         raise InvalidOrder(f"tokens times size may be {MOST_BYTES} at most.")
+    check_marks(orders)
     return orders
+
+
+def check_marks(orders: Orders) -> None:
+    """Refuse what would happen after the end of the answer."""
+    pieces = orders.pieces
+    late = [mark.after for mark in orders.marks if mark.after > pieces]
+    if late and orders.refusal is None:
+        raise InvalidOrder(f"The answer has {pieces} tokens; nothing can happen after {late[0]}.")
 
 
 def read_value(line: str, at: int) -> tuple[OrderValue, int]:

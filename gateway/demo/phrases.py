@@ -1,13 +1,17 @@
-"""What the demo model says, in its two languages; the sentences stand in phrases.toml."""
+"""The two languages of the demo model, and what it says; the sentences stand in phrases.toml."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from gateway.demo.tokens import is_chinese
+HAN = "\u3400-\u9fff"
+HAN_SIGN = re.compile(f"[{HAN}]")
+KANA = re.compile("[\u3040-\u30ff]")
+LOOKED_AT = 2000
 
 
 class Phrases:
@@ -31,3 +35,9 @@ ENGLISH, CHINESE = Phrases(_CATALOGUES["english"]), Phrases(_CATALOGUES["chinese
 def phrases_for(text: str) -> Phrases:
     """Choose the language to answer in."""
     return CHINESE if is_chinese(text) else ENGLISH
+
+
+def is_chinese(text: str) -> bool:
+    """Whether a text is to be answered in Chinese; kana makes it Japanese."""
+    start = text[:LOOKED_AT]
+    return bool(HAN_SIGN.search(start)) and not KANA.search(start)

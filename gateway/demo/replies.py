@@ -1,4 +1,4 @@
-"""What the demo model answers: a pure function from a dialogue to a script.
+"""What the demo model answers: a pure function from a dialogue to orders.
 
 What it says depends only on the dialogue, so equal requests get equal answers.
 """
@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
-from gateway.demo.clock_tool import describe_clock_result, needs_time, next_clock_call
-from gateway.demo.dialogue import (
-    Dialogue,
-    DialogueResult,
-    ModelReply,
-    is_persons,
-    order_lines,
-    own_texts,
-)
-from gateway.demo.intents import AddTasks, RemindSometime
-from gateway.demo.obey import obey
-from gateway.demo.orders import InvalidOrder
+from gateway.demo.dialogue import Dialogue, DialogueResult, is_persons, order_lines, own_texts
+from gateway.demo.orders import OrderedCall, Orders, parse, tokens_of
 from gateway.demo.phrases import Phrases, phrases_for
-from gateway.demo.script import Argue, Begin, CallTool, Fail, FinishAnswer, Say, Script
-from gateway.demo.task_tool import describe_task_result, next_task_calls
-from gateway.demo.tokens import pieces_of, tokens_of
-from gateway.demo.turn import CLOCK, SCHEDULE_TASK, UnderstoodTurn, understand
+from gateway.demo.tools import (
+    CLOCK,
+    SCHEDULE_TASK,
+    UnderstoodTurn,
+    call_tools,
+    describe_clock_result,
+    describe_task_result,
+    understand,
+)
 
-PACE_MS = 30
 QUOTED = 60
 SHOWN_OF_RESULT = 300
 # Who asks for a joke, a word or a summary is brief; whoever writes more wants something else.
@@ -45,35 +38,37 @@ SUMMARY = re.compile(r"\A(?:please )?(?:give me a summary|sum(?:mari[sz]e| up))\
 REMIND = re.compile(r"\A(?:Remind the user|提醒用户)[:：]\s*(?P<task>.+)\Z", re.DOTALL)
 
 
-def script_for(dialogue: Dialogue) -> Script:
-    """Decide what to answer: orders are obeyed, all else is answered in the model's own words."""
-    try:
-        ordered = obey_orders(dialogue)
-    except InvalidOrder as error:
-        return Script((Fail(400, str(error), code="bad_demo_line", param="messages"),))
-    return ordered or write_script(reply_to(dialogue), dialogue.limit)
+def choose_orders(dialogue: Dialogue) -> Orders:
+    """Decide what to answer: what is ordered, or else what the model says of its own accord."""
+    return find_orders(dialogue) or order_reply(dialogue)
 
 
-def obey_orders(dialogue: Dialogue) -> Script | None:
-    """Obey the prompt's first `demo:` line in the first turn, the second in the next, …
+def find_orders(dialogue: Dialogue) -> Orders | None:
+    """Read the prompt's first `demo:` line in the first turn, the second in the next, …
 
-    A `demo:` line that comes back as a due task is obeyed too.
+    A `demo:` line that comes back as a due task is an order too.
     """
     lines = order_lines(dialogue.prompt)
     if lines and dialogue.turn < len(lines):
-        return obey(lines[dialogue.turn])
+        return parse(lines[dialogue.turn])
     due = order_lines("\n".join(dialogue.due))
-    return obey(due[0]) if due else None
+    return parse(due[0]) if due else None
 
 
-def reply_to(dialogue: Dialogue) -> ModelReply:
-    """Say what is due, and answer what was asked; the first rule that knows an answer wins."""
+def order_reply(dialogue: Dialogue) -> Orders:
+    """Say what is due, and answer what was asked; no longer than the client wants."""
     news = "\n\n".join(filter(None, (announce_due(dialogue), tell_outcomes(dialogue))))
-    if news and not dialogue.asked:
-        return ModelReply(news)
-    turn = understand(dialogue)
-    reply = next(reply for rule in RULES if (reply := rule(turn)))
-    return replace(reply, text="\n\n".join(filter(None, (news, reply.text))))
+    text, calls = ("", ()) if news and not dialogue.asked else answer_prompt(understand(dialogue))
+    said = "\n\n".join(filter(None, (news, text)))
+    if dialogue.limit is not None and dialogue.limit < len(tokens_of(said)):
+        return Orders(say=said, tokens=max(dialogue.limit, 0), finish="length")
+    return Orders(say=said, tool=calls)
+
+
+def answer_prompt(turn: UnderstoodTurn) -> tuple[str, tuple[OrderedCall, ...]]:
+    """Call tools, or else say something: the first rule that knows an answer wins."""
+    calls = call_tools(turn)
+    return "" if calls else next(text for rule in RULES if (text := rule(turn))), calls
 
 
 def announce_due(dialogue: Dialogue) -> str:
@@ -99,23 +94,12 @@ def tell_outcomes(dialogue: Dialogue) -> str:
     )
 
 
-def use_tools(turn: UnderstoodTurn) -> ModelReply | None:
-    """Call the tools for what the person wants, as long as there is something to call them for."""
-    clock = next_clock_call(turn)
-    calls = [(CLOCK, clock)] if clock else []
-    # What comes of both is told at once, so the one waits until the other can be called.
-    if not needs_time(turn):
-        calls += [(SCHEDULE_TASK, arguments) for arguments in next_task_calls(turn)]
-    return ModelReply(calls=tuple(calls)) if calls else None
-
-
-def report_results(turn: UnderstoodTurn) -> ModelReply | None:
+def report_results(turn: UnderstoodTurn) -> str | None:
     """Put the tools' answers into sentences, and say what there was no tool for."""
     if not turn.dialogue.results:
         return None
     reports = [describe_result(turn, result) for result in turn.dialogue.results]
-    missing = regret_tasks(turn)
-    return ModelReply(turn.phrases.space.join((*reports, missing.text) if missing else reports))
+    return turn.phrases.space.join(filter(None, (*reports, regret_tasks(turn))))
 
 
 def describe_result(turn: UnderstoodTurn, result: DialogueResult) -> str:
@@ -129,33 +113,33 @@ def describe_result(turn: UnderstoodTurn, result: DialogueResult) -> str:
     return described or turn.phrases.say("result", tool=result.tool, text=text)
 
 
-def regret_tasks(turn: UnderstoodTurn) -> ModelReply | None:
+def regret_tasks(turn: UnderstoodTurn) -> str | None:
     """Say that without the tool nothing can be done again and again."""
-    if SCHEDULE_TASK in turn.dialogue.tools or not isinstance(turn.tasks, AddTasks):
+    if SCHEDULE_TASK in turn.dialogue.tools or turn.tasks is None:
         return None
-    return ModelReply(turn.phrases.say("no_tool"))
+    return turn.phrases.say("no_tool")
 
 
-def regret_clock(turn: UnderstoodTurn) -> ModelReply | None:
+def regret_clock(turn: UnderstoodTurn) -> str | None:
     """Say that without a clock there is neither time nor reminder."""
     if CLOCK in turn.dialogue.tools or turn.reminders is None:
         return None
-    return ModelReply(turn.phrases.say("no_clock"))
+    return turn.phrases.say("no_clock")
 
 
-def ask_when(turn: UnderstoodTurn) -> ModelReply | None:
+def ask_when(turn: UnderstoodTurn) -> str | None:
     """Ask for the time of a reminder that has none."""
-    is_vague = isinstance(turn.reminders, RemindSometime)
-    return ModelReply(turn.phrases.say("when")) if is_vague else None
+    is_vague = turn.reminders is not None and turn.reminders.action == "ask_when"
+    return turn.phrases.say("when") if is_vague else None
 
 
-def run_reminding_task(turn: UnderstoodTurn) -> ModelReply | None:
+def run_reminding_task(turn: UnderstoodTurn) -> str | None:
     """Say that it is time for what a task of reminding is about."""
     found = REMIND.match(turn.dialogue.prompt)
-    return ModelReply(announce(turn.phrases, found["task"].strip())) if found else None
+    return announce(turn.phrases, found["task"].strip()) if found else None
 
 
-def entertain(turn: UnderstoodTurn) -> ModelReply | None:
+def entertain(turn: UnderstoodTurn) -> str | None:
     """Tell a joke or a word, each time the next one."""
     prompt, phrases = turn.dialogue.prompt, turn.phrases
     if len(prompt) > LONGEST_WISH:
@@ -164,21 +148,21 @@ def entertain(turn: UnderstoodTurn) -> ModelReply | None:
     number = turn.now.ms // 1000 if turn.now else turn.dialogue.answers
     for pattern, stock in ((JOKE, phrases.some_jokes), (WORD, phrases.some_words)):
         if pattern.search(prompt):
-            return ModelReply(stock[number % len(stock)])
+            return stock[number % len(stock)]
     return None
 
 
-def summarise(turn: UnderstoodTurn) -> ModelReply | None:
+def summarise(turn: UnderstoodTurn) -> str | None:
     """Say how much was said, and what last."""
     prompt, say = turn.dialogue.prompt, turn.phrases.say
     if len(prompt) > LONGEST_WISH or not SUMMARY.match(prompt.lower()):
         return None
     *before, _ = [m for m in turn.dialogue.messages if is_persons(m)]
     last = say("last", text=quote(" ".join(own_texts(before[-1])))) if before else ""
-    return ModelReply(say("summary", count=len(before), last=last))
+    return say("summary", count=len(before), last=last)
 
 
-def introduce(turn: UnderstoodTurn) -> ModelReply:
+def introduce(turn: UnderstoodTurn) -> str:
     """Answer kindly, and say what can be tried."""
     prompt, say = turn.dialogue.prompt, turn.phrases.say
     if THANKS.match(prompt):
@@ -189,11 +173,10 @@ def introduce(turn: UnderstoodTurn) -> ModelReply:
         opening = say("answer", prompt=quote(prompt))
     offered = ((CLOCK, "clock_tricks"), (SCHEDULE_TASK, "task_tricks"))
     tricks = [say(name) for tool, name in offered if tool in turn.dialogue.tools]
-    return ModelReply(turn.phrases.space.join((opening, *tricks, say("tricks"))))
+    return turn.phrases.space.join((opening, *tricks, say("tricks")))
 
 
-RULES: tuple[Callable[[UnderstoodTurn], ModelReply | None], ...] = (
-    use_tools,
+RULES: tuple[Callable[[UnderstoodTurn], str | None], ...] = (
     report_results,
     regret_tasks,
     regret_clock,
@@ -213,19 +196,3 @@ def quote(text: str) -> str:
 def shorten(text: str, most: int) -> str:
     """Return how a text begins."""
     return text if len(text) <= most else text[:most] + "…"
-
-
-def write_script(reply: ModelReply, limit: int | None) -> Script:
-    """Say and call at token pace, no longer than the client wants."""
-    tokens = tokens_of(reply.text)
-    said = (Say(tokens[:limit], PACE_MS),) if tokens else ()
-    if limit is not None and limit < len(tokens):
-        return Script((Begin(), *said, FinishAnswer("length")))
-    if not reply.calls:
-        return Script((Begin(), *said, FinishAnswer("stop")))
-    calls = [
-        step
-        for tool, arguments in reply.calls
-        for step in (CallTool(tool), Argue(pieces_of(arguments), PACE_MS))
-    ]
-    return Script((Begin(speaks=bool(said)), *said, *calls, FinishAnswer("tool_calls")))

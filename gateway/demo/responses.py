@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from gateway.demo.dialect import (
     AnswerStamp,
     CompleteAnswer,
     DialogueRequest,
+    Fail,
     Json,
     UnreadableRequest,
     decode_request,
@@ -21,9 +23,8 @@ from gateway.demo.dialect import (
     write_event,
 )
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 
-__all__ = ["open_stream", "path", "read", "write_error", "write_whole"]
+__all__ = ["open_answer", "path", "read", "write_error"]
 
 path = "/v1/responses"
 
@@ -67,12 +68,9 @@ class ResponsesInput(msgspec.Struct):
     conversation: Any = None
 
 
-DECODER = msgspec.json.Decoder(ResponsesInput)
-
-
 def read(body: bytes) -> DialogueRequest:
     """Read a request's body, or refuse what the real service refuses."""
-    request = decode_request(DECODER, body, UNREADABLE)
+    request = decode_request(ResponsesInput, body, UNREADABLE)
     items: Sequence[InputItem]
     if isinstance(request.input, str):
         items = (InputItem(role="user", content=request.input),)
@@ -81,8 +79,7 @@ def read(body: bytes) -> DialogueRequest:
     # Where the service remembers the conversation, calls and results may stand apart.
     if not request.previous_response_id and not request.conversation:
         if not items:
-            why = "There is no input."
-            raise UnreadableRequest(Fail(400, why, "missing_required_parameter", "input"))
+            raise UnreadableRequest("There is no input.", "missing_required_parameter", "input")
         check_results(items)
     offered = () if request.tool_choice == "none" else request.tools or ()
     system = (DialogueMessage("system", (request.instructions,)),) if request.instructions else ()
@@ -108,7 +105,7 @@ def check_results(items: Iterable[InputItem]) -> None:
 
 def refuse_item(at: int, why: str) -> UnreadableRequest:
     """Make the refusal of an item that lacks its other half."""
-    return UnreadableRequest(Fail(400, f"{why}.", param=f"input[{at}]"))
+    return UnreadableRequest(f"{why}.", param=f"input[{at}]")
 
 
 def read_items(items: Iterable[InputItem]) -> Iterator[DialogueMessage]:
@@ -124,90 +121,19 @@ def read_items(items: Iterable[InputItem]) -> Iterator[DialogueMessage]:
             yield DialogueMessage("tool", find_texts(item.output), answers=item.call_id or "")
 
 
-def write_usage(request: DialogueRequest, pieces: int) -> Json | None:
-    """Write the usage block."""
-    if not request.usage:
-        return None
-    prompt = request.prompt_tokens
-    return {
-        "input_tokens": prompt,
-        "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
-        "output_tokens": pieces,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": prompt + pieces,
-    }
-
-
-def write_response(
-    request: DialogueRequest, stamp: AnswerStamp, status: str, output: Sequence[Json] = ()
-) -> Json:
-    """Write the response itself."""
-    return {
-        "id": f"resp_demo{stamp.number:08d}",
-        "object": "response",
-        "created_at": stamp.created,
-        "status": status,
-        "background": False,
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "max_output_tokens": request.dialogue.limit,
-        "metadata": {},
-        "model": request.model,
-        "output": output,
-        "parallel_tool_calls": True,
-        "previous_response_id": None,
-        "reasoning": {"effort": None, "summary": None},
-        "service_tier": "default",
-        "store": True,
-        "temperature": 1.0,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": 1.0,
-        "truncation": "disabled",
-        "usage": None,
-    }
-
-
-def end_response(response: Json, reason: str, usage: Json | None) -> Json:
-    """Say how a response ended."""
-    response |= {"status": "completed", "usage": usage}
-    if reason not in COMPLETED:
-        why = {"reason": REASONS.get(reason, reason)}
-        response |= {"status": "incomplete", "incomplete_details": why}
-    return response
-
-
 def write_text(text: str) -> Json:
     """Write the content of a message."""
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-def write_message_item(stamp: AnswerStamp, at: int, content: Sequence[Json], status: str) -> Json:
-    """Write a message."""
-    ident = f"msg_demo{stamp.number:08d}_{at}"
-    named = {"id": ident, "type": "message", "status": status}
-    return {**named, "content": content, "role": "assistant"}
-
-
-def write_call_item(stamp: AnswerStamp, at: int, name: str, arguments: str, status: str) -> Json:
-    """Write a call of a tool; one of a namespace is named `namespace.tool`."""
-    ident = f"demo{stamp.number:08d}_{at}"
-    named = {"id": f"fc_{ident}", "type": "function_call", "status": status}
-    namespace, _, tool = name.rpartition(".")
-    within = {"namespace": namespace} if namespace else {}
-    return {**named, "arguments": arguments, "call_id": f"call_{ident}", "name": tool, **within}
-
-
-class ResponsesFrameWriter:
-    """One streamed answer: events that build up the items of a response, one after the other."""
+class ResponsesReplyWriter:
+    """One answer; in a stream events build up the items of a response, one after the other."""
 
     def __init__(self, request: DialogueRequest, stamp: AnswerStamp) -> None:
         self._request = request
         self._stamp = stamp
-        self._sequence = 0
-        self._tokens = 0
+        self._sequence = count()
+        self._pieces = 0
         self._output: list[Json] = []
         self._call: str | None = None
         """The name of the tool whose call is open."""
@@ -216,7 +142,7 @@ class ResponsesFrameWriter:
 
     def begin(self, speaks: bool) -> bytes:
         """Write the events that open the response."""
-        response = write_response(self._request, self._stamp, "in_progress")
+        response = self._write_response("in_progress")
         kinds = ("response.created", "response.in_progress")
         return b"".join(self._write(kind, response=response) for kind in kinds)
 
@@ -229,8 +155,7 @@ class ResponsesFrameWriter:
         """Open a tool call."""
         end = self._close_item()
         self._call, self._said = name, []
-        item = write_call_item(self._stamp, self._index, name, "", "in_progress")
-        return end + self._write("response.output_item.added", item=item, output_index=self._index)
+        return end + self._write_item("added", self._write_call(name, "", "in_progress"))
 
     def argue(self, piece: str) -> bytes:
         """Write a piece of the open call's arguments."""
@@ -238,56 +163,52 @@ class ResponsesFrameWriter:
 
     def fail(self, fail: Fail) -> bytes:
         """Write the event that says that the response failed."""
-        response = write_response(self._request, self._stamp, "failed", self._output)
+        response = self._write_response("failed")
         code = msgspec.json.decode(write_error(fail))["error"]["code"] or "server_error"
         response["error"] = {"code": code, "message": fail.message}
         return self._write("response.failed", response=response)
 
-    def finish(self, finish: FinishAnswer) -> bytes:
+    def finish(self, reason: str, ends: int = 1) -> bytes:
         """Close what is open, and end the response as often as it is wanted."""
         end = self._close_item()
-        response = write_response(self._request, self._stamp, "completed", self._output)
-        end_response(response, finish.reason, write_usage(self._request, self._tokens))
+        response = self._write_end(reason)
         kind = f"response.{response['status']}"
-        return end + b"".join(self._write(kind, response=response) for _ in range(finish.ends))
+        return end + b"".join(self._write(kind, response=response) for _ in range(ends))
 
-    @property
-    def _index(self) -> int:
-        return len(self._output)
+    def write_whole(self, answer: CompleteAnswer) -> bytes:
+        """Write an answer as one document."""
+        self._pieces = answer.pieces
+        if answer.text:
+            self._output.append(self._write_message([write_text(answer.text)], "completed"))
+        for name, arguments in answer.calls:
+            self._output.append(self._write_call(name, arguments, "completed"))
+        return encode_json(self._write_end(answer.reason))
 
-    @property
-    def _place(self) -> Json:
-        """Where the open item stands."""
-        if self._call is not None:
-            item = write_call_item(self._stamp, self._index, self._call, "", "")
-            return {"item_id": item["id"], "output_index": self._index}
-        item = write_message_item(self._stamp, self._index, [], "")
-        return {"item_id": item["id"], "output_index": self._index, "content_index": 0}
-
-    def _number_event(self) -> int:
-        self._sequence += 1
-        return self._sequence - 1
+    # Events of a stream.
 
     def _write(self, kind: str, **members: object) -> bytes:
-        return write_event({"type": kind, "sequence_number": self._number_event(), **members})
+        return write_event({"type": kind, "sequence_number": next(self._sequence), **members})
+
+    def _write_item(self, what: str, item: Json) -> bytes:
+        kind = f"response.output_item.{what}"
+        return self._write(kind, item=item, output_index=len(self._output))
 
     def _write_piece(self, text: str) -> bytes:
         """Write a delta of the open item."""
         assert self._said is not None
         self._said.append(text)
-        self._tokens += 1
+        self._pieces += 1
         event: Json = {"type": "response.output_text.delta", "delta": text, **self._place}
         if self._call is None:
             event["logprobs"] = []
         else:
             event["type"] = "response.function_call_arguments.delta"
-        return write_event({**event, "sequence_number": self._number_event()})
+        return write_event({**event, "sequence_number": next(self._sequence)})
 
     def _open_message(self) -> bytes:
         end = self._close_item()
         self._said = []
-        item = write_message_item(self._stamp, self._index, [], "in_progress")
-        start = self._write("response.output_item.added", item=item, output_index=self._index)
+        start = self._write_item("added", self._write_message([], "in_progress"))
         part = self._write("response.content_part.added", part=write_text(""), **self._place)
         return end + start + part
 
@@ -298,30 +219,87 @@ class ResponsesFrameWriter:
         text, place = "".join(self._said), self._place
         if self._call is None:
             content = write_text(text)
-            item = write_message_item(self._stamp, self._index, [content], "completed")
+            item = self._write_message([content], "completed")
             end = self._write("response.output_text.done", text=text, logprobs=[], **place)
             end += self._write("response.content_part.done", part=content, **place)
         else:
-            item = write_call_item(self._stamp, self._index, self._call, text, "completed")
-            kind = "response.function_call_arguments.done"
-            end = self._write(kind, arguments=text, **place)
-        end += self._write("response.output_item.done", item=item, output_index=self._index)
+            item = self._write_call(self._call, text, "completed")
+            end = self._write("response.function_call_arguments.done", arguments=text, **place)
+        end += self._write_item("done", item)
         self._output.append(item)
         self._said = self._call = None
         return end
 
+    @property
+    def _place(self) -> Json:
+        """Where the open item stands."""
+        at = len(self._output)
+        if self._call is not None:
+            return {"item_id": f"fc_{self._ident}", "output_index": at}
+        return {"item_id": f"msg_{self._ident}", "output_index": at, "content_index": 0}
 
-def open_stream(request: DialogueRequest, stamp: AnswerStamp) -> ResponsesFrameWriter:
-    """Return who writes the frames of one answer."""
-    return ResponsesFrameWriter(request, stamp)
+    # What a response is made of.
+
+    @property
+    def _ident(self) -> str:
+        """What the ids of the next item have in common."""
+        return f"demo{self._stamp.number:08d}_{len(self._output)}"
+
+    def _write_message(self, content: Sequence[Json], status: str) -> Json:
+        named = {"id": f"msg_{self._ident}", "type": "message", "status": status}
+        return {**named, "content": content, "role": "assistant"}
+
+    def _write_call(self, name: str, arguments: str, status: str) -> Json:
+        """Write a call of a tool; one of a namespace is named `namespace.tool`."""
+        named = {"id": f"fc_{self._ident}", "type": "function_call", "status": status}
+        namespace, _, tool = name.rpartition(".")
+        call = {"arguments": arguments, "call_id": f"call_{self._ident}", "name": tool}
+        return {**named, **call, **({"namespace": namespace} if namespace else {})}
+
+    def _write_response(self, status: str) -> Json:
+        return {
+            "id": f"resp_demo{self._stamp.number:08d}",
+            "object": "response",
+            "created_at": self._stamp.created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "max_output_tokens": self._request.dialogue.limit,
+            "metadata": {},
+            "model": self._request.model,
+            "output": self._output,
+            "parallel_tool_calls": True,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None},
+            "service_tier": "default",
+            "store": True,
+            "temperature": 1.0,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": 1.0,
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+    def _write_end(self, reason: str) -> Json:
+        """Write the response as it ended."""
+        response = self._write_response("completed")
+        if self._request.usage:
+            prompt = self._request.prompt_tokens
+            response["usage"] = {
+                "input_tokens": prompt,
+                "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
+                "output_tokens": self._pieces,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": prompt + self._pieces,
+            }
+        if reason not in COMPLETED:
+            why = {"reason": REASONS.get(reason, reason)}
+            response |= {"status": "incomplete", "incomplete_details": why}
+        return response
 
 
-def write_whole(request: DialogueRequest, answer: CompleteAnswer, stamp: AnswerStamp) -> bytes:
-    """Write an answer as one document."""
-    content = [write_text(answer.text)]
-    output = [write_message_item(stamp, 0, content, "completed")] if answer.text else []
-    for at, (name, arguments) in enumerate(answer.calls, start=len(output)):
-        output.append(write_call_item(stamp, at, name, arguments, "completed"))
-    response = write_response(request, stamp, "completed", output)
-    usage = write_usage(request, answer.pieces)
-    return encode_json(end_response(response, answer.reason, usage))
+open_answer = ResponsesReplyWriter

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from gateway.demo import chat
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+    UnreadableRequest,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 
 STAMP = AnswerStamp(number=7, created=1_700_000_000)
 TALK = Dialogue((DialogueMessage("user", ("two words",)),))
@@ -23,9 +28,9 @@ OPEN = ',"logprobs":null,"finish_reason":null}]'
 
 def speak(ask: DialogueRequest) -> list[str]:
     """Say one word and call one tool, and return the frames."""
-    voice = chat.open_stream(ask, STAMP)
+    voice = chat.open_answer(ask, STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.call("t") + voice.argue("{}")
-    stream += voice.finish(FinishAnswer("tool_calls"))
+    stream += voice.finish("tool_calls")
     frames = stream.decode().split("\n\n")
     assert frames.pop() == ""
     return [frame.removeprefix("data: ") for frame in frames]
@@ -56,7 +61,7 @@ def test_usage_comes_last_and_is_null_before() -> None:
 
 
 def test_choices_are_interleaved() -> None:
-    voice = chat.open_stream(DialogueRequest(TALK, "m", choices=2), STAMP)
+    voice = chat.open_answer(DialogueRequest(TALK, "m", choices=2), STAMP)
     frames = voice.say("x").decode().split("\n\n")[:-1]
     shown = [json.loads(frame.removeprefix("data: "))["choices"][0] for frame in frames]
     assert [(c["index"], c["delta"]) for c in shown] == [
@@ -67,8 +72,8 @@ def test_choices_are_interleaved() -> None:
 
 def test_a_whole_answer() -> None:
     answer = json.loads(
-        chat.write_whole(
-            DialogueRequest(TALK, "m", choices=2), CompleteAnswer("hi", (), 1, "stop"), STAMP
+        chat.open_answer(DialogueRequest(TALK, "m", choices=2), STAMP).write_whole(
+            CompleteAnswer("hi", (), 1, "stop")
         )
     )
     assert answer["object"] == "chat.completion"
@@ -84,7 +89,7 @@ def test_a_whole_answer() -> None:
 
 def test_a_whole_answer_that_only_calls_has_no_content() -> None:
     told = CompleteAnswer("", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(chat.write_whole(DialogueRequest(TALK, "m"), told, STAMP))
+    answer = json.loads(chat.open_answer(DialogueRequest(TALK, "m"), STAMP).write_whole(told))
     message = answer["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"][0]["function"] == {"name": "t", "arguments": "{}"}

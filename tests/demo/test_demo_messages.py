@@ -16,9 +16,14 @@ from anthropic.types import MessageParam, ToolParam
 
 from gateway.clock.protocol import NtpState
 from gateway.demo import messages
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+    UnreadableRequest,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
@@ -44,9 +49,9 @@ def told(told: object) -> bytes:
 
 def speak(ask: DialogueRequest, reason: str = "tool_calls") -> bytes:
     """Say two words and call one tool."""
-    voice = messages.open_stream(ask, STAMP)
+    voice = messages.open_answer(ask, STAMP)
     said = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" x")
-    return said + voice.call("t") + voice.argue("{}") + voice.finish(FinishAnswer(reason))
+    return said + voice.call("t") + voice.argue("{}") + voice.finish(reason)
 
 
 def test_a_stream_is_what_a_strict_client_expects() -> None:
@@ -79,13 +84,15 @@ def test_a_stream_without_usage() -> None:
 )
 def test_reasons(reason: str, shown: str) -> None:
     assert read(speak(ASK, reason)).stop_reason == shown
-    answer = json.loads(messages.write_whole(ASK, CompleteAnswer("x", (), 1, reason), STAMP))
+    answer = json.loads(
+        messages.open_answer(ASK, STAMP).write_whole(CompleteAnswer("x", (), 1, reason))
+    )
     assert answer["stop_reason"] == shown
 
 
 def test_a_whole_answer() -> None:
     said = CompleteAnswer("hi", (("t", '{"a":1}'), ("u", "broken")), 4, "tool_calls")
-    assert json.loads(messages.write_whole(ASK, said, STAMP)) == {
+    assert json.loads(messages.open_answer(ASK, STAMP).write_whole(said)) == {
         "id": "msg_demo00000007",
         "type": "message",
         "role": "assistant",
@@ -106,7 +113,9 @@ def test_a_whole_answer() -> None:
         },
     }
     assert (
-        json.loads(messages.write_whole(ASK, CompleteAnswer("", (), 0, "stop"), STAMP))["content"]
+        json.loads(messages.open_answer(ASK, STAMP).write_whole(CompleteAnswer("", (), 0, "stop")))[
+            "content"
+        ]
         == []
     )
 

@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.demo.orders import Break, Orders
 from gateway.demo.output import Output, ResponseHead, apply_format
-from gateway.demo.script import Break, WireFormat
 
 HEAD = ResponseHead(200, (("content-type", "text/event-stream"),))
 BEATS: list[Output] = [HEAD, b"ab\n", 0.5, b"cdefg\n"]
 
-MANNERS: dict[str, tuple[WireFormat, list[Output]]] = {
-    "none": (WireFormat(), BEATS),
-    "crlf": (WireFormat(newline=b"\r\n"), [HEAD, b"ab\r\n", 0.5, b"cdefg\r\n"]),
-    "bom": (WireFormat(bom=True), [HEAD, b"\xef\xbb\xbf", b"ab\n", 0.5, b"cdefg\n"]),
+MANNERS: dict[str, tuple[Orders, list[Output]]] = {
+    "none": (Orders(), BEATS),
+    "crlf": (Orders(crlf=True), [HEAD, b"ab\r\n", 0.5, b"cdefg\r\n"]),
+    "bom": (Orders(bom=True), [HEAD, b"\xef\xbb\xbf", b"ab\n", 0.5, b"cdefg\n"]),
     "split": (
-        WireFormat(split=2),
+        Orders(split=2),
         [HEAD, b"ab", 0.0, b"\n", 0.5, b"cd", 0.0, b"ef", 0.0, b"g\n", 0.0],
     ),
-    "reset in the middle": (WireFormat(reset_at=5), [HEAD, b"ab\n", 0.5, b"cd", Break("reset")]),
-    "reset at once": (WireFormat(reset_at=0), [HEAD, b"", Break("reset")]),
-    "reset too late": (WireFormat(reset_at=99), BEATS),
+    "reset in the middle": (Orders(reset_at=5), [HEAD, b"ab\n", 0.5, b"cd", Break("reset")]),
+    "reset at once": (Orders(reset_at=0), [HEAD, b"", Break("reset")]),
+    "reset too late": (Orders(reset_at=99), BEATS),
     "reset in pieces": (
-        WireFormat(reset_at=4, split=3),
+        Orders(reset_at=4, split=3),
         [HEAD, b"ab\n", 0.0, 0.5, b"c", Break("reset")],
     ),
     "headers": (
-        WireFormat(content_type="a/b", headers=(("x", "1"), ("x", "2"))),
+        Orders(content_type="a/b", header=(("x", "1"), ("x", "2"))),
         [ResponseHead(200, (("content-type", "a/b"), ("x", "1"), ("x", "2"))), *BEATS[1:]],
     ),
 }
@@ -39,12 +39,12 @@ MANNERS: dict[str, tuple[WireFormat, list[Output]]] = {
 
 @pytest.mark.parametrize("name", MANNERS)
 def test_manner(name: str) -> None:
-    wire_format, expected = MANNERS[name]
-    assert list(apply_format(iter(BEATS), wire_format)) == expected
+    orders, expected = MANNERS[name]
+    assert list(apply_format(iter(BEATS), orders)) == expected
 
 
 def test_each_compressed_beat_can_be_read_when_it_comes() -> None:
-    head, first, wait, second, end = apply_format(iter(BEATS), WireFormat(gzip=True))
+    head, first, wait, second, end = apply_format(iter(BEATS), Orders(gzip=True))
     assert head == ResponseHead(200, (*HEAD.headers, ("content-encoding", "gzip")))
     assert wait == 0.5
     assert isinstance(first, bytes)
@@ -55,7 +55,7 @@ def test_each_compressed_beat_can_be_read_when_it_comes() -> None:
 
 
 def test_a_broken_answer_has_no_compressed_end() -> None:
-    *_, body, last = apply_format(iter([HEAD, b"ab", Break("close")]), WireFormat(gzip=True))
+    *_, body, last = apply_format(iter([HEAD, b"ab", Break("close")]), Orders(gzip=True))
     assert last == Break("close")
     assert isinstance(body, bytes)
     unpacker = zlib.decompressobj(wbits=31)
@@ -64,6 +64,6 @@ def test_a_broken_answer_has_no_compressed_end() -> None:
 
 @given(st.lists(st.binary()), st.integers(1, 9))
 def test_any_split_keeps_the_bytes(body: list[bytes], size: int) -> None:
-    pieces = [b for b in apply_format(iter(body), WireFormat(split=size)) if isinstance(b, bytes)]
+    pieces = [b for b in apply_format(iter(body), Orders(split=size)) if isinstance(b, bytes)]
     assert b"".join(pieces) == b"".join(body)
     assert all(len(piece) == size for piece in pieces[:-1])

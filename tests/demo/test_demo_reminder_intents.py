@@ -9,18 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.demo.dialogue import DialogueMessage
-from gateway.demo.intents import (
-    LONGEST,
-    CancelReminder,
-    ClearAllReminders,
-    ListReminders,
-    ReminderIntent,
-    RemindSometime,
-    SetReminders,
-    TellTime,
-    WantedReminder,
-    read_reminder_intent,
-)
+from gateway.demo.intents import LONGEST, ReminderIntent, WantedReminder, read_reminder_intent
 from gateway.demo.times import CurrentTime, TimeOfDay, clock_time, find_time, instant
 
 DOCS = Path(__file__).parents[2] / "docs" / "demo-upstream.md"
@@ -72,34 +61,34 @@ REMINDERS: dict[str, tuple[tuple[int | TimeOfDay, str], ...]] = {
 }
 
 OTHERS: dict[str, ReminderIntent | None] = {
-    "remind me tomorrow": RemindSometime(),
-    "remind me in 5 months to rest": RemindSometime(),
-    "remind me at 25:00 to rest": RemindSometime(),
-    "remind me at 24 to rest": RemindSometime(),
-    "remind me to look at 5 pictures": RemindSometime(),
-    "二十五点提醒我喝水": RemindSometime(),
-    "二十五秒后提醒我喝水": RemindSometime(),
-    "1234567 秒后提醒我喝水": RemindSometime(),
-    "list my reminders": ListReminders(),
-    "Which reminders are set?": ListReminders(),
-    "我有哪些提醒": ListReminders(),
-    "cancel": CancelReminder(),
-    "cancel my reminder": CancelReminder(),
-    "cancel tea": CancelReminder(("tea",)),
-    "Cancel the Tea reminder": CancelReminder(("tea",)),
-    "please delete the reminder to drink tea": CancelReminder(("drink", "tea")),
-    "取消提醒": CancelReminder(),
-    "取消喝茶的提醒": CancelReminder(("喝茶",)),
-    "cancel my reminders": ClearAllReminders(),
-    "clear my reminders": ClearAllReminders(),
-    "Cancel everything!": ClearAllReminders(),
-    "forget all my reminders": ClearAllReminders(),
-    "清空提醒": ClearAllReminders(),
-    "取消所有提醒": ClearAllReminders(),
-    "What time is it?": TellTime(),
-    "what’s the time": TellTime(),
-    "what is the date today?": TellTime(),
-    "现在几点？": TellTime(),
+    "remind me tomorrow": ReminderIntent("ask_when"),
+    "remind me in 5 months to rest": ReminderIntent("ask_when"),
+    "remind me at 25:00 to rest": ReminderIntent("ask_when"),
+    "remind me at 24 to rest": ReminderIntent("ask_when"),
+    "remind me to look at 5 pictures": ReminderIntent("ask_when"),
+    "二十五点提醒我喝水": ReminderIntent("ask_when"),
+    "二十五秒后提醒我喝水": ReminderIntent("ask_when"),
+    "1234567 秒后提醒我喝水": ReminderIntent("ask_when"),
+    "list my reminders": ReminderIntent("list"),
+    "Which reminders are set?": ReminderIntent("list"),
+    "我有哪些提醒": ReminderIntent("list"),
+    "cancel": ReminderIntent("cancel"),
+    "cancel my reminder": ReminderIntent("cancel"),
+    "cancel tea": ReminderIntent("cancel", words=("tea",)),
+    "Cancel the Tea reminder": ReminderIntent("cancel", words=("tea",)),
+    "please delete the reminder to drink tea": ReminderIntent("cancel", words=("drink", "tea")),
+    "取消提醒": ReminderIntent("cancel"),
+    "取消喝茶的提醒": ReminderIntent("cancel", words=("喝茶",)),
+    "cancel my reminders": ReminderIntent("clear"),
+    "clear my reminders": ReminderIntent("clear"),
+    "Cancel everything!": ReminderIntent("clear"),
+    "forget all my reminders": ReminderIntent("clear"),
+    "清空提醒": ReminderIntent("clear"),
+    "取消所有提醒": ReminderIntent("clear"),
+    "What time is it?": ReminderIntent("get"),
+    "what’s the time": ReminderIntent("get"),
+    "what is the date today?": ReminderIntent("get"),
+    "现在几点？": ReminderIntent("get"),
     "what is the time complexity of sorting?": None,
     "how do I cancel my subscription?": None,
     "a reminder is a fine thing": None,
@@ -110,8 +99,8 @@ OTHERS: dict[str, ReminderIntent | None] = {
 
 @pytest.mark.parametrize("text", REMINDERS)
 def test_reminders_are_read(text: str) -> None:
-    assert read_reminder_intent(text) == SetReminders(
-        tuple(WantedReminder(*one) for one in REMINDERS[text])
+    assert read_reminder_intent(text) == ReminderIntent(
+        "schedule", tuple(WantedReminder(*one) for one in REMINDERS[text])
     )
 
 
@@ -131,12 +120,14 @@ def test_a_long_prompt_takes_no_time(noise: str) -> None:
 def test_the_docs_say_what_is_understood() -> None:
     row = re.compile(r"^\| (`.+`) \| .*`clock`.* \|$", re.MULTILINE)
     examples = [e for cell in row.findall(DOCS.read_text()) for e in re.findall(r"`(.+?)`", cell)]
-    assert {type(read_reminder_intent(example)) for example in examples} == {
-        SetReminders,
-        TellTime,
-        ListReminders,
-        CancelReminder,
-        ClearAllReminders,
+    intents = [read_reminder_intent(example) for example in examples]
+    assert None not in intents
+    assert {intent.action for intent in intents if intent} == {
+        "schedule",
+        "get",
+        "list",
+        "cancel",
+        "clear",
     }
 
 

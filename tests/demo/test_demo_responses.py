@@ -11,9 +11,14 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.demo import responses
-from gateway.demo.dialect import AnswerStamp, CompleteAnswer, DialogueRequest, UnreadableRequest
+from gateway.demo.dialect import (
+    AnswerStamp,
+    CompleteAnswer,
+    DialogueRequest,
+    Fail,
+    UnreadableRequest,
+)
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage
-from gateway.demo.script import Fail, FinishAnswer
 from gateway.demo.server import DemoServer
 
 from .peer import Answer, connected, request
@@ -30,9 +35,9 @@ def read(**body: object) -> DialogueRequest:
 
 def speak() -> list[dict[str, Any]]:
     """Say two words and call one tool, and return the events."""
-    voice = responses.open_stream(DialogueRequest(TALK, "m", usage=True), STAMP)
+    voice = responses.open_answer(DialogueRequest(TALK, "m", usage=True), STAMP)
     stream = voice.begin(speaks=True) + voice.say('"☃"\n') + voice.say(" %d") + voice.call("t")
-    stream += voice.argue("{}") + voice.finish(FinishAnswer("tool_calls"))
+    stream += voice.argue("{}") + voice.finish("tool_calls")
     frames = stream.decode().split("\n\n")
     assert frames.pop() == ""
     events = [json.loads(frame.partition("\ndata: ")[2]) for frame in frames]
@@ -80,10 +85,10 @@ ENDS = {
 
 @pytest.mark.parametrize("reason", ENDS)
 def test_how_an_answer_ends(reason: str) -> None:
-    voice = responses.open_stream(DialogueRequest(TALK, "m"), STAMP)
-    stream = voice.finish(FinishAnswer(reason))
-    told = responses.write_whole(
-        DialogueRequest(TALK, "m"), CompleteAnswer("hi", (), 1, reason), STAMP
+    voice = responses.open_answer(DialogueRequest(TALK, "m"), STAMP)
+    stream = voice.finish(reason)
+    told = responses.open_answer(DialogueRequest(TALK, "m"), STAMP).write_whole(
+        CompleteAnswer("hi", (), 1, reason)
     )
     for response in (json.loads(stream.partition(b"data: ")[2])["response"], json.loads(told)):
         assert (response["status"], response["incomplete_details"]) == ENDS[reason]
@@ -92,12 +97,16 @@ def test_how_an_answer_ends(reason: str) -> None:
 
 def test_a_whole_answer() -> None:
     told = CompleteAnswer("hi", (("t", "{}"),), 2, "tool_calls")
-    answer = json.loads(responses.write_whole(DialogueRequest(TALK, "m", usage=True), told, STAMP))
+    answer = json.loads(
+        responses.open_answer(DialogueRequest(TALK, "m", usage=True), STAMP).write_whole(told)
+    )
     assert answer["object"] == "response"
     assert [item["id"] for item in answer["output"]] == ["msg_demo00000007_0", "fc_demo00000007_1"]
     assert answer["usage"]["output_tokens"] == 2
     silent = json.loads(
-        responses.write_whole(DialogueRequest(TALK, "m"), CompleteAnswer("", (), 0, "stop"), STAMP)
+        responses.open_answer(DialogueRequest(TALK, "m"), STAMP).write_whole(
+            CompleteAnswer("", (), 0, "stop")
+        )
     )
     assert silent["output"] == []
 
@@ -106,7 +115,7 @@ def test_a_whole_answer() -> None:
     "fail, code", [(Fail(500, "m"), "server_error"), (Fail(429, "m"), "rate_limit_exceeded")]
 )
 def test_a_failure_in_the_middle(fail: Fail, code: str) -> None:
-    frame = responses.open_stream(DialogueRequest(TALK, "m"), STAMP).fail(fail)
+    frame = responses.open_answer(DialogueRequest(TALK, "m"), STAMP).fail(fail)
     assert frame.startswith(b"event: response.failed\n")
     response = json.loads(frame.partition(b"data: ")[2])["response"]
     assert (response["status"], response["error"]) == ("failed", {"code": code, "message": "m"})

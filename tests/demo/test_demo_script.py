@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from gateway.demo.dialect import CompleteAnswer
+from gateway.demo.dialect import CompleteAnswer, UnreadableRequest
 from gateway.demo.dialogue import Dialogue, DialogueCall, DialogueMessage, strip_agent_blocks
-from gateway.demo.play import assemble_answer
-from gateway.demo.replies import PACE_MS, script_for
-from gateway.demo.script import Fail, Say, Script
+from gateway.demo.orders import Orders
+from gateway.demo.replies import choose_orders
 
 TAG = (
     "[Time/Date]: utc=`2026-02-02T21:22:38.229Z` local=`2026-02-02 13:22:38.229 -08:00` "
@@ -37,7 +36,7 @@ def result(text: str, call: str = "c1") -> DialogueMessage:
 
 
 def answer(*messages: DialogueMessage, tools: frozenset[str] = frozenset()) -> CompleteAnswer:
-    return assemble_answer(script_for(Dialogue(messages, tools)).steps)
+    return choose_orders(Dialogue(messages, tools)).whole
 
 
 def clock_call(**arguments: object) -> DialogueCall:
@@ -73,19 +72,19 @@ def test_thanks_are_welcome() -> None:
 
 
 def test_it_speaks_word_by_word_at_token_pace() -> None:
-    (said,) = (s for s in script_for(Dialogue((user("hi"),))).steps if isinstance(s, Say))
-    assert said.every_ms == PACE_MS
-    assert said.pieces[:3] == ("Hello!", " I", " am")
+    orders = choose_orders(Dialogue((user("hi"),)))
+    assert orders.delay_ms == 30
+    assert orders.spoken[:3] == ("Hello!", " I", " am")
 
 
 def test_it_stops_at_the_wanted_length() -> None:
-    said = assemble_answer(script_for(Dialogue((user("hi"),), limit=3)).steps)
+    said = choose_orders(Dialogue((user("hi"),), limit=3)).whole
     assert (said.text, said.reason) == ("Hello! I am", "length")
 
 
 def test_equal_conversations_get_equal_scripts() -> None:
     dialogue = Dialogue((user("tell me more"), user(TAG)), CLOCK)
-    assert script_for(dialogue) == script_for(dialogue)
+    assert choose_orders(dialogue) == choose_orders(dialogue)
 
 
 def test_a_conversation_without_a_user_is_greeted() -> None:
@@ -130,11 +129,11 @@ def test_a_due_task_may_be_an_order() -> None:
 
 
 def test_a_wrong_order_is_a_bad_request() -> None:
-    script = script_for(Dialogue((user("demo: colour=red"),)))
-    (step,) = script.steps
-    assert isinstance(step, Fail)
-    assert (step.status, step.code) == (400, "bad_demo_line")
-    assert "Unknown key 'colour'" in step.message
+    with pytest.raises(UnreadableRequest) as caught:
+        choose_orders(Dialogue((user("demo: colour=red"),)))
+    fail = caught.value.fail
+    assert (fail.status, fail.code) == (400, "bad_demo_line")
+    assert "Unknown key 'colour'" in fail.message
 
 
 # The clock, where a real one would not lead; where it leads is in test_demo_clock.py.
@@ -227,8 +226,8 @@ def test_without_a_clock_it_says_so(prompt: str) -> None:
 
 def test_it_stops_at_the_wanted_length_before_a_call() -> None:
     dialogue = (user("what time is it?"), user(REMINDER.format("drink your tea")), user(TAG))
-    whole = assemble_answer(script_for(Dialogue(dialogue, CLOCK)).steps)
-    cut = assemble_answer(script_for(Dialogue(dialogue, CLOCK, limit=2)).steps)
+    whole = choose_orders(Dialogue(dialogue, CLOCK)).whole
+    cut = choose_orders(Dialogue(dialogue, CLOCK, limit=2)).whole
     assert (whole.text, whole.reason) == ("It is time: drink your tea.", "tool_calls")
     assert (cut.text, cut.calls, cut.reason) == ("It is", (), "length")
 
@@ -271,7 +270,7 @@ def test_an_odd_result_of_the_clock_is_no_trouble(text: str) -> None:
 
 
 def test_what_is_said_is_a_script() -> None:
-    assert isinstance(script_for(Dialogue(())), Script)
+    assert isinstance(choose_orders(Dialogue(())), Orders)
 
 
 CLAUDE_CODE = (

@@ -11,9 +11,8 @@ import anyio
 import pytest
 
 import gateway.demo
-from gateway.demo.connection import MOST_BODY, MOST_HEAD, MOST_WAITING
 from gateway.demo.journal import MOST_KEPT, EventKind, ReceivedRequest, RequestJournal
-from gateway.demo.server import DemoServer
+from gateway.demo.server import MOST_BODY, DemoConnection, DemoServer
 
 from .peer import Answer, asking, connected, request
 
@@ -36,14 +35,6 @@ async def test_requests_on_one_connection_are_answered_in_order(server: DemoServ
         await peer.send(slow + fast)
         assert (await peer.answer()).tokens == ["slow"]
         assert (await peer.answer()).tokens == ["fast"]
-
-
-async def test_too_many_waiting_requests_end_the_connection(server: DemoServer) -> None:
-    async with connected(server.url) as peer:
-        await peer.send(request(asking("demo: hang")))
-        await server.journal.until(lambda: server.journal.counts[EventKind.BROKE] == 1)
-        await peer.send(request(asking(ONE)) * (MOST_WAITING + 1))
-        assert (await peer.answer()).ending in ("closed", "reset")
 
 
 async def test_a_request_may_come_in_any_pieces(server: DemoServer) -> None:
@@ -94,17 +85,16 @@ REFUSED = {
     "no such model": (request(b"", method="GET", path="/v1/models/x"), 404, "Invalid URL"),
     "wrong method": (request(b"", method="GET"), 405, "Use POST"),
     "broken JSON": (request(b"{"), 400, "could not parse the JSON body"),
-    "no HTTP": (b"hello\r\n\r\n", 400, "This is not HTTP/1.1"),
-    "too much head": (request(b"", extra=f"x: {'y' * MOST_HEAD}\r\n"), 431, "headers"),
+    "no HTTP": (b"hello\r\n\r\n", 400, "This is not valid HTTP"),
+    "too much head": (
+        request(b"", extra=f"x: {'y' * 2 * DemoConnection.header_bytes}\r\n"),
+        400,
+        "headers",
+    ),
     "too much body": (
         request(b"").replace(b": 0\r\n", f": {MOST_BODY + 1}\r\n".encode()),
         413,
         "body is longer",
-    ),
-    "another protocol": (
-        request(b"", extra="connection: upgrade\r\nupgrade: h2c\r\n"),
-        400,
-        "HTTP/1.1 only",
     ),
 }
 
@@ -212,7 +202,7 @@ async def test_a_client_that_does_not_read_stops_the_server(server: DemoServer) 
 async def test_a_slow_reader_gets_all_of_two_long_answers(server: DemoServer) -> None:
     async with connected(server.url) as peer:
         await peer.send(request(asking("demo: tokens=300 size=30000 delay_ms=0")) * 2)
-        await server.journal.until(lambda: len(server.requests) == 2)
+        await server.journal.until(lambda: bool(server.requests))
         assert len((await peer.answer()).tokens) == 300
         assert len((await peer.answer()).tokens) == 300
 

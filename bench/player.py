@@ -1,42 +1,31 @@
-"""Writes the outputs of one answer to a socket, each in its time."""
+"""Writes the outputs of one answer to a socket, each in its time.
+
+Callbacks and whole writes only: a task for each answer would make the upstream what is measured.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections.abc import Callable
 from http import HTTPStatus
 
-from gateway.demo.output import Outputs, ResponseHead
-from gateway.demo.script import Break
-from gateway.wire.http_server.slow_readers import count_unread
+from gateway.demo.orders import Break
+from gateway.demo.output import BATCH, Outputs, ResponseHead
 
-BATCH = 64 * 1024
-FLUSH_POLL = 0.001
-NO_LINGER = struct.pack("ii", 1, 0)
 REASONS = {status.value: status.phrase for status in HTTPStatus}
-
-Ended = Callable[[Break | None], None]
 
 
 class Player:
-    """One answer on its way out; whoever started it hears of its end, or of its break."""
+    """One answer on its way out; whoever started it hears of its end."""
 
     def __init__(
-        self,
-        transport: asyncio.Transport,
-        outputs: Outputs,
-        extra: bytes,
-        chunked: bool,
-        ended: Ended,
+        self, transport: asyncio.Transport, outputs: Outputs, ended: Callable[[], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._outputs = outputs
-        self._extra = extra
-        self._chunked = chunked
         self._ended = ended
+        self._chunked = True
         self._head = b""
         self._blocked = False
         self._stalled = False
@@ -44,7 +33,7 @@ class Player:
         self._timer: asyncio.Handle | None = None
 
     def play(self) -> None:
-        """Write until there is a wait, a break, or the end; then be called again, or not."""
+        """Write until there is a wait or the end; then be called again, or not."""
         if self._blocked:
             self._stalled = True
             return
@@ -61,11 +50,12 @@ class Player:
             if isinstance(output, ResponseHead):
                 self._open(output)
                 continue
+            assert not isinstance(output, Break), "no load asks for a broken answer"
             self._write(batch)
-            self._leave(output)
+            self._wait(output)
             return
         self._write(batch, b"0\r\n\r\n")
-        self._ended(None)
+        self._ended()
 
     def block(self) -> None:
         """Stop writing: the client does not read."""
@@ -84,14 +74,12 @@ class Player:
             self._timer.cancel()
 
     def _open(self, head: ResponseHead) -> None:
-        lines = [f"HTTP/1.1 {head.status} {REASONS.get(head.status, 'Demo')}"]
+        lines = [f"HTTP/1.1 {head.status} {REASONS[head.status]}"]
         lines += [f"{name}: {value}" for name, value in head.headers]
-        if head.length is not None:
-            self._chunked = False
-            lines.append(f"content-length: {head.length}")
-        elif self._chunked:
+        self._chunked = "content-length" not in dict(head.headers)
+        if self._chunked:
             lines.append("transfer-encoding: chunked")
-        self._head = "\r\n".join(lines).encode("latin-1") + b"\r\n" + self._extra + b"\r\n"
+        self._head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
     def _write(self, batch: list[bytes], last: bytes = b"") -> None:
         data = b"".join(batch)
@@ -102,28 +90,10 @@ class Player:
         if data:
             self._transport.write(data)
 
-    def _leave(self, output: float | Break) -> None:
-        if isinstance(output, Break):
-            self._break(output)
-        elif output:
+    def _wait(self, seconds: float) -> None:
+        if seconds:
             # Counted from when the last wait should have ended, so that a slow moment is caught up.
-            self._due = (self._due or self._loop.time()) + output
+            self._due = (self._due or self._loop.time()) + seconds
             self._timer = self._loop.call_at(self._due, self.play)
         else:
             self._timer = self._loop.call_soon(self.play)
-
-    def _break(self, how: Break) -> None:
-        self._ended(how)
-        if how.how == "close":
-            self._transport.close()
-        elif how.how == "reset":
-            self._timer = self._loop.call_later(FLUSH_POLL, self._reset)
-
-    def _reset(self) -> None:
-        # A reset throws away what the client's host does not have yet, so wait until it has all.
-        if count_unread(self._transport):
-            self._timer = self._loop.call_later(FLUSH_POLL, self._reset)
-            return
-        linger = (socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-        self._transport.get_extra_info("socket").setsockopt(*linger)
-        self._transport.abort()
