@@ -22,6 +22,8 @@ HOLD_PATIENCE = 5.0
 GRACE = 0.3
 # So long a client's leaving may take to be heard, when its next message comes at the same instant.
 HEARING = 0.01
+# Waited for in steps: a process that got no time for a while has used up only one of them.
+HEARING_STEP = 0.001
 STORE_PATIENCE = 10.0
 AT_ONCE = 64
 DONE = "done"
@@ -168,6 +170,7 @@ class Locks:
 
 
 async def _is_closing(lease: Lease, patience: float) -> bool:
-    with anyio.move_on_after(patience):
-        await lease.closing.wait()
+    for _ in range(round(patience / HEARING_STEP)):
+        with anyio.move_on_after(HEARING_STEP):
+            await lease.closing.wait()
     return lease.closing.is_set()

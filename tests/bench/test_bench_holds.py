@@ -124,18 +124,21 @@ class Written(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.data = b""
+        self.answers = asyncio.Semaphore(0)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.data += data
+        self.answers.release()
 
 
 async def asked(counts: Asked, *bodies: bytes, think_s: float = 0.0) -> bytes:
-    """Ask a model on one connection, and return what it wrote a moment later."""
+    """Ask a model on one connection, and return what it answered."""
     model, written = Model(counts, think_s), Written()
     model.connection_made(written)
     for body in bodies:
         model.data_received(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-    await asyncio.sleep(0.02)
+    for _ in bodies:
+        await written.answers.acquire()
     return written.data
 
 

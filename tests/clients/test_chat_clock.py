@@ -15,7 +15,7 @@ SPOKEN = ("Let me look.", "Once more.", "It is late.")
 ORDERS = (
     f'demo: say="{SPOKEN[0]}" delay_ms=2 {GET}\n'
     f'demo: say="{SPOKEN[1]}" delay_ms=2 {GET} {BROKEN}\n'
-    f'demo: say="{SPOKEN[2]}" delay_ms=2 first_ms=600'
+    f'demo: say="{SPOKEN[2]}" delay_ms=2 first_ms=300'
 )
 WEATHER = 'tool=get_weather args={"city":"Paris"}'
 

@@ -330,7 +330,7 @@ async def test_a_correction_wakes_those_it_makes_late() -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sleeper)
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
             assert not woken.is_set()
             await clock.sync()
             with anyio.fail_after(5):

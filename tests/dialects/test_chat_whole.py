@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.protocol import Splice, Tap
-from gateway.errors import UpstreamAnswered, UpstreamBroke
+from gateway.dialects.protocol import Splice
 from gateway.exchange.model import Asked, Stop, ToolCall, Usage
+from tests.dialects.whole_answers import run
 
 CHAT = DIALECTS["openai-chat"]
 
@@ -30,29 +30,6 @@ def splice(tools: frozenset[str] = frozenset(), choices: int = 1) -> Splice:
     return CHAT.splice(Asked(model="m", body=b"{}", choices=choices), tools, 10_000)
 
 
-def run(answer: Splice, data: bytes) -> Tap:
-    tap = answer.tap()
-    assert tap.feed(data[:5]) == tap.feed(data[5:]) == b""
-    assert not tap.seen
-    tap.close()
-    assert tap.seen
-    assert tap.ended
-    answer.take(tap)
-    return tap
-
-
-def test_one_turn_passes_byte_for_byte() -> None:
-    answer = splice()
-    tap = run(answer, body("hi"))
-    assert answer.tail(neutral_finish=False) == body("hi")
-    assert answer.content_type == b"application/json"
-    assert tap.text() == "hi"
-    assert tap.end().stop is Stop.STOP
-    assert tap.end().spoke
-    assert tap.end().usage == Usage(2, 3)
-    assert answer.heartbeat() == b""
-
-
 @given(
     st.none() | st.text(),
     st.sampled_from(["stop", "length", "tool_calls", "content_filter", "eos", ""]),
@@ -70,12 +47,6 @@ def test_whatever_an_upstream_says_of_usage_it_is_an_answer(usage: object) -> No
     tap = run(splice(), json.dumps(said).encode())
     assert tap.text() == "hi"
     assert (tap.end().usage or Usage()).output == 0
-
-
-def test_what_is_not_text_is_no_answer_wherever_it_stands() -> None:
-    broken = body("hi").replace(b'"id": "a"', b'"id": "\xff"')
-    with pytest.raises(UpstreamBroke, match="not JSON"):
-        run(splice(), broken)
 
 
 def test_a_refusal_is_no_plain_stop() -> None:
@@ -202,35 +173,6 @@ def test_a_body_without_usage() -> None:
     assert not tap.end().continuable
     run(answer, b'{"choices":[]}')
     assert "usage" not in json.loads(answer.tail(neutral_finish=False))
-
-
-@pytest.mark.parametrize("data", [b"", b"<html>", b"data: {}\n\n", b"[]"])
-def test_what_is_no_json_object_is_broken(data: bytes) -> None:
-    tap = splice().tap()
-    tap.feed(data)
-    with pytest.raises(UpstreamBroke):
-        tap.close()
-
-
-def test_an_error_under_a_2xx_status() -> None:
-    tap = splice().tap()
-    tap.feed(b'{"error":{"message":"no","code":503}}')
-    with pytest.raises(UpstreamAnswered) as caught:
-        tap.close()
-    assert caught.value.status == 503
-
-
-def test_an_answer_longer_than_the_limit() -> None:
-    tap = splice().tap()
-    tap.feed(b"x" * 9_000)
-    with pytest.raises(UpstreamBroke):
-        tap.feed(b"x" * 2_000)
-
-
-def test_what_a_whole_answer_accepts() -> None:
-    assert splice().accepts(b"application/json; charset=utf-8")
-    assert splice().accepts(b"application/problem+json")
-    assert not splice().accepts(b"text/event-stream")
 
 
 @given(

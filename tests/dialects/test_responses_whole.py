@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.dialects.openai_responses.whole import ResponsesWhole
-from gateway.dialects.protocol import Tap
-from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.exchange.model import Asked, Stop, ToolCall, Usage
 from tests.dialects.responses_wire import (
     CLOCK,
@@ -24,6 +22,7 @@ from tests.dialects.responses_wire import (
     search,
     usage,
 )
+from tests.dialects.whole_answers import run
 
 
 def body(*items: Json, ident: str = "a", status: str = "completed", **more: Any) -> bytes:
@@ -36,17 +35,6 @@ def splice(tools: frozenset[str] = frozenset()) -> ResponsesWhole:
     made = DIALECT.splice(Asked(model="m", body=b"{}"), tools, 10_000)
     assert isinstance(made, ResponsesWhole)
     return made
-
-
-def run(answer: ResponsesWhole, data: bytes) -> Tap:
-    tap = answer.tap()
-    assert tap.feed(data[:5]) == tap.feed(data[5:]) == b""
-    assert not tap.seen
-    tap.close()
-    assert tap.seen
-    assert tap.ended
-    answer.take(tap)
-    return tap
 
 
 def tail(answer: ResponsesWhole) -> Json:
@@ -109,12 +97,6 @@ def test_a_plain_answer_is_read_as_any_other(texts: list[str | None], told: Any)
     assert first.text() == second.text()
 
 
-def test_what_is_not_text_is_no_answer_wherever_it_stands() -> None:
-    broken = body(message("m", "hi")).replace(b'"id": "a"', b'"id": "\xff"')
-    with pytest.raises(UpstreamBroke, match="not JSON"):
-        run(splice(), broken)
-
-
 def test_two_turns_are_one_body() -> None:
     answer = splice()
     run(answer, body(message("m", "one"), ident="first", output_text="one"))
@@ -175,31 +157,3 @@ def test_calls_without_ids_get_them_and_keep_them() -> None:
     plain = splice(CLOCK)
     run(plain, body(bare[0]))
     assert tail(plain)["output"][0]["call_id"].startswith("call_")
-
-
-@pytest.mark.parametrize("data", [b"", b"<html>", b"data: {}\n\n", b"[]"])
-def test_what_is_no_json_object_is_broken(data: bytes) -> None:
-    tap = splice().tap()
-    tap.feed(data)
-    with pytest.raises(UpstreamBroke):
-        tap.close()
-
-
-def test_an_error_under_a_2xx_status() -> None:
-    tap = splice().tap()
-    tap.feed(b'{"error":{"message":"no","code":503}}')
-    with pytest.raises(UpstreamAnswered) as caught:
-        tap.close()
-    assert caught.value.status == 503
-
-
-def test_an_answer_longer_than_the_limit() -> None:
-    tap = splice().tap()
-    tap.feed(b"x" * 9_000)
-    with pytest.raises(UpstreamBroke):
-        tap.feed(b"x" * 2_000)
-
-
-def test_what_a_whole_answer_accepts() -> None:
-    assert splice().accepts(b"application/json; charset=utf-8")
-    assert not splice().accepts(b"text/event-stream")

@@ -19,6 +19,7 @@ from tests.gateway.wire import (
     chat,
     get,
     hanging,
+    in_turn,
     on_cue,
     request,
     streaming,
@@ -163,20 +164,22 @@ async def test_any_other_protocol_is_not_spoken() -> None:
 async def test_a_large_request_during_an_answer_waits_for_its_end(size: int) -> None:
     cue = Cue()
     stream = turn("one")
-    story = on_cue(cue, CHUNKED + chunk(stream[:-20]), chunk(stream[-20:]) + LAST)
-    async with in_process(story) as gate:
+    slowly = on_cue(cue, CHUNKED + chunk(stream[:-20]), chunk(stream[-20:]) + LAST)
+    async with in_process(in_turn(slowly, streaming(stream))) as gate:
         client = await gate.start()
         await client.saw(b"one")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.send, ask_of(chat("x" * size)))
-            await anyio.sleep(0.3)
+            # One that is as large and comes later, on a connection of its own, is answered.
+            assert (await gate.ask(chat("y" * size))).body == stream
+            assert [asked.body for asked in gate.requests[1:]] == [chat("y" * size)]
             assert gate.live == 1
-            cue.give()
-            assert (await client.answer()).body == stream
-            for _ in range(3):
+            for _ in range(2):
+                # With the second one the upstream closes.
                 cue.give()
+            assert (await client.answer()).body == stream
         assert (await client.answer()).body == stream
-        assert gate.requests[1].body == chat("x" * size)
+        assert gate.requests[2].body == chat("x" * size)
 
 
 async def test_who_sends_much_and_leaves_is_missed_at_once() -> None:
@@ -246,10 +249,13 @@ async def was_answered(client: Client) -> bool:
 
 
 async def test_an_idle_connection_may_be_older_than_a_request() -> None:
-    async with in_process(ONE, limits__receive_total_ms=200) as gate:
+    limits = {"limits__receive_total_ms": 200, "limits__receive_idle_ms": 10_000}
+    async with in_process(ONE, settings=limits) as gate:
         client = await gate.send(get("/healthz"))
         assert (await client.answer()).status == 200
-        await anyio.sleep(0.5)
+        # A request that begins now is given up as too old.
+        late = await gate.send(b"POST /")
+        assert (await late.answer()).status == 408
         await client.send(get("/healthz"))
         assert (await client.answer()).status == 200
 

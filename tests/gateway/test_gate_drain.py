@@ -203,7 +203,7 @@ async def test_a_log_nobody_reads_stops_neither_requests_nor_the_exit(
         await until(lambda: is_listening(port), 20)
         for number in range(5):
             client = await Client.connected(port)
-            await client.send(ask_of(chat(f"{number}", model="demo")))
+            await client.send(ask_of(chat(f"demo: tokens={number} delay_ms=0", model="demo")))
             assert (await client.answer()).body.endswith(DONE)
             client.leave()
         process.send_signal(signal.SIGTERM)

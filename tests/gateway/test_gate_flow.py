@@ -25,6 +25,8 @@ WAIT = b": wait\n"
 BEAT = event({})
 ROLE = event({"role": "assistant", "content": ""})
 END = event({}, "stop") + DONE
+BEGINS = hanging(CHUNKED, chunk(ROLE))
+"""Its client gets heartbeats; so many of them show that others would have had some too."""
 
 
 def without_beats(body: bytearray) -> bytes:
@@ -132,10 +134,11 @@ async def test_no_beat_before_the_upstream_has_answered() -> None:
         await cue.wait()
         await peer.send(sized(b'{"error":{}}', status="400 Bad Request"))
 
-    async with in_process(slow_to_refuse, server__keepalive_ms=10) as gate:
+    story = in_turn(slow_to_refuse, BEGINS)
+    async with in_process(story, server__keepalive_ms=10) as gate:
         client = await gate.start()
         await until(lambda: bool(gate.requests))
-        await anyio.sleep(0.05)
+        await (await gate.start()).saw(3 * BEAT)
         cue.give()
         assert (await client.answer()).status == 400
 
@@ -143,11 +146,14 @@ async def test_no_beat_before_the_upstream_has_answered() -> None:
 async def test_a_whole_answer_gets_no_beat() -> None:
     cue = Cue()
     body = whole("slowly")
-    story = on_cue(cue, head(f"content-length: {len(body)}"), body[:9], body[9:])
-    async with in_process(story, server__keepalive_ms=10) as gate:
+    slowly = on_cue(cue, head(f"content-length: {len(body)}"), body[:9], body[9:])
+    async with in_process(in_turn(slowly, BEGINS), server__keepalive_ms=10) as gate:
         client = await gate.start(chat(stream=False))
+        await until(lambda: bool(gate.requests))
+        streamed = await gate.start()
         for _ in range(2):
-            await anyio.sleep(0.03)
+            await streamed.saw(3 * BEAT)
+            streamed.forget_body()
             cue.give()
         assert (await client.answer()).body == body
 

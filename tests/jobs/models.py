@@ -9,6 +9,7 @@ from typing import Any
 from tests.clock.words import Call, streamed
 from tests.clock.words import Said as Turn
 from tests.gateway.wire import Cue
+from tests.jobs.words import MARKER
 from tests.sessions.talk import JSON, Message
 from tests.wire.fake import Peer, Story, sized
 
@@ -18,13 +19,17 @@ Act = Turn | Callable[[Message], Turn]
 def cued(cue: Cue, *texts: str, only: str = "") -> Story:
     """Answer each request with the next text, the last one for ever, but only at a sign.
 
-    With `only`, no other requests than those that say so wait for one.
+    With `only`, no other requests than those that say so wait for one. Markers are answered at once.
     """
     left = list(texts)
 
     async def story(peer: Peer) -> None:
         while True:
-            if only.encode() in (await peer.request()).body:
+            asked = (await peer.request()).body
+            if MARKER.encode() in asked:
+                await peer.send(*streamed(Turn(MARKER)))
+                continue
+            if only.encode() in asked:
                 await cue.wait()
             said = left.pop(0) if len(left) > 1 else left[0]
             await peer.send(*streamed(Turn(said)))

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from gateway.clock import ManualClock
@@ -24,11 +23,13 @@ from tests.jobs.words import (
     add,
     ask,
     asked,
+    asked_besides,
     at,
     cron,
     every,
     house,
     inbox,
+    mark,
     ran,
     refused,
     run_now,
@@ -104,14 +105,16 @@ async def test_what_runs_apart_is_brought_back_in_full_and_answered() -> None:
 
 
 async def test_what_failed_apart_is_not_brought_back() -> None:
-    async with house(failing("hello")) as gate:
+    async with house(failing("hello", "", "result", "I see")) as gate:
         await tell(gate, "hi")
-        job_id = await add(gate, session="isolated")
-        await run_now(gate, job_id)
-        await ran(gate, job_id, "error")
-        await anyio.sleep(0.05)
-        await asked(gate, 2)
-        assert len(await messages_of(gate)) == 2
+        for ends in ("error", "ok"):
+            job_id = await add(gate, name="news", session="isolated")
+            await run_now(gate, job_id)
+            await ran(gate, job_id, ends)
+        # Results are told in order, so the one before it would have been told by now.
+        conversation = await settled(gate, 4)
+        assert conversation[2:] == [("user", HEADING + "result"), ("assistant", "I see")]
+        await asked(gate, 4)
         assert await inbox(gate, "helper") == []
 
 
@@ -143,12 +146,12 @@ async def test_a_session_that_is_busy_is_told_when_it_is_idle() -> None:
         await asked(gate, 2)
         cue.give()
         await ran(gate, job_id, "ok")
-        await anyio.sleep(0.1)
-        await asked(gate, 2)
+        await mark(gate)
+        assert len(asked_besides(gate)) == 2
         cue.give()
         assert text_of(await client.answer()) == "hello"
-        await asked(gate, 3)
-        assert said(gate.requests[2])[-1] == ("user", HEADING + "result")
+        await until(lambda: len(asked_besides(gate)) == 3)
+        assert said(gate.requests[-1])[-1] == ("user", HEADING + "result")
         cue.give()
         assert (await settled(gate, 4))[-1] == ("assistant", "I see")
 
@@ -184,9 +187,14 @@ async def test_what_is_owed_survives_a_restart(tmp_path: Path) -> None:
         await asked(gate, 2)
     async with house(model("I see"), settings=kept(tmp_path)) as gate:
         assert await settled(gate, 2) == [("user", HEADING + "result"), ("assistant", "I see")]
-    async with house(model("once more"), settings=kept(tmp_path)) as gate:
-        await anyio.sleep(0.05)
-        assert gate.requests == []
+    async with house(model("another", "I see"), settings=kept(tmp_path)) as gate:
+        await run_now(gate, await add(gate, name="news", session="isolated"))
+        # Results are told in order, so this one is not told before what is still owed.
+        assert (await settled(gate, 4))[2:] == [
+            ("user", HEADING + "another"),
+            ("assistant", "I see"),
+        ]
+        await asked(gate, 2)
 
 
 async def test_one_that_is_to_be_deleted_still_brings_its_result_back() -> None:
@@ -270,8 +278,11 @@ async def test_a_job_that_is_removed_before_its_result_is_told() -> None:
         await cron(gate, "remove", {"job_id": job_id})
         cue.give()
         await settled(gate, 2)
-        await anyio.sleep(0.05)
-        await asked(gate, 2)
+        await run_now(gate, await add(gate, name="news", session="isolated"))
+        cue.give()
+        # Results are told in order, so this one comes after the one whose job is gone.
+        assert (await settled(gate, 4))[2] == ("user", HEADING + "result")
+        await asked(gate, 4)
 
 
 @pytest.mark.parametrize("place", ["main", "isolated"])

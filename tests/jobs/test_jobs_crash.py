@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
+import pytest
 
 from gateway.clock import ManualClock
 from tests.clock.reminding import fetch, variables
@@ -84,7 +86,7 @@ async def test_a_gateway_that_is_stopped_lets_a_run_finish(tmp_path: Path) -> No
             await until(lambda: len(fake.requests) == 1)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(gate.terminate)
-                await anyio.sleep(0.1)
+                await until(lambda: '"draining"' in gate.log.read_text())
                 cue.give()
         async with process(tmp_path, settings(fake)) as gate:
             (run,) = await ran(Door(gate.port), job_id, "ok")
@@ -121,15 +123,25 @@ async def test_what_was_said_before_a_stop_is_delivered_after_it(tmp_path: Path)
         assert [item["text"] for item in await inbox(gate)] == ["it rains"]
 
 
-async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
-    clock = ManualClock(NOW)
+async def test_a_run_whose_lease_was_lost_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, renewals = ManualClock(NOW), 0
     # A lease is renewed three times before it ends.
     quick = {"cron__lease_ttl_ms": 300}
     async with house(hanging(), clock=clock, settings=quick) as gate:
         job_id = await add(gate)
         await run_now(gate, job_id)
         await asked(gate, 1)
-        await anyio.sleep(0.4)
+        rows = gate.gateway.parts.rows.jobs
+        extend = rows.extend
+
+        async def count(*lease: Any) -> bool:
+            nonlocal renewals
+            renewals += 1
+            return await extend(*lease)
+
+        monkeypatch.setattr(rows, "extend", count)
+        # By now the first lease would be over.
+        await until(lambda: renewals > 3)
         assert await statuses(gate, job_id) == ["running"]
         await cron(gate, "remove", {"job_id": job_id})
         # Nobody waits for the answer any more.

@@ -13,6 +13,7 @@ from gateway.jobs.model import Job, JobRules, Run
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.run_rules import apply_no_result, claim_manual, finish_run
 from gateway.jobs.scheduler import Scheduler
+from gateway.jobs.service import RUNNING
 from gateway.stores.rows import Claimed
 from gateway.stores.urls import system_ms
 from tests.gateway.wire import hanging
@@ -80,8 +81,11 @@ async def test_a_run_of_an_instance_that_is_gone_is_interrupted_when_its_lease_e
             )
 
         await claim(system_ms() + HOUR)
-        async with others(gate, 1):
-            await anyio.sleep(0.05)
+        async with others(gate, 1) as (other,):
+            kept = await rows.get(job_id)
+            assert kept is not None
+            # It answers when it has looked for runs of those who are gone.
+            assert (await other.start(kept)).reason == RUNNING
             assert await statuses(gate, job_id) == ["running"]
         run_id = (await runs_of(gate, job_id))[0]["run_id"]
         assert await rows.extend(run_id, "gone", system_ms() - 1)

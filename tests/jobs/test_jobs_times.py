@@ -7,26 +7,30 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from gateway.clock import ManualClock, SystemClock
 from gateway.timestamps import iso
-from tests.gateway.wire import Cue, hanging
+from tests.gateway.wire import Cue
 from tests.jobs.models import cued
 from tests.jobs.words import (
     DAY,
     HOUR,
+    MARKER,
     MINUTE,
     NOW,
     SECOND,
     add,
     asked,
+    asked_besides,
     at,
     cron,
+    ended,
     every,
     house,
     job_of,
+    let_pass,
+    mark,
     ms_of,
     ran,
     run_now,
@@ -36,25 +40,23 @@ from tests.jobs.words import (
     statuses,
 )
 from tests.run import Running, until
-from tests.sessions.talk import kept, model
+from tests.sessions.talk import kept, model, notes_of
 
 
 async def test_at_a_time() -> None:
     clock = ManualClock(NOW)
     async with house(model("done"), clock=clock) as gate:
         job_id = await add(gate, "go", schedule=at(NOW + MINUTE))
-        clock.advance(MINUTE - 1)
-        await anyio.sleep(0.05)
-        assert gate.requests == []
+        await let_pass(gate, clock, MINUTE - 1)
+        assert asked_besides(gate) == []
         clock.advance(1)
         (run,) = await ran(gate, job_id, "ok")
         assert ms_of(run["due_at"]) == ms_of(run["started_at"]) == NOW + MINUTE
         job = await job_of(gate, job_id)
         assert (job["enabled"], job["next_run_at"]) == (False, None)
         assert job["disabled_reason"]
-        clock.advance(DAY)
-        await anyio.sleep(0.02)
-        assert len(gate.requests) == 1
+        await let_pass(gate, clock, DAY)
+        assert len(asked_besides(gate)) == 1
 
 
 async def test_at_an_interval_whose_grid_no_run_shifts() -> None:
@@ -139,17 +141,17 @@ async def test_many_due_in_the_same_instant_run_one_after_another() -> None:
 
 
 async def test_at_most_so_many_at_once() -> None:
-    clock = ManualClock(NOW)
+    clock, cue = ManualClock(NOW), Cue()
     settings = {"cron__max_concurrent_runs": 3}
-    async with house(hanging(), clock=clock, settings=settings) as gate:
+    async with house(cued(cue, "done"), clock=clock, settings=settings) as gate:
         for n in range(5):
             await add(gate, session_id=f"s{n}", schedule=every(HOUR))
         clock.advance(HOUR)
-        await asked(gate, 3)
-        await anyio.sleep(0.05)
-        assert len(gate.requests) == 3
-        status = (await cron(gate, "status"))["jobs"]
-        assert status["running"] == 3
+        for count in (3, 4, 5):
+            await asked(gate, count)
+            assert (await cron(gate, "status"))["jobs"]["running"] == 3
+            assert len(gate.requests) == count
+            cue.give()
 
 
 LATE: list[tuple[int, list[str], int]] = [
@@ -221,11 +223,17 @@ async def test_a_clock_that_steps_back_gives_no_time_twice() -> None:
         job_id = await add(gate, schedule=every(MINUTE))
         clock.advance(MINUTE)
         await ran(gate, job_id, "ok")
+        marker = await add(gate, MARKER, session_id=MARKER, schedule=at(NOW + MINUTE + 1))
         clock.advance(-HOUR)
-        await anyio.sleep(0.02)
-        clock.advance(HOUR)
-        await anyio.sleep(0.02)
-        assert len(gate.requests) == 1
+        clock.advance(HOUR + 1)
+        await ended(gate, marker)
+        assert len(asked_besides(gate)) == 1
+        # Once more, and this time somebody looks meanwhile.
+        clock.advance(-HOUR)
+        await mark(gate)
+        assert notes_of(gate, "clock_set_back")
+        await let_pass(gate, clock, HOUR)
+        assert len(asked_besides(gate)) == 1
         clock.advance(MINUTE)
         await ran(gate, job_id, "ok", "ok")
 
@@ -239,7 +247,7 @@ async def test_a_clock_that_is_ahead_for_seconds_misses_nothing() -> None:
         await ran(gate, often, "ok")
         clock.step(2 * HOUR)
         clock.advance(5 * SECOND)
-        await anyio.sleep(0.1)
+        await mark(gate)
         assert await statuses(gate, often) == ["ok"]
         clock.step(-2 * HOUR)
         # Five seconds went by, in which nobody could say what time it was.

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import anyio
 
-from gateway.clock import Clock
+from gateway.clock import Clock, ManualClock
 from gateway.jobs.model import Job
 from gateway.jobs.schedule.model import At
 from gateway.timestamps import iso
@@ -181,6 +181,38 @@ async def asked(gate: Running, count: int) -> list[Request]:
     await until(lambda: len(gate.requests) >= count)
     assert len(gate.requests) == count
     return gate.requests
+
+
+MARKER = "a marker"
+
+
+async def let_pass(gate: Running, clock: ManualClock, ms: int) -> None:
+    """Let time pass, and wait until all that is due then has been begun.
+
+    What is due is begun in the order of its time, so a job that is due last ends after that.
+    """
+    at_ms = clock.now_ms() + ms
+    marker = await add(gate, MARKER, agent="", session_id=MARKER, schedule=at(at_ms))
+    clock.advance(ms)
+    await ended(gate, marker)
+
+
+async def mark(gate: Running) -> None:
+    """Run another job to its end, so that whatever was begun before it has had its turn."""
+    marker = await add(gate, MARKER, agent="", session_id=MARKER)
+    await run_now(gate, marker)
+    await ended(gate, marker)
+    await cron(gate, "remove", {"job_id": marker})
+
+
+async def ended(gate: Reached, job_id: str) -> None:
+    """Wait until a run of a job has ended, whatever came of it."""
+    await seen(lambda: statuses(gate, job_id), lambda found: found not in ([], ["running"]))
+
+
+def asked_besides(gate: Running) -> list[Request]:
+    """Return what the upstreams were asked, without what markers asked."""
+    return [request for request in gate.requests if MARKER.encode() not in request.body]
 
 
 async def run_now(gate: Reached, job_id: str) -> None:

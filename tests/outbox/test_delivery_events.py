@@ -116,6 +116,7 @@ async def test_a_client_library_sees_events_and_no_empty_ones() -> None:
     async with open_house(times=FAST) as gate:
         got: list[tuple[str, str, str]] = []
         url = f"http://127.0.0.1:{gate.port}{EVENTS}"
+        beside = await gate.subscribe()
         async with httpx.AsyncClient(trust_env=False) as client:
             async with aconnect_sse(client, "GET", url) as source:
                 await gate.house.happen("one")
@@ -123,8 +124,8 @@ async def test_a_client_library_sees_events_and_no_empty_ones() -> None:
                     got.append((event.id, event.event, event.json()["data"]["run_id"]))
                     if len(got) == 2:
                         break
-                    # Long enough for some heartbeats after an event with an id.
-                    await anyio.sleep(0.05)
+                    # Some heartbeats come after an event with an id.
+                    await beside.saw(b'"one"}}\n\n: ping\n: ping\n: ping\n')
                     await gate.house.happen("two")
         assert got == [("1", "run.finished", "one"), ("2", "run.finished", "two")]
 

@@ -270,10 +270,10 @@ async def test_heartbeats_in_between_tell_nothing_of_a_route_that_fails() -> Non
 
 
 async def test_whoever_leaves_in_between_is_gone() -> None:
-    async with in_process(hanging(CHUNKED, chunk(ROLE)), hanging(), upstream=PATIENT) as gate:
+    stories = hanging(CHUNKED, chunk(ROLE)), hanging()
+    async with in_process(*stories, upstream=PATIENT, server__keepalive_ms=20) as gate:
         client = await gate.start()
-        await until(lambda: bool(gate.fakes[0].requests))
-        await anyio.sleep(0.02)
+        await client.saw(b": wait\n")
         client.leave()
         await until(lambda: gate.fakes[0].open == 0)
         await gate.quiet()

@@ -41,12 +41,13 @@ async def test_a_leaving_client_is_noticed_by_asking() -> None:
 
 async def test_who_stops_watching_hears_nothing() -> None:
     peer = Peer()
-    gone = asyncio.Event()
+    gone, other = asyncio.Event(), asyncio.Event()
     unwatch = ClientResponse(peer.receive, peer.send).watch(gone.set)
+    ClientResponse(peer.receive, peer.send).watch(other.set)
     await peer.asked.wait()
     unwatch()
     peer.left.set()
-    await asyncio.sleep(0.01)
+    await asyncio.wait_for(other.wait(), 5)
     assert not gone.is_set()
 
 
