@@ -57,8 +57,8 @@ from gateway.wire.sse import encode
 PATIENCE = 10.0
 NO_SUCH_TOOL = "This agent has no such tool."
 CRASHED = Failure("Something went wrong inside the gateway.", "unavailable")
-LEAVING = Failure("The gateway is shutting down; ask again.", "draining")
-LOST = Failure("The model did not answer any more after what came before.", UPSTREAM_ERROR)
+LEAVING = Failure("The gateway is shutting down; try again.", "draining")
+LOST = Failure("The model did not answer the follow-up request.", UPSTREAM_ERROR)
 STRANGE = Failure("The model called a tool that this agent does not have.", "unknown_tool")
 STOPS = {Stop.LENGTH: LENGTH, Stop.FILTER: FILTERED}
 HOLD_ENDS = {HOLD_TAKEN_OVER: TAKEN_OVER, REPLACED: TAKEN_OVER, HOLD_DRAINED: DRAINING}
@@ -315,11 +315,13 @@ class AgentClient:
             with anyio.fail_after(PATIENCE):
                 return await self._record.add(self.transcript.messages()), None
         except StoreUnavailable as error:
-            return Bookmark(), Failure(f"The answer could not be kept: {error.message}", error.code)
+            return Bookmark(), Failure(
+                f"The answer could not be stored: {error.message}", error.code
+            )
         except TimeoutError:
             code = StoreUnavailable.code
             return Bookmark(), Failure(
-                "The answer could not be kept: the store does not answer.", code
+                "The answer could not be stored: the store does not answer.", code
             )
 
     def _judge(self) -> tuple[str, Failure | None]:

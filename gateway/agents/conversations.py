@@ -80,7 +80,7 @@ class ConversationRecord:
             with suppress(Conflict):
                 return Bookmark(await self._all.rows.put(changed), now_ms)
             self.let_go()
-        raise StoreUnavailable("This conversation is being changed by too many at once; try again.")
+        raise StoreUnavailable("Too many requests change this conversation at once; try again.")
 
 
 class UnkeptConversation:

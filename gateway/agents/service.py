@@ -34,7 +34,7 @@ CHAT = DIALECTS["openai-chat"]
 JSON_DEPTH = 128
 MOST_NAMED = 20
 Tools = Callable[[AgentMessage], tuple[ServerTool, ...]]
-NOT_BEGUN = "not begun"
+NOT_BEGUN = "not started"
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Agents:
             if self.known[agent.id] is agent:
                 self.services.note("agent_registered", id=agent.id, name=agent.name)
             else:
-                log.warning("the agent %s is there twice; the later one counts", agent.id)
+                log.warning("the agent %s is configured twice; the later one is used", agent.id)
 
     def find(self, name: str) -> Agent:
         """Return an agent, or raise `NotFound` naming those there are."""
@@ -74,7 +74,7 @@ class Agents:
         if found is not None:
             return found
         known = ", ".join(list(self.known)[:MOST_NAMED])
-        hint = f"there are: {known}." if known else "none is configured, see [[agents]]."
+        hint = f"known agents: {known}." if known else "none is configured, see [[agents]]."
         raise NotFound(f"No agent is called '{name[:100]}'; {hint}", param="agentId")
 
     async def chat(

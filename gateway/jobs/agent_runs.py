@@ -10,7 +10,7 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome
 
 FOR_A_JOB = "job"
-STILL_CALLING = "The model was still calling tools when it had no turn left (limits.turns)."
+STILL_CALLING = "The model was still calling tools when all turns were used (limits.turns)."
 
 
 class AgentRuns:

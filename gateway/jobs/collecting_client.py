@@ -19,8 +19,8 @@ from gateway.exchange.observer import (
 )
 from gateway.jobs.run_services import RunOutcome
 
-NOBODY = "The model called a tool that only a client could run, and no client is there."
-CUT_SHORT = "The model did not come to an end after what its tools returned."
+NOBODY = "The model called a tool that only a client can run, and a job has no client."
+CUT_SHORT = "The model gave no final answer after its tools returned."
 
 
 class CollectingClient:

@@ -111,10 +111,10 @@ def _find_first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
     due_ms = next_due(schedule, after_ms, rules.cron_lookahead_days)
     if due_ms is None and isinstance(schedule, At):
         raise InvalidInput(
-            f"schedule.at is past, {iso(schedule.at_ms)}; give a later one by update."
+            f"schedule.at is in the past, {iso(schedule.at_ms)}; set a later time with update."
         )
     if due_ms is None:
-        raise InvalidInput("schedule has no time ahead; give another one.")
+        raise InvalidInput("schedule has no further run time; set another schedule.")
     return due_ms
 
 
@@ -164,7 +164,7 @@ def _refuse_move(job: Job, patch: Patch) -> None:
         ("agent_id", patch.agent_id, job.agent_id),
     ):
         if wanted not in (None, place):
-            raise InvalidInput(f"{name} of a job cannot be changed; add a job where it is to be.")
+            raise InvalidInput(f"{name} of a job cannot be changed; add a new job instead.")
 
 
 def _apply_members(job: Job, patch: Patch, now_ms: int) -> Job:

@@ -92,7 +92,7 @@ _KINDS = {
     bool: "true or false",
     int: "a number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     list: "a list",
     dict: "an object",
 }
@@ -107,7 +107,7 @@ def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
     members = _check_members(given)
     message = _message(members)
     if message is None:
-        raise InvalidInput("message is missing; say what is to be sent when it is time.")
+        raise InvalidInput("message is missing; say what to send when the job is due.")
     return Draft(
         schedule=read_schedule(
             _object(members, "schedule"), _text(members, "schedule_text", ""), now_ms, rules
@@ -180,7 +180,7 @@ def _refuse_others(
 def _job_id(members: Members) -> str:
     job_id = _text(members, "job_id", "")
     if not job_id:
-        raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
+        raise InvalidInput("job_id is missing; use one that list shows.")
     return job_id
 
 
@@ -190,7 +190,7 @@ def _message(members: Members) -> str | None:
     within = payload.get("message") is not None
     message = _text(payload if within else members, "message", None, LONGEST_MESSAGE)
     if message == "":
-        raise InvalidInput("message is empty; say what is to be sent when it is time.")
+        raise InvalidInput("message is empty; say what to send when the job is due.")
     return message
 
 
@@ -204,13 +204,13 @@ def _text(members: Members, name: str, default: D, most: int = LONGEST_TEXT) -> 
     if value is None:
         return default
     if not isinstance(value, str):
-        raise InvalidInput(f"{name} must be a text, not {_kind(value)}.")
+        raise InvalidInput(f"{name} must be a string, not {_kind(value)}.")
     text = value.strip()
     if _broken.search(text):
-        raise InvalidInput(f"{name}: a character in it is broken; leave that out.")
+        raise InvalidInput(f"{name} contains an invalid character; remove it.")
     if len(text) > most:
         raise InvalidInput(
-            f"{name}: {len(text)} characters are more than the {most} allowed; make it shorter."
+            f"{name} has {len(text)} characters; make it shorter, at most {most} characters."
         )
     return text
 
@@ -247,8 +247,8 @@ def _session_mode(members: Members, default: D) -> SessionMode | D:
         return default
     if text not in SESSION_MODES:
         raise InvalidInput(
-            "session must be 'main', to go on with the conversation, or 'isolated', to start a "
-            "fresh one."
+            "session must be 'main', to continue the conversation, or 'isolated', to start a new "
+            "one."
         )
     return SESSION_MODES[text]
 

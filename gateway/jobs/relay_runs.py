@@ -28,7 +28,7 @@ Tools = Callable[[Job], tuple[ServerTool, ...]]
 
 CHAT = DIALECTS["openai-chat"]
 JSON_DEPTH = 128
-NO_MODEL = "No model is configured that could answer; name one in the job."
+NO_MODEL = "No model is listed in the configuration; set model in the job."
 
 
 class RelayRuns:

@@ -83,7 +83,7 @@ class ResultReturner:
         except StoreUnavailable as error:
             self._log("result_not_brought", job, run, error.message)
         except Exception as error:
-            log.exception("run %s is still owed", run.run_id, exc_info=error)
+            log.exception("the result of run %s was not returned yet", run.run_id, exc_info=error)
         finally:
             self._returning.discard(run.run_id)
 
@@ -123,9 +123,9 @@ class ResultReturner:
             return error.message
         except Exception as error:
             # A fault of ours must not end all that runs beside it, and come again at every start.
-            log.exception("the result of run %s was not told", run.run_id, exc_info=error)
+            log.exception("the result of run %s could not be told", run.run_id, exc_info=error)
             return "Something went wrong inside the gateway."
-        return f"It took longer than {most_ms} ms (cron.run_timeout_ms)."
+        return f"The answer took longer than {most_ms} ms (cron.run_timeout_ms)."
 
     def _log(self, event: str, job: Job, run: Run, why: str) -> None:
         who = {"owner": job.user_id, "session": job.session_id}

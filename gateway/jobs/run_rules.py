@@ -33,10 +33,10 @@ BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
 RETRY_MS = BACK_OFF_MS[:4]
 DAY_MS = 86_400_000
 LONGEST_REASON = 200
-OVER = "Its schedule has no further time."
-OVER_AND_MISSED = "Its time was missed, and its schedule has no further one."
-GIVEN_UP = "It was tried as often as it may, {tries}; give it another time by update."
-TOO_OFTEN = "It failed as often in a row as it may, {failures}; enable it to try again."
+OVER = "The schedule has no further run time."
+OVER_AND_MISSED = "The run time was missed, and the schedule has no further one."
+GIVEN_UP = "It used all its tries ({tries}); set a new time with update."
+TOO_OFTEN = "It failed too often in a row ({failures}); enable it to try again."
 UNKNOWN = "no reason is known."
 
 
@@ -264,9 +264,9 @@ def write_failure_notice(before: Job, after: Job | None, run: Run) -> str | None
     reason = " ".join((run.error or UNKNOWN).split())[:LONGEST_REASON]
     if isinstance(after.schedule, At):
         tries = after.retries + 1
-        times = "once, and is not tried again" if tries == 1 else f"{tries} times"
-        end = "an error" if run.status == "error" else run.status
-        return f"It was tried {times}; the last try was {end}: {reason}"
+        times = "once" if tries == 1 else f"{tries} times"
+        end = "failed" if run.status == "error" else f"was {run.status}"
+        return f"It was tried {times} and is not tried again; the last try {end}: {reason}"
     failures = after.consecutive_failures
     times = "once" if failures == 1 else f"{failures} times in a row"
     return f"It failed {times} and is disabled now; the last error: {reason}"
@@ -275,5 +275,5 @@ def write_failure_notice(before: Job, after: Job | None, run: Run) -> str | None
 def write_missed_notice(count: int, last_ms: int) -> str:
     """Tell a session how many times of a job were missed, and which was the last."""
     if count == 1:
-        return f"1 time was missed at {iso(last_ms)}."
-    return f"{count} times were missed, the last at {iso(last_ms)}."
+        return f"1 run was missed at {iso(last_ms)}."
+    return f"{count} runs were missed, the last at {iso(last_ms)}."

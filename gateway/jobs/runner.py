@@ -45,9 +45,9 @@ from gateway.stores.rows import OutboxItem
 
 log = logging.getLogger("holdgate.jobs")
 
-STOPPED = RunOutcome("interrupted", error="The gateway was stopped before it came to an end.")
-REMOVED = RunOutcome("interrupted", error="Its job was removed before it began.")
-DISABLED = RunOutcome("skipped", error="Its job was disabled before it began.")
+STOPPED = RunOutcome("interrupted", error="The gateway was stopped before the run ended.")
+REMOVED = RunOutcome("interrupted", error="The job was removed before the run began.")
+DISABLED = RunOutcome("skipped", error="The job was disabled before the run began.")
 BROKEN = RunOutcome("error", error="Something went wrong inside the gateway.")
 # A result beyond this is cut: a model has to read it, and it is kept for a while.
 LONGEST_RESULT = 1024 * 1024
@@ -206,7 +206,7 @@ class JobRunner:
             if (time.monotonic() - busy_since) * 1000 >= most_ms:
                 # No failure of the job: its next time stands.
                 return RunOutcome(
-                    "skipped", error=f"Its session was busy ({found}) for {most_ms} ms."
+                    "skipped", error=f"The session was busy ({found}) for {most_ms} ms."
                 )
             await self._pause(settings.idle_retry_ms / 1000)
 
@@ -254,7 +254,7 @@ class JobRunner:
                 with anyio.move_on_after(limit_ms / 1000):
                     return await executor.execute(job, run, lease)
                 return RunOutcome(
-                    "error", error=f"It took longer than {limit_ms} ms (cron.run_timeout_ms)."
+                    "error", error=f"The run took longer than {limit_ms} ms (cron.run_timeout_ms)."
                 )
             finally:
                 if lease is not None:

@@ -215,10 +215,10 @@ class JobService:
         session, agent = draft.session_id or draft.agent_id, draft.agent_id
         if not session:
             raise InvalidInput(
-                "session_id is missing; name the session that it is for, or an agent in agent_id."
+                "session_id is missing; name the session of the job, or an agent in agent_id."
             )
         if reason := refuse_session_id(session):
-            raise InvalidInput(f"session_id {reason}; name a session there is.")
+            raise InvalidInput(f"session_id {reason}.")
         if agent and agent not in self._agents:
             known = ", ".join(self._agents) or "none"
             raise InvalidInput(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")
@@ -235,10 +235,8 @@ class JobService:
         if not job_id:
             return
         if await self.rows.get(job_id, owner) is not None:
-            raise JobConflict("You have a job with this job_id already; change it by update.")
-        raise InvalidInput(
-            "job_id is not yours to choose; leave it out, and the new job is given one."
-        )
+            raise JobConflict("You have a job with this job_id already; change it with update.")
+        raise InvalidInput("job_id cannot be chosen; leave it out, and the new job gets one.")
 
     async def _change(
         self, event: str, owner: str | None, job_id: str, change: Callable[[Job], Job]

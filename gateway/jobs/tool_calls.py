@@ -250,7 +250,7 @@ def render_unknown_job(action: str, job_id: str) -> str:
     """Render that there is no job of this id, or that it is somebody else's."""
     return render_error(
         action,
-        f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; action list shows those there are.",
+        f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; use action list to see all jobs.",
     )
 
 

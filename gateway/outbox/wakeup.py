@@ -57,9 +57,9 @@ class SubscriberLimit:
     def admit(self, owner: str) -> Iterator[Wakeup]:
         """Listen for a while; raises `TooMany` or `Draining` when that cannot be."""
         if self.left.is_set():
-            raise Draining("The gateway is shutting down; ask again.", retry_after=1)
+            raise Draining("The gateway is shutting down; try again.", retry_after=1)
         if self._taken[owner] >= self._most:
-            message = f"You have {self._most} {self._what} already; end one first."
+            message = f"You already have {self._most} {self._what}; end one first."
             raise TooMany(message, retry_after=1)
         wakeup = Wakeup()
         self._taken[owner] += 1

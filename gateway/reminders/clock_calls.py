@@ -36,7 +36,7 @@ NEEDS_SESSION = (
 )
 
 HOLD_ONLY = (
-    "This request names no session, so only what is due later in this answer can be set: within "
+    "This request names no session, so a reminder must be due while this answer is open: within "
     "{seconds:g} seconds from now. For later times have the client send a session id, for instance "
     "the header x-session-id."
 )
@@ -216,9 +216,7 @@ def _item(read: _ItemFields) -> ReminderItem:
 def _cancel(fields: _Fields) -> Cancel:
     task_id = _text_of(fields, "taskId")
     if not task_id:
-        raise InvalidCall(
-            "cancel", "`taskId` is missing; name one of those that action list shows."
-        )
+        raise InvalidCall("cancel", "`taskId` is missing; use one that action list shows.")
     return Cancel(task_id)
 
 
@@ -273,8 +271,7 @@ def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
     match = _INSTANT.fullmatch(due_at.strip())
     if match is None:
         raise InvalidInput(
-            f"dueAt must be a date, a time and an offset, as RFC 3339 writes them; "
-            f"{_example(now_ms)}"
+            f"dueAt must be a date and time with an offset, in RFC 3339 format; {_example(now_ms)}"
         )
     try:
         due_ms = _instant(match)
@@ -284,7 +281,7 @@ def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
     if due_ms > now_ms + YEAR_MS:
         raise InvalidInput(f"dueAt is more than a year ahead; {_example(now_ms)}")
     if is_expired(due_ms, now_ms, rules):
-        raise InvalidInput(f"dueAt is too long past; {_example(now_ms)}")
+        raise InvalidInput(f"dueAt is too far in the past; {_example(now_ms)}")
     return due_ms
 
 
@@ -308,7 +305,7 @@ def _example(now_ms: int) -> str:
 def _read_text(written: str, rules: Rules) -> str:
     text = written.strip()
     if not text:
-        raise InvalidInput("task is empty; say what there is to do when the time has come.")
+        raise InvalidInput("task is empty; say what to do when the reminder is due.")
     return _check_size(text, "task", rules.text_bytes)
 
 
@@ -317,11 +314,9 @@ def _check_size(text: str, name: str, most: int) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidInput(f"{name}: a character in it is broken; leave that out.") from None
+        raise InvalidInput(f"{name} contains an invalid character; remove it.") from None
     if size > most:
-        raise InvalidInput(
-            f"{name}: {size} bytes are more than the {most} allowed; make it shorter."
-        )
+        raise InvalidInput(f"{name} has {size} bytes; make it shorter, at most {most} bytes.")
     return text
 
 
@@ -395,7 +390,7 @@ def render_unknown(task_id: str) -> str:
     return render_error(
         "cancel",
         f"No reminder of this session has the taskId '{task_id[:LONGEST_SHOWN]}'; "
-        "action list shows those there are.",
+        "use action list to see all reminders.",
     )
 
 

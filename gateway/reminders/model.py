@@ -163,8 +163,8 @@ def _drop_surplus(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...
     # Those that wait were promised to somebody, and give way to nobody.
     if len(done) < surplus:
         raise InvalidInput(
-            f"A session may have {most} reminders, and these would be {len(items) - len(done)}; "
-            f"cancel some first."
+            f"A session can have at most {most} reminders, and this would make "
+            f"{len(items) - len(done)}; cancel some first."
         )
     gone = {one.id for one in done[:surplus]}
     return tuple(one for one in items if one.id not in gone)

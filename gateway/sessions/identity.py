@@ -97,7 +97,7 @@ def identify(headers: Iterable[tuple[bytes, bytes]], members: Members) -> Identi
     if not agent:
         return Identity(found)
     if "\0" in agent:
-        raise BadRequest("The sub-agent's id has the character U+0000 in it; leave it out.")
+        raise BadRequest("The sub-agent's id contains the character U+0000; remove it.")
     return Identity(sub_agent_session(found, agent), found)
 
 
@@ -115,10 +115,10 @@ def refuse_session_id(text: str) -> str:
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            return "has half a surrogate pair in it, which is no character; leave it out"
+            return "contains half a surrogate pair, which is not a character; remove it"
     if size > LONGEST:
         return f"is longer than {LONGEST} bytes"
-    return "has the character U+0000 in it; leave it out" if "\0" in text else ""
+    return "contains the character U+0000; remove it" if "\0" in text else ""
 
 
 def sub_agent_session(main: str, agent: str) -> str:

@@ -121,7 +121,7 @@ class RequestSession:
         self._claimed = stop
         counted = await self._change(lambda state: use_one(state, stop, now), failed=None)
         if counted is None:
-            return "stopMessage was not sent: its use cannot be stored"
+            return "stopMessage was not sent: the new count cannot be stored"
         return "" if counted else "stopMessage was not sent: another request used or changed it"
 
     @property

@@ -54,8 +54,8 @@ from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
-SIDE_REQUEST = "side requests of an agent do not act"
-SUB_AGENT = "directives do not act in a sub-agent's request"
+SIDE_REQUEST = "directives have no effect in an agent's side request"
+SUB_AGENT = "directives have no effect in a sub-agent's request"
 
 
 class SessionView(msgspec.Struct, frozen=True, gc=False):

@@ -22,7 +22,7 @@ def load_stop_message(
             return Unreadable("stopMessage", "the file is not inside stop_message.files_dir")
         # Of anything but a plain file the reading might never end.
         if not path.is_file() or path.stat().st_size > longest:
-            return Unreadable("stopMessage", f"it is not a file of at most {longest} bytes")
+            return Unreadable("stopMessage", f"it is not a file, or is larger than {longest} bytes")
         return SetStopMessage(path.read_bytes().decode(), directive.repeats)
     except (OSError, RuntimeError, ValueError):
         return Unreadable("stopMessage", "the file cannot be read")

@@ -247,7 +247,7 @@ class ProcessLock:
 def other_owner() -> StoreUnavailable:
     """Say that the place was replaced and another process was quicker, without naming paths."""
     return StoreUnavailable(
-        "The session's state is unavailable: its place is used by another Holdgate."
+        "The session's state is unavailable: another Holdgate uses the same store."
     )
 
 

@@ -221,12 +221,14 @@ async def amend(
             return answer
     finally:
         store.key_locks.release(key)
-    raise StoreUnavailable("This session's state is being changed by too many at once; try again.")
+    raise StoreUnavailable("Too many requests change this session's state at once; try again.")
 
 
 async def _fetch(store: Documents, key: DocumentKey, shape: Shape[T]) -> tuple[T, int]:
     if key.kind != shape.kind:
-        raise ValueError(f"A {key.kind} document has not the shape of a {shape.kind} document.")
+        raise ValueError(
+            f"A {key.kind} document does not have the shape of a {shape.kind} document."
+        )
     stored = await store.read(key)
     while stored is not None:
         try:
@@ -265,7 +267,7 @@ def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocu
     """Write a value as the document of a session."""
     own = shape.encode(value)
     if not ENVELOPE.isdisjoint(own):
-        raise ValueError(f"A {shape.kind} document has fields of its envelope's names.")
+        raise ValueError(f"A {shape.kind} document uses field names of its envelope.")
     document = msgspec.json.encode(
         {
             "version": shape.version,
@@ -278,7 +280,7 @@ def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocu
     if len(document) > LARGEST_DOCUMENT:
         raise TooLarge(
             f"The session's state would take {len(document)} bytes; "
-            f"at most {LARGEST_DOCUMENT} are kept."
+            f"at most {LARGEST_DOCUMENT} are allowed."
         )
     return SealedDocument(document, now_ms, _due(value, shape))
 
@@ -328,14 +330,14 @@ def _parse_fields(document: bytes) -> dict[str, Any]:
 def _key(kind: str, fields: Mapping[str, Any]) -> DocumentKey:
     owner, session = fields.get("owner", LOCAL_OWNER), fields.get("sessionId")
     if not isinstance(owner, str) or not isinstance(session, str):
-        raise Corrupt("It does not say whose it is.")
+        raise Corrupt("It does not name its owner and session.")
     return DocumentKey(kind, owner, session)
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:
     number = fields.get(name, default)
     if type(number) is not int or not 0 <= number <= LATEST:
-        raise Corrupt(f"Its {name} is not a number that can be.")
+        raise Corrupt(f"Its {name} is not a valid number.")
     return number
 
 
@@ -350,7 +352,7 @@ def _decode_value(fields: Mapping[str, Any], shape: Shape[T]) -> T:
     try:
         return shape.decode(fields)
     except UNREADABLE as error:
-        raise Corrupt(f"Its fields are not those of a {shape.kind} document.") from error
+        raise Corrupt(f"It is not a valid {shape.kind} document.") from error
 
 
 def _due(value: T, shape: Shape[T]) -> int | None:

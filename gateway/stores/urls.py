@@ -47,7 +47,8 @@ async def open_documents(
         return Memory(now_ms, on_quarantine)
     if url.startswith(SQLITE) and len(url) > len(SQLITE):
         return await open_sqlite(sqlite_path(url), now_ms, on_quarantine)
-    raise StoreUnavailable(f'No store is known for "{url.partition(":")[0]}:".')
+    scheme = url.partition(":")[0]
+    raise StoreUnavailable(f'No store is known for "{scheme}:"; use sqlite:///path or memory:.')
 
 
 async def open_rows(

@@ -171,9 +171,9 @@ def _parse_fields(fields: list[str]) -> CronSim:
         name = str(error).removeprefix("Bad ")
     field = fields[list(FIELDS).index(name) - len(FIELDS)]
     if name == "day-of-month" and _is_read([*fields[:-2], "*", fields[-1]]):
-        raise InvalidInput(f"schedule.cron never comes: no month in it has a day {field}.")
+        raise InvalidInput(f"schedule.cron is never due: no month in it has a day {field}.")
     raise InvalidInput(
-        f"schedule.cron: {field!r} is no {name}; it takes {FIELDS[name]}, "
+        f"schedule.cron: {field!r} is not a valid {name}; use {FIELDS[name]}, "
         f"with lists (1,3), ranges (1-5), steps (*/5) and *."
     )
 

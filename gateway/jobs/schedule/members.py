@@ -100,7 +100,7 @@ def recurring(days: Days, times: Sequence[DayTime]) -> Members:
     minutes = {time.minute for time in times}
     if len(minutes) > 1:
         raise InvalidInput(
-            "times with different minutes need a job each, or a schedule of kind cron."
+            "times with different minutes need one job each, or a schedule of kind cron."
         )
     hours = ",".join(str(hour) for hour in sorted({time.hour for time in times}))
     return {"kind": "cron", "cron": f"{minutes.pop()} {hours} {days.day} * {days.weekday}"}

@@ -113,7 +113,7 @@ def _parse_words(words: str, now: Now) -> Members:
         return {"kind": "cron", "cron": words}
     if found is None:
         raise InvalidInput(
-            f"it is not understood; write it like {EXAMPLES}, or give schedule instead."
+            f"it is not understood; write it like {EXAMPLES}, or use schedule instead."
         )
     return found
 
@@ -135,7 +135,7 @@ def _read_kind(members: Members) -> str:
     if kind is None:
         raise InvalidInput("schedule.kind is missing; use at, every or cron.")
     if not isinstance(kind, str):
-        raise InvalidInput("schedule.kind must be a text: at, every or cron.")
+        raise InvalidInput("schedule.kind must be a string: at, every or cron.")
     word = kind.strip().lower()
     if word not in _KINDS:
         raise InvalidInput(f"schedule.kind cannot be {_quote(kind)}; use at, every or cron.")
@@ -145,7 +145,7 @@ def _read_kind(members: Members) -> str:
 def _read_at(members: Members, now_ms: int, rules: JobRules) -> At:
     at_ms, tz = _read_moment(members, now_ms, rules)
     if at_ms <= now_ms:
-        raise InvalidInput(f"schedule.at is past; {_example(now_ms)}")
+        raise InvalidInput(f"schedule.at is in the past; {_example(now_ms)}")
     return At(at_ms, tz)
 
 
@@ -166,25 +166,27 @@ def _read_every(members: Members, now_ms: int, rules: JobRules) -> Every:
         )
     anchor_ms = _read_moment(members | {"tz": tz}, now_ms, rules)[0] if "at" in members else now_ms
     if anchor_ms < 0:
-        raise InvalidInput("schedule.at is before 1970; start the grid later.")
+        raise InvalidInput("schedule.at is before 1970; use a later time.")
     return Every(every_ms, anchor_ms)
 
 
 def _read_cron(members: Members, now_ms: int, rules: JobRules) -> Cron:
     given = members.get("cron")
     if not isinstance(given, str):
-        raise InvalidInput('schedule.cron must be a text of 5 fields, such as "30 9 * * MON-FRI".')
+        raise InvalidInput(
+            'schedule.cron must be a string of 5 fields, such as "30 9 * * MON-FRI".'
+        )
     cron = Cron(tidy(given), _read_tz(members, rules))
     dial = read_dial(cron.expression)
     if cron.expression.count(" ") == 5 and rules.min_interval_ms >= _MINUTE_MS:
         raise InvalidInput(
             f"schedule.cron has 6 fields, but jobs may not run more often than every "
-            f"{rules.min_interval_ms} ms; leave the field for seconds out."
+            f"{rules.min_interval_ms} ms; remove the field for seconds."
         )
     if next_due(cron, now_ms, rules.cron_lookahead_days) is None:
         raise InvalidInput(
-            f"schedule.cron never comes: it has no time in the next "
-            f"{rules.cron_lookahead_days} days."
+            f"schedule.cron is never due in the next {rules.cron_lookahead_days} days; "
+            f"use another expression."
         )
     # An expression has whole seconds: rounded up, so that no gap is too small.
     seconds = -(-rules.min_interval_ms // 1000)
@@ -192,7 +194,7 @@ def _read_cron(members: Members, now_ms: int, rules: JobRules) -> Cron:
     if gap is not None:
         raise InvalidInput(
             f"schedule.cron has times that are {gap} seconds apart, but jobs may not run more "
-            f"often than every {rules.min_interval_ms} ms; choose fewer."
+            f"often than every {rules.min_interval_ms} ms; choose fewer times."
         )
     return cron
 
@@ -209,7 +211,9 @@ def _read_tz(members: Members, rules: JobRules) -> str:
     if tz is None:
         tz = rules.timezone
     if not isinstance(tz, str):
-        raise InvalidInput("schedule.tz must be a text, an IANA name such as Asia/Shanghai or UTC.")
+        raise InvalidInput(
+            "schedule.tz must be a string, an IANA name such as Asia/Shanghai or UTC."
+        )
     tz = tz.strip()
     find_zone(tz)
     return tz
@@ -228,9 +232,8 @@ def _read_moment(members: Members, now_ms: int, rules: JobRules) -> tuple[int, s
         return _check_range(_epoch_ms(given), now_ms), kept
     if not isinstance(given, str) or not _is_moment(given.strip()):
         raise InvalidInput(
-            f"schedule.at must be a date and a time with an offset, as RFC 3339 writes them, or "
-            f"without one and in schedule.tz, or seconds or milliseconds since 1970; "
-            f"{_example(now_ms)}"
+            f"schedule.at must be a date and time in RFC 3339 format (without an offset it is "
+            f"read in schedule.tz), or seconds or milliseconds since 1970; {_example(now_ms)}"
         )
     try:
         moment = datetime.fromisoformat(given.strip().upper())

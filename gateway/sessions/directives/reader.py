@@ -140,9 +140,9 @@ def read(text: str, upstreams: Collection[str], keep_unknown: bool = False) -> R
 
 def _reason_not_to_read(text: str) -> str:
     if text.count(OPEN) > MOST_MARKS:
-        return f"a text with more than {MOST_MARKS} marks is not read"
+        return f"a text with more than {MOST_MARKS} marks is not searched"
     if len(text) > LONGEST_TEXT_BYTES or _size(text) > LONGEST_TEXT_BYTES:
-        return f"a text of more than {LONGEST_TEXT_BYTES} bytes is not read"
+        return f"a text of more than {LONGEST_TEXT_BYTES} bytes is not searched"
     return ""
 
 

@@ -84,8 +84,8 @@ def in_force(routing: Routing) -> tuple[str, ...]:
 def no_route(model: str, routing: Routing) -> str:
     """Say why no route is left for a model, for the error `no_route`."""
     return (
-        f"No upstream is left for '{model[:100]}': {', '.join(in_force(routing))} in force; "
-        "send <**clear**> to forget that."
+        f"No upstream is left for '{model[:100]}' with the directives in force "
+        f"({', '.join(in_force(routing))}); send <**clear**> to remove them."
     )
 
 

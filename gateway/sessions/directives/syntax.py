@@ -146,7 +146,7 @@ def explain_unknown(inside: str, names: Names) -> Unreadable:
     inside = inside.strip(BLANKS)
     called = _HEAD_END.split(inside, maxsplit=1)[0].strip(BLANKS)
     near = _nearest(called[:LONGEST_SHOWN], names)
-    hint = f"did you mean <**{near}**>?" if near else f"known are {_KNOWN}"
+    hint = f"did you mean <**{near}**>?" if near else f"known directives: {_KNOWN}"
     return Unreadable("unknown", f"no directive is called '{_fit_header(called)}'; {hint}")
 
 
@@ -193,7 +193,7 @@ def _read_guarded(rest: str) -> Directive:
     """Read a text in quotes or the name of a file."""
     value = _GUARDED_VALUE.fullmatch(rest)
     if value is None:
-        raise _Unfit("the text or file name is not closed, or is followed by more than a count")
+        raise _Unfit("the quote or file name is not closed, or more than a count follows it")
     repeats = _repeats(value["count"])
     if value["text"] is None:
         return SetStopMessageFile(
@@ -222,7 +222,7 @@ def _clock(rest: str, names: Names) -> Directive:
     if rest.casefold() == "clear":
         return ClearReminders()
     if not rest.startswith(("{", "｛")):
-        raise _Unfit("clock takes clear, or a JSON object with time and message")
+        raise _Unfit("use clear, or a JSON object with time and message")
     try:
         reminder = _reminder.decode(_WIDE_JSON.sub(_plain_json, rest))
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -250,7 +250,7 @@ def _allow(rest: str, names: Names) -> Directive:
         return AllowOnly(tuple(target.upstream for target in targets))
     first, *others = targets
     if others or first.model is None:
-        raise _Unfit("name upstreams, or one model of one upstream")
+        raise _Unfit("use a list of upstreams, or one upstream.model")
     return PreferRoute(first.upstream, first.model)
 
 

@@ -47,7 +47,7 @@ class NotWhole(sqlite3.DatabaseError):
     """A file that SQLite would take for a database, though something of it is missing."""
 
 
-EMPTIED = "the database is empty, though something was kept in it"
+EMPTIED = "the database file is empty, but it had content before"
 
 
 def unavailable(error: sqlite3.Error | OSError) -> StoreUnavailable:

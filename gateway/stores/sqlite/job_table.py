@@ -66,7 +66,7 @@ class CorruptRow(Exception):
         super().__init__(table, row_id)
         self.table = table
         self.row_id = row_id
-        self.reason = f"It is not what is kept in {table}."
+        self.reason = f"It is not a valid row of {table}."
 
 
 def encode_row(value: Job | Run) -> bytes:
@@ -149,7 +149,7 @@ def add(
         keep(kept, connection)
         return kept, True
     if connection.execute(FIND, (job.job_id,)).fetchone() is not None:
-        raise Conflict("There is a job of this id already.")
+        raise Conflict("There is already a job with this id.")
     if connection.execute(COUNT, (job.user_id,)).fetchone()[0] >= most:
         raise TooMany(f"There are {most} jobs already, which is the limit; remove one first.")
     connection.execute(ADD, _row(job))

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
+from gateway.jobs.run_rules import OVER
 from gateway.jobs.schedule.model import next_due
 from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
 from gateway.stores.rows import Claimed, Notice, OutboxItem, no_notice
@@ -187,7 +188,7 @@ class SqliteJobs:
                 return await do(query)
             except CorruptRow as row:
                 await self._set_aside(row)
-        raise StoreUnavailable("Too many of the rows that are kept cannot be read.")
+        raise StoreUnavailable("Too many rows of the database cannot be read.")
 
     async def _set_aside(self, row: CorruptRow) -> None:
         if await self._engine.mend(partial(set_aside, row, self._now_ms())):
@@ -257,7 +258,7 @@ def _behind(job: Job, taken_ms: int) -> Job:
     job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
     if due_ms is not None:
         return job
-    return replace(job, enabled=False, disabled_reason="All its times have been run already.")
+    return replace(job, enabled=False, disabled_reason=OVER)
 
 
 def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connection) -> Claimed:
