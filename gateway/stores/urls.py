@@ -64,13 +64,13 @@ async def open_rows(
 
     `lease_ms` is the host's time, by which leases end.
     """
-    around = RowServices(now_ms, lease_ms, on_quarantine)
+    services = RowServices(now_ms, lease_ms, on_quarantine)
     if isinstance(documents, Sqlite):
-        return open_shared_rows(documents, around)
+        return open_shared_rows(documents, services)
     if isinstance(documents, Files):
-        return await open_embedded_rows(session_dir, documents.lock, around)
+        return await open_embedded_rows(session_dir, documents.lock, services)
     if isinstance(documents, Memory):
-        return open_memory_rows(around)
+        return open_memory_rows(services)
     raise StoreUnavailable(f'No store of rows is known for "{url.partition(":")[0]}:".')
 
 

@@ -106,5 +106,5 @@ def instant_of(wall: int, zone: tzinfo) -> int:
 
     A time that the clock jumps over is the moment of the jump.
     """
-    around = spans(wall - LEAD, wall + LEAD, zone, once=True)
-    return next(max(wall, s.first) - s.offset for s in around if s.lost <= wall < s.end)
+    nearby = spans(wall - LEAD, wall + LEAD, zone, once=True)
+    return next(max(wall, s.first) - s.offset for s in nearby if s.lost <= wall < s.end)

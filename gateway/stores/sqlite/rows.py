@@ -32,16 +32,16 @@ class SqliteRows:
     """The `Rows` of a database, whose engine it closes if it is its own."""
 
     def __init__(
-        self, engine: Engine, around: RowServices, *, shares: Sqlite | None = None
+        self, engine: Engine, services: RowServices, *, shares: Sqlite | None = None
     ) -> None:
-        self.jobs: JobRows = SqliteJobs(engine, around.now_ms, around.on_quarantine)
-        self.conversations: ConversationRows = SqliteConversations(engine, around.now_ms)
-        self.deliveries: DeliveryRows = SqliteDeliveries(engine, around.now_ms)
+        self.jobs: JobRows = SqliteJobs(engine, services.now_ms, services.on_quarantine)
+        self.conversations: ConversationRows = SqliteConversations(engine, services.now_ms)
+        self.deliveries: DeliveryRows = SqliteDeliveries(engine, services.now_ms)
         # Where no other process can be, a lock is not worth a write, and none outlives its holder.
         self.locks: LockRows = (
-            SqliteLocks(engine, around.lease_ms)
+            SqliteLocks(engine, services.lease_ms)
             if shares is not None and shares.shared
-            else MemoryLocks(around.lease_ms)
+            else MemoryLocks(services.lease_ms)
         )
         self._engine = engine
         self._is_own = shares is None
@@ -60,19 +60,19 @@ def _look(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
 
 
-async def open_embedded_rows(root: Path, lock: ProcessLock, around: RowServices) -> SqliteRows:
+async def open_embedded_rows(root: Path, lock: ProcessLock, services: RowServices) -> SqliteRows:
     """Keep rows in a file below a directory that is locked; it is made when it is needed."""
     engine = file_engine(root / ROWS_FILE, lock.hold, root / ROWS_MARKER)
     # One that is damaged is told of by whoever asks for what is in it; all else goes on.
     await run_sync(engine.examine)
-    return SqliteRows(engine, around)
+    return SqliteRows(engine, services)
 
 
-def open_shared_rows(documents: Sqlite, around: RowServices) -> SqliteRows:
+def open_shared_rows(documents: Sqlite, services: RowServices) -> SqliteRows:
     """Keep rows in the file in which documents are kept."""
-    return SqliteRows(documents.engine, around, shares=documents)
+    return SqliteRows(documents.engine, services, shares=documents)
 
 
-def open_memory_rows(around: RowServices) -> SqliteRows:
+def open_memory_rows(services: RowServices) -> SqliteRows:
     """Keep rows for as long as the process lives."""
-    return SqliteRows(memory_engine(), around)
+    return SqliteRows(memory_engine(), services)
