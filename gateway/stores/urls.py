@@ -1,4 +1,4 @@
-"""From a URL to an open store."""
+"""Opens the store of a URL."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SQLITE = "sqlite:///"
 
 
 def system_ms() -> int:
-    """Return the system's time in milliseconds."""
+    """Return the host's time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def tell_nobody(name: str, reason: str) -> None:
-    """Tell nobody of a document that was set aside."""
+    """Do nothing about a document that was set aside."""
 
 
 async def open_documents(
