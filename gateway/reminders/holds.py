@@ -227,16 +227,11 @@ class HoldPolicy:
 
     def will_hold(self, reminder: Reminder) -> bool:
         """Return whether this answer would be held for a reminder."""
-        if (
-            reminder.not_before_exchange == self._scope.exchange_id
-            or reminder.delivered_ms is not None
-        ):
+        is_own = reminder.not_before_exchange == self._scope.exchange_id
+        if is_own or reminder.delivered_ms is not None:
             return False
-        window_ms, now_ms = (
-            self._claims.reminders.rules.due_window_ms,
-            self._now_ms(),
-        )
-        return self.may_hold() and reminder.due_ms - window_ms - now_ms <= self.most_ms
+        ready_ms = reminder.due_ms - self._claims.reminders.rules.due_window_ms
+        return self.may_hold() and ready_ms - self._now_ms() <= self.most_ms
 
     def is_quiet(self) -> bool:
         """Return without I/O whether nothing was there at the last look and nothing came since."""

@@ -32,7 +32,7 @@ class SessionStates:
         self.note = note
         # Counts changes by this process: while it stays the same, no exchange has to read again.
         self.changes = 0
-        self.on_forget: Callable[[DocumentKey], None] = _tell_nobody
+        self.on_forget: Callable[[DocumentKey], None] = lambda key: None
         """Called for each session that is forgotten."""
 
     async def read(self, key: DocumentKey | None) -> SessionState:
@@ -87,7 +87,3 @@ class SessionStates:
             # One bad session must not stop the sweep of the others.
             who = {"owner": key.owner, "session": key.session}
             self.note("sessions_not_swept", **who, why=error.message)
-
-
-def _tell_nobody(key: DocumentKey) -> None:
-    return None
