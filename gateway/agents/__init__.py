@@ -1,1 +1,1 @@
-"""Agents: conversations that live in the gateway, one exchange at a time in each session."""
+"""Agents: conversations that the gateway stores, one exchange at a time in each session."""

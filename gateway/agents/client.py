@@ -1,4 +1,4 @@
-"""One exchange with an agent: what is shown and told of it becomes events and history."""
+"""One exchange with an agent: frames and happenings become events and history."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ from gateway.wire.sse import encode
 PATIENCE = 10.0
 NO_SUCH_TOOL = "This agent has no such tool."
 CRASHED = Failure("Something went wrong inside the gateway.", "unavailable")
-LEAVING = Failure("The gateway is shutting down; ask again.", "draining")
-LOST = Failure("The model did not answer any more after what came before.", UPSTREAM_ERROR)
+LEAVING = Failure("The gateway is shutting down; try again.", "draining")
+LOST = Failure("The model did not answer the follow-up request.", UPSTREAM_ERROR)
 STRANGE = Failure("The model called a tool that this agent does not have.", "unknown_tool")
 STOPS = {Stop.LENGTH: LENGTH, Stop.FILTER: FILTERED}
 HOLD_ENDS = {HOLD_TAKEN_OVER: TAKEN_OVER, REPLACED: TAKEN_OVER, HOLD_DRAINED: DRAINING}
 
 
 class Connected(HeartbeatTarget, Protocol):
-    """The connection of somebody who listens, and may leave."""
+    """The connection of a listener, who may disconnect."""
 
     def rest(self) -> None:
         """Let go of what is not needed while nothing is sent but heartbeats."""
@@ -75,46 +75,46 @@ class Connected(HeartbeatTarget, Protocol):
 
 
 class AgentListener:
-    """Hears an agent's answer as it comes. This one tells nobody: it is for runs of jobs."""
+    """Gets the events of an agent's answer. This one ignores them: it is for runs of jobs."""
 
     line: Connected | None = None
-    """By what it is connected; None: by nothing, and it cannot leave."""
+    """Its connection; None: it has none, and cannot disconnect."""
 
     async def start(self, report: str) -> None:
-        """Hear that the message is taken, and what became of directives in it."""
+        """Handle the accepted message; `report` says what became of its directives."""
 
     async def thinking(self, delta: str) -> None:
-        """Hear what the model thinks."""
+        """Handle reasoning of the model."""
 
     async def text(self, delta: str) -> None:
-        """Hear what the model says."""
+        """Handle text of the model."""
 
     async def tool_start(self, name: str, arguments: str) -> None:
-        """Hear that a tool begins."""
+        """Handle the start of a tool."""
 
     async def tool_end(self, name: str, ms: int) -> None:
-        """Hear that a tool has done its work."""
+        """Handle the end of a tool."""
 
     async def tool_error(self, name: str, error: str) -> None:
-        """Hear that a tool has not."""
+        """Handle the failure of a tool."""
 
     async def hold(self, until_ms: int) -> None:
-        """Hear that the answer is kept open until then."""
+        """Handle that the answer is held until this time."""
 
     async def complete(self, outcome: Outcome) -> None:
-        """Hear, at the very end, that the answer is complete."""
+        """Handle the end of a complete answer; this is the last event."""
 
     async def error(self, outcome: Outcome) -> None:
-        """Hear, at the very end, what went wrong."""
+        """Handle the failure of the answer; this is the last event."""
 
 
 class AgentClient:
     """One exchange with an agent: its client, and its observer.
 
-    As the client it is shown the frames, which say what the model says; as the observer it hears
-    what happens. Both become events for whoever listens, and the conversation. Whatever way it
-    ends, what was said is kept, then the lock is released, and only then is the end told: who
-    hears it may go on at once.
+    As the client it gets the frames with the model's text; as the observer it gets what happens.
+    Both become events for the listener, and messages of the conversation. However the exchange
+    ends, the messages are stored, then the lock is released, and only then the listener gets the
+    end: it may send its next message at once.
     """
 
     wants: Wants = frozenset(
@@ -128,10 +128,10 @@ class AgentClient:
             ExchangeFailed,
         }
     )
-    # To the runner the answer has always begun: what fails is said in the stream.
+    # For the runner the answer has always started, so errors come in the stream.
     started = True
     scope: anyio.CancelScope | None = None
-    # What it is shown is taken before more is read.
+    # Each write is taken completely before more is read.
     blocked = False
 
     def __init__(
@@ -176,7 +176,7 @@ class AgentClient:
             self._listener.line.rest()
 
     def send_heartbeat_now(self) -> bool:
-        """Send a heartbeat if nothing has to be waited for; tell whether that is done with."""
+        """Send a heartbeat if that needs no waiting; return whether it is done."""
         return self._listener.line is None or self._listener.line.send_heartbeat_now()
 
     async def send_heartbeat(self) -> None:
@@ -196,31 +196,31 @@ class AgentClient:
         return self._listener.line.watch(leave)
 
     def _mark_closing(self) -> None:
-        """Let the session's next message wait for the end, which is near."""
+        """Mark the lease as ending soon, so that the session's next message waits for it."""
         if self._lease is not None:
             self._lease.closing.set()
 
-    # What the runner shows.
+    # The client of the runner.
 
     def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
-        """Prepare nothing: the answer has begun."""
+        """Do nothing: the answer has started already."""
 
     async def frames(self, frames: bytes) -> None:
-        """Hear whole frames."""
+        """Handle whole frames."""
         for shown in read_frames(frames):
             await self._hear(shown)
 
     async def drain(self) -> None:
-        """Never have to be waited for."""
+        """Do nothing: there is nothing to flush."""
 
     async def end(self, frames: bytes) -> None:
-        """Hear the last frames, and close."""
+        """Handle the last frames, and close."""
         self._ending = True
         await self.frames(frames)
         await self.close()
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Hear an answer of one piece: a refusal, which is the end as well."""
+        """Handle an answer in one piece: a refusal, which is also the end."""
         await self.end(encode(body.replace(b"\n", b" ")))
 
     async def _hear(self, shown: Shown) -> None:
@@ -236,10 +236,10 @@ class AgentClient:
                 self._strangers.add(name)
                 await self._listener.tool_error(name, NO_SUCH_TOOL)
 
-    # What it observes.
+    # The observer.
 
     def observe(self, at: float, happening: Happening) -> Awaitable[None] | None:
-        """Keep what belongs to the conversation, and tell whoever listens of the rest."""
+        """Add to the transcript what belongs to it, and pass events to the listener."""
         match happening:
             case StateChanged():
                 self._changed = happening
@@ -266,7 +266,7 @@ class AgentClient:
     # The end.
 
     async def close(self) -> Outcome:
-        """Keep what was said, release the lock, and tell; once, whatever is being cancelled."""
+        """Store the messages, release the lock, and send the end; once, even on a cancel."""
         if self.outcome is None:
             self.outcome = await self._settle(*self._judge())
             if self.outcome.error is None:
@@ -276,13 +276,13 @@ class AgentClient:
         return self.outcome
 
     async def leave(self, why: str) -> Outcome:
-        """Keep what was said and release the lock, if that was not done: nobody is listening."""
+        """Store the messages and release the lock if not done yet; nobody is listening."""
         if self.outcome is None:
             self.outcome = await self._settle(why, None)
         return self.outcome
 
     async def crash(self) -> None:
-        """Close after a fault of ours."""
+        """Close after a bug in the gateway."""
         self._failure = CRASHED
         await self.close()
 
@@ -307,7 +307,7 @@ class AgentClient:
         return replace(outcome, error=failure.message, code=failure.code)
 
     async def _keep(self) -> tuple[Bookmark, Failure | None]:
-        """Keep what was said, once: cut off in the middle of it, it may be kept all the same."""
+        """Store the messages, only once: a first try that was cut off may have succeeded."""
         if self._keeping:
             return Bookmark(), None
         self._keeping = True
@@ -315,15 +315,17 @@ class AgentClient:
             with anyio.fail_after(PATIENCE):
                 return await self._record.add(self.transcript.messages()), None
         except StoreUnavailable as error:
-            return Bookmark(), Failure(f"The answer could not be kept: {error.message}", error.code)
+            return Bookmark(), Failure(
+                f"The answer could not be stored: {error.message}", error.code
+            )
         except TimeoutError:
             code = StoreUnavailable.code
             return Bookmark(), Failure(
-                "The answer could not be kept: the store does not answer.", code
+                "The answer could not be stored: the store does not answer.", code
             )
 
     def _judge(self) -> tuple[str, Failure | None]:
-        """Say how the exchange ended."""
+        """Return how the exchange ended: the reason, and the failure if any."""
         failure = self._failure or self._cut_short()
         if failure is not None:
             return ERROR, failure
@@ -335,7 +337,7 @@ class AgentClient:
         return HOLD_ENDS.get(self._changed.reason, ended), None
 
     def _cut_short(self) -> Failure | None:
-        """Say what is missing of an answer that ended without an error."""
+        """Return the failure of an answer that ended early without an error; None if complete."""
         if self.transcript.calls_strangers:
             return STRANGE
         if self._changed.state not in (State.CLOSING, State.HOLDING):
@@ -344,7 +346,7 @@ class AgentClient:
 
 
 def _read_tool_error(text: str) -> str | None:
-    """Return what a tool says went wrong, if it does."""
+    """Return the error in a tool's result, if there is one."""
     result = read_object(text.encode())
     if result is None or result.get("ok") is not False:
         return None

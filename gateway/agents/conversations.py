@@ -1,4 +1,4 @@
-"""The conversations of agents: read, and added to without losing what others added."""
+"""Reads conversations of agents, and appends to them without losing what others appended."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NOTHING = b"[]"
 
 
 class Bookmark(NamedTuple):
-    """The place in a conversation behind what was said last."""
+    """A position in a conversation: after the last stored message."""
 
     version: int = 0
     at_ms: int = 0
-    """When that was kept."""
+    """When that message was stored."""
 
 
 class Conversations:
-    """Reads and lengthens conversations, each of one owner, agent and session."""
+    """The stored conversations, each of one owner, agent and session."""
 
     def __init__(
         self, rows: ConversationRows, now_ms: Callable[[], int], offload: Offload | None = None
@@ -37,39 +37,39 @@ class Conversations:
         self.offload = offload or Offload()
 
     async def open(self, owner: str, agent: str, session: str) -> ConversationRecord:
-        """Read a conversation; raises if the store is down."""
+        """Open a conversation for one exchange; raise if the store is down."""
         return ConversationRecord(self, await self.read(owner, agent, session))
 
     async def read(self, owner: str, agent: str, session: str) -> AgentConversation:
-        """Return a conversation, an empty one if there is none; raises if the store is down."""
+        """Return a conversation, an empty one if there is none; raise if the store is down."""
         found = await self.rows.get(owner, agent, session)
         return found or AgentConversation(owner, agent, session)
 
 
 class ConversationRecord:
-    """A conversation as one exchange found it, and which it adds to in the end."""
+    """A conversation as one exchange found it; the exchange appends to it at its end."""
 
     def __init__(self, conversations: Conversations, found: AgentConversation) -> None:
         self._all = conversations
-        self._where = (found.owner, found.agent, found.session)
+        self._key = (found.owner, found.agent, found.session)
         self._found: AgentConversation | None = found
 
     @property
     def messages(self) -> bytes:
-        """What was said before, as a JSON array."""
+        """The earlier messages, as a JSON array."""
         return NOTHING if self._found is None else self._found.messages
 
     def let_go(self) -> None:
-        """Forget what was found: an exchange may wait for long, and a conversation be large."""
+        """Release the messages: an exchange may be held for long, and a conversation be large."""
         self._found = None
 
     async def add(self, gained: list[Message]) -> Bookmark:
-        """Put messages at the end of the conversation, durably; return where that is.
+        """Append messages to the conversation, durably; return its new end.
 
-        If it has become another one meanwhile, they are put at the end of that one.
+        If the conversation was changed meanwhile, they are appended to the changed one.
         """
         for _ in range(ATTEMPTS):
-            found = self._found or await self._all.read(*self._where)
+            found = self._found or await self._all.read(*self._key)
             if not gained:
                 return Bookmark(found.version, found.updated_ms)
             work = partial(extend_history, found.messages, gained)
@@ -80,17 +80,17 @@ class ConversationRecord:
             with suppress(Conflict):
                 return Bookmark(await self._all.rows.put(changed), now_ms)
             self.let_go()
-        raise StoreUnavailable("This conversation is being changed by too many at once; try again.")
+        raise StoreUnavailable("Too many requests change this conversation at once; try again.")
 
 
 class UnkeptConversation:
-    """A conversation that begins and ends with one exchange."""
+    """A conversation of one exchange only, which is not stored."""
 
     messages = NOTHING
 
     def let_go(self) -> None:
-        """Have nothing to forget."""
+        """Do nothing: there are no messages."""
 
     async def add(self, gained: list[Message]) -> Bookmark:
-        """Keep nothing."""
+        """Store nothing."""
         return Bookmark()

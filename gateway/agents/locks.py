@@ -1,4 +1,4 @@
-"""One exchange at a time in a session: who has it, for how long, and how it is given back."""
+"""Locks of sessions: one exchange at a time in a session, by a lease that is renewed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Note = Callable[..., None]
 
 LEASE_MS = 15_000
 RENEW_SECONDS = 5.0
-# How long a hold may take to end, once it is told to.
+# How long to wait until a hold has ended.
 HOLD_PATIENCE = 5.0
-# A client that left, or whose answer is just ending, has freed the session in a moment.
+# How long to wait for an exchange that is about to end, since it frees the session soon.
 GRACE = 0.3
-# So long a client's leaving may take to be heard, when its next message comes at the same instant.
+# How long to wait for the news that a client left, if its next message comes at the same time.
 HEARING = 0.01
 # Waited for in steps: a process that got no time for a while has used up only one of them.
 HEARING_STEP = 0.001
@@ -30,25 +30,25 @@ DONE = "done"
 
 
 class Lease:
-    """The lock of one session, held by one exchange: given back once, and only by its token."""
+    """The lock of one session, held by one exchange: released once, and only with its token."""
 
-    __slots__ = ("_locks", "_released", "closing", "freed", "reason", "token", "where")
+    __slots__ = ("_locks", "_released", "closing", "freed", "key", "reason", "token")
 
-    def __init__(self, locks: Locks, where: SessionKey, token: str, reason: str) -> None:
+    def __init__(self, locks: Locks, key: SessionKey, token: str, reason: str) -> None:
         self._locks = locks
         self._released = False
-        self.where = where
+        self.key = key
         self.token = token
         self.reason = reason
         self.closing = anyio.Event()
-        """Set when the exchange is about to end: its client has left, or its answer is kept."""
+        """Set when the exchange is about to end: its client left, or its answer is being stored."""
         self.freed = anyio.Event()
 
     def __repr__(self) -> str:
         return f"<Lease {self.reason} {'free' if self.freed.is_set() else 'held'}>"
 
     async def release(self, why: str = DONE) -> None:
-        """Give the lock back; however often and late this is called, only the first time counts."""
+        """Release the lock; only the first call counts."""
         if not self._released:
             self._released = True
             self.closing.set()
@@ -56,7 +56,7 @@ class Lease:
 
 
 class Locks:
-    """The locks of all sessions: leases in the store, and whoever holds them here."""
+    """The locks of all sessions: leases in the store, and their holders in this process."""
 
     def __init__(self, rows: LockRows, holds: Holds, note: Note) -> None:
         self.rows = rows
@@ -74,71 +74,71 @@ class Locks:
     async def take(
         self, owner: str, session: str, reason: str, grace: float = GRACE
     ) -> Lease | str:
-        """Take a session's lock; if somebody has it, return what for: `chat` or `job`.
+        """Take a session's lock; if it is taken, return the holder's reason: `chat` or `job`.
 
-        Who has it and is about to end is waited for as long as `grace` says, in seconds; nobody
-        else is. An answer that is only held open is ended for it. Raises if the store is down.
+        A holder that is about to end is waited for, up to `grace` seconds; others are not. A hold
+        is ended. Raise if the store is down.
         """
-        where = (owner, session)
-        busy = await self._wait_for_holder(where, grace)
-        return busy or await self._take(where, reason)
+        key = (owner, session)
+        busy = await self._wait_for_holder(key, grace)
+        return busy or await self._take(key, reason)
 
-    async def _wait_for_holder(self, where: SessionKey, grace: float) -> str:
-        """Wait for an exchange here that is about to end; return what it is for if it stays."""
-        ends_hold = self._ends_hold(where)
-        lease = self._leases.get(where)
+    async def _wait_for_holder(self, key: SessionKey, grace: float) -> str:
+        """Wait for a holder in this process that is about to end; return its reason if it stays."""
+        ends_hold = self._ends_hold(key)
+        lease = self._leases.get(key)
         if lease is None:
             return ""
         if not ends_hold and not await _is_closing(lease, min(grace, HEARING)):
             return lease.reason
-        return await self._wait_until_free(where, HOLD_PATIENCE if ends_hold else grace)
+        return await self._wait_until_free(key, HOLD_PATIENCE if ends_hold else grace)
 
-    def _ends_hold(self, where: SessionKey) -> bool:
+    def _ends_hold(self, key: SessionKey) -> bool:
         before = len(self._holds)
-        self._holds.end(*where)
+        self._holds.end(*key)
         return len(self._holds) < before
 
-    async def _wait_until_free(self, where: SessionKey, patience: float) -> str:
-        """Wait a moment for whoever holds the lock here; return what for, if that was too short."""
+    async def _wait_until_free(self, key: SessionKey, patience: float) -> str:
+        """Wait until the holder in this process ends; return its reason if it takes too long."""
         with anyio.move_on_after(patience):
-            while (lease := self._leases.get(where)) is not None:
+            while (lease := self._leases.get(key)) is not None:
                 await lease.freed.wait()
             return ""
-        lease = self._leases.get(where)
+        lease = self._leases.get(key)
         return "" if lease is None else lease.reason
 
-    async def _take(self, where: SessionKey, reason: str) -> Lease | str:
-        lease = Lease(self, where, uuid4().hex, reason)
-        # Whoever leaves meanwhile is held until it is known whether there is something to free.
+    async def _take(self, key: SessionKey, reason: str) -> Lease | str:
+        lease = Lease(self, key, uuid4().hex, reason)
+        # A cancel waits until it is known whether there is a lock to release.
         with anyio.move_on_after(STORE_PATIENCE, shield=True):
-            busy = await self.rows.take(*where, lease.token, reason, LEASE_MS)
+            busy = await self.rows.take(*key, lease.token, reason, LEASE_MS)
             if busy is not None:
                 return busy
-            self._leases[where] = lease
+            self._leases[key] = lease
             self._taken.set()
-            self._note("lock_taken", owner=where[0], session=where[1], why=reason)
+            self._note("lock_taken", owner=key[0], session=key[1], why=reason)
             return lease
         raise StoreUnavailable("The store of locks does not answer; try again later.")
 
     async def free(self, lease: Lease, why: str) -> None:
-        """Free a lease's lock, if it still is this lease's."""
+        """Release the lock of a lease, if the lease still holds it."""
         event = "lock_not_released"
         try:
             with anyio.move_on_after(STORE_PATIENCE, shield=True):
-                freed = await self.rows.release(*lease.where, lease.token)
+                freed = await self.rows.release(*lease.key, lease.token)
                 event = "lock_released" if freed else "lock_lost"
         except StoreUnavailable as error:
-            # Nobody renews it any more, so it ends by itself.
+            # It is not renewed any more, so it ends by itself.
             why = error.message
         finally:
-            if self._leases.get(lease.where) is lease:
-                del self._leases[lease.where]
+            if self._leases.get(lease.key) is lease:
+                del self._leases[lease.key]
             lease.closing.set()
             lease.freed.set()
             self._log(event, lease, why)
 
     async def run(self) -> NoReturn:
-        """Renew all leases in time, for ever; while there are none, nothing wakes up."""
+        """Renew all leases in time, forever; without leases it sleeps."""
         while True:
             if not self._leases:
                 self._taken = anyio.Event()
@@ -156,7 +156,7 @@ class Locks:
 
     async def _renew(self, lease: Lease) -> None:
         try:
-            if await self.rows.extend(*lease.where, lease.token, LEASE_MS):
+            if await self.rows.extend(*lease.key, lease.token, LEASE_MS):
                 return
             why = "the lease ended before it was renewed"
         except StoreUnavailable as error:
@@ -165,7 +165,7 @@ class Locks:
             self._log("lock_not_renewed", lease, why)
 
     def _log(self, event: str, lease: Lease, why: str) -> None:
-        owner, session = lease.where
+        owner, session = lease.key
         self._note(event, owner=owner, session=session, held_for=lease.reason, why=why)
 
 

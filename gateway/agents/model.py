@@ -1,4 +1,4 @@
-"""What agents are, what is asked of them, and what comes of it."""
+"""Agents, messages to them, and the outcome of a message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ERROR, GONE, CANCELLED = "error", "client_gone", "cancelled"
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A named profile whose conversations live in the gateway."""
+    """A named profile whose conversations the gateway stores."""
 
     id: str
     name: str
@@ -37,22 +37,22 @@ class AgentMessage:
     exchange_id: str
     request_id: str
     fresh: bool = False
-    """Whether it is a conversation of its own: nothing is read of the session, nothing kept."""
+    """Whether it is a new conversation: nothing is read from the session, nothing is stored."""
     may_hold: bool = True
     may_schedule: bool = True
     """Whether new jobs may be made."""
     collects: bool = True
-    """Whether it may take what waits for the session: a run of a job leaves that to the user."""
+    """Whether it may deliver what waits for the session: runs of jobs leave that to the user."""
     directives: bool = False
-    """Whether directives in the message act: a user wrote it."""
+    """Whether directives in the message act: True if a user wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a message."""
+    """The outcome of a message."""
 
     text: str
-    """All that was said, in all turns."""
+    """The text of all turns."""
     reason: str
     error: str | None = None
     """What went wrong, in a sentence."""
@@ -60,6 +60,6 @@ class Outcome:
     tool_count: int = 0
     turns: int = 0
     version: int = 0
-    """The version of the conversation that has this exchange."""
+    """The version of the conversation with this exchange; 0 if it was not stored."""
     at_ms: int = 0
-    """When it was kept."""
+    """When it was stored."""

@@ -1,4 +1,4 @@
-"""Agents: who there is, and how a message to one is answered."""
+"""The configured agents, and how a message to one of them is answered."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ CHAT = DIALECTS["openai-chat"]
 JSON_DEPTH = 128
 MOST_NAMED = 20
 Tools = Callable[[AgentMessage], tuple[ServerTool, ...]]
-NOT_BEGUN = "not begun"
+NOT_BEGUN = "not started"
 
 
 @dataclass(slots=True)
 class AgentServices:
-    """What all agents work with."""
+    """The services that all agents use."""
 
     exchanges: LiveExchanges
     preparer: ExchangePreparer
     conversations: Conversations
     note: Callable[..., None]
     tools: Tools
-    """Which tools are offered for a message beside the clock."""
+    """Returns the tools that are offered for a message, beside the clock."""
 
 
 class Agents:
-    """All agents, and how each of them answers."""
+    """All agents: finds them, and answers messages to them."""
 
     def __init__(self, listed: Iterable[Agent], services: AgentServices) -> None:
         self._listed = tuple(listed)
@@ -61,28 +61,28 @@ class Agents:
         return f"<Agents {', '.join(self.known)}>"
 
     def announce(self) -> None:
-        """Say in the log which agents there are."""
+        """Log which agents there are."""
         for agent in self._listed:
             if self.known[agent.id] is agent:
                 self.services.note("agent_registered", id=agent.id, name=agent.name)
             else:
-                log.warning("the agent %s is there twice; the later one counts", agent.id)
+                log.warning("the agent %s is configured twice; the later one is used", agent.id)
 
     def find(self, name: str) -> Agent:
-        """Return an agent, or raise `NotFound` naming those there are."""
+        """Return an agent, or raise `NotFound` with the known agents."""
         found = self.known.get(name)
         if found is not None:
             return found
         known = ", ".join(list(self.known)[:MOST_NAMED])
-        hint = f"there are: {known}." if known else "none is configured, see [[agents]]."
+        hint = f"known agents: {known}." if known else "none is configured, see [[agents]]."
         raise NotFound(f"No agent is called '{name[:100]}'; {hint}", param="agentId")
 
     async def chat(
         self, lease: Lease | None, message: AgentMessage, listener: AgentListener
     ) -> Outcome:
-        """Have an agent answer a message; the lease is released on every way out.
+        """Answer a message by an agent; the lease is released in every case.
 
-        Raises before anything was heard if the message cannot be sent at all.
+        Raise before the listener gets any event if the message cannot be sent at all.
         """
         try:
             client, request, report = await self._prepare(lease, message, listener)
@@ -99,7 +99,7 @@ class Agents:
     async def _prepare(
         self, lease: Lease | None, message: AgentMessage, listener: AgentListener
     ) -> tuple[AgentClient, Request, str]:
-        """Make of a message a request, and who hears what comes of it."""
+        """Make the request and the client for a message; also return the directive report."""
         services, preparer = self.services, self.services.preparer
         offload, sentinels = services.exchanges.services.offload, preparer.sessions.sentinels
         record = await self._record(message)
@@ -121,8 +121,9 @@ class Agents:
     async def _record(self, message: AgentMessage) -> ConversationRecord | UnkeptConversation:
         if message.fresh:
             return UnkeptConversation()
-        where = (message.owner, message.agent.id, message.session)
-        return await self.services.conversations.open(*where)
+        return await self.services.conversations.open(
+            message.owner, message.agent.id, message.session
+        )
 
     async def _answer(
         self, client: AgentClient, request: Request, report: str, listener: AgentListener
@@ -165,7 +166,7 @@ async def compose_request(
     offload: Offload,
     sentinels: Sentinels,
 ) -> ExchangeInput:
-    """Put a message behind its history; what is large is written beside the loop."""
+    """Make the request of history and message; a large one is written in a helper process."""
     agent = message.agent
     system = [agent.system] if agent.system else []
     if any(tool.declaration.name == SCHEDULE_TASK for tool in tools):
@@ -214,7 +215,7 @@ def _write_large(work: Callable[[], Asked], named: bool, sentinels: Sentinels) -
 
 
 async def read_message(asked: Asked, owner: str, offload: Offload) -> str:
-    """Return what the user said last, as the model reads it: without directives."""
+    """Return the newest user message as the model reads it: without directives."""
     return await offload.run(owner, len(asked.body), partial(_read_newest_text, asked.body))
 
 

@@ -1,7 +1,7 @@
-"""What a model says in Chat Completions frames, and what a conversation gains by it.
+"""Reads Chat Completions frames, and collects the messages that a conversation gains.
 
-Nothing here is lost or left open: a turn that was cut short is kept as far as it was shown, and
-every call of a tool has a result, if only one that says that there is none.
+Nothing is lost or incomplete: of a turn that was cut short, the part that was shown is kept, and
+every tool call has a result, if only one that says that there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.wire.sse import data_of, split
 
 Message = dict[str, Any]
 
-# A conversation beyond this loses its beginning: no model would read it.
+# A longer conversation loses its beginning: no model would read it.
 LONGEST = 4 * 1024 * 1024
 CUT = msgspec.json.encode(
     {"ok": False, "error": "The call was cut short; whether it had an effect is not known."}
@@ -35,28 +35,28 @@ WORDS = ("content", "refusal")
 
 @dataclass(frozen=True, slots=True)
 class ReasoningShown:
-    """The model thought this."""
+    """The model sent this reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextShown:
-    """The model said this."""
+    """The model sent this text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignCallShown:
-    """The model called a tool that is none of the gateway's."""
+    """The model called a tool that is not a tool of the gateway."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The answer broke off."""
+    """Why an answer failed."""
 
     message: str
     code: str
@@ -66,7 +66,7 @@ Shown = ReasoningShown | TextShown | ForeignCallShown
 
 
 def read_frames(frames: bytes) -> Iterator[Shown]:
-    """Yield what whole frames say, in order."""
+    """Yield the contents of whole frames, in order."""
     for frame in split(frames):
         if (data := data_of(frame)) is not None and (chunk := read_object(data)) is not None:
             yield from _read(chunk)
@@ -74,10 +74,10 @@ def read_frames(frames: bytes) -> Iterator[Shown]:
 
 def _read(chunk: Json) -> Iterator[Shown]:
     if is_error(chunk):
-        # How an exchange fails is told to its observer.
+        # The observer gets the failure of an exchange.
         return
     delta = part_of(first_choice(chunk), "delta")
-    # Some say the same thought under both names.
+    # Some upstreams send the same reasoning under both names.
     if thought := next((text for name in THOUGHTS if (text := _text(delta, name))), ""):
         yield ReasoningShown(thought)
     if text := "".join(_text(delta, name) for name in WORDS):
@@ -88,7 +88,7 @@ def _read(chunk: Json) -> Iterator[Shown]:
 
 
 def read_failure(error: HoldgateError) -> Failure:
-    """Say what went wrong: in the upstream's own words, if it has any."""
+    """Return the failure: with the upstream's own message, if it has one."""
     answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
     if answer is None or not is_error(answer):
         return Failure(error.message, error.code)
@@ -106,7 +106,7 @@ def _text(value: Json, name: str) -> str:
 
 
 class Transcript:
-    """Hears what an exchange adds to its conversation."""
+    """Collects the messages that an exchange adds to its conversation."""
 
     def __init__(self, message: str) -> None:
         self._messages: list[Message] = [_user(message)]
@@ -118,14 +118,14 @@ class Transcript:
         self.calls_strangers = False
         """Whether the last turn called tools that are not the gateway's."""
         self.unanswered = False
-        """Whether the last turn called tools whose results no turn was told."""
+        """Whether the last turn called tools whose results no later turn got."""
 
     def set_message(self, text: str) -> None:
-        """Take the user's message as the model reads it, its directives taken out."""
+        """Set the user's message as the model reads it, without directives."""
         self._messages[0] = _user(text)
 
     def extend(self, additions: tuple[Addition, ...]) -> None:
-        """Take what was put into the request, or answered it at last."""
+        """Add what was added to the request: an answered turn, a text, a tool result."""
         for addition in additions:
             match addition:
                 case AnsweredTurn():
@@ -137,7 +137,7 @@ class Transcript:
                     self.unanswered = False
 
     def end_turn(self, text: str, end: TurnEnd) -> None:
-        """Take what a turn said, and how it ended."""
+        """Add the text of a turn, and how it ended."""
         self._untold = (text, end.server_calls)
         self._partial.clear()
         self.turns += 1
@@ -146,25 +146,25 @@ class Transcript:
         self.unanswered = bool(end.server_calls)
 
     def add_text(self, text: str) -> None:
-        """Take what was shown of a turn that has not ended yet."""
+        """Add shown text of a turn that has not ended yet."""
         self._partial.append(text)
 
     def add_result(self, call: ToolCall, text: str) -> None:
-        """Take what a tool returned, whether or not the model is ever told."""
+        """Add the result of a tool, even if the model never gets it."""
         self._results[call.id] = text
 
     def messages(self) -> list[Message]:
-        """Return all that is to be kept; nothing, if nothing came of the message."""
+        """Return the messages to store; none if the message got no answer."""
         messages = self._messages + self._cut_short()
         if not any(message["role"] == "assistant" for message in messages):
             return []
         while messages[-1]["role"] == "user":
-            # No turn answered it: it was not said as far as the model knows, and comes again.
+            # No turn answered it, so the model does not know it, and it comes again.
             messages.pop()
         return repair_calls(messages, self._results)
 
     def _tell(self, turn: AnsweredTurn) -> None:
-        # A turn is told once: when a follow-up to it comes to nothing it is offered again.
+        # Add a turn once: if a follow-up to it fails, the same turn is passed again.
         untold, self._untold = self._untold, None
         message = turn.message
         assert isinstance(message, dict)
@@ -172,7 +172,7 @@ class Transcript:
             self._messages.append(message)
 
     def _cut_short(self) -> list[Message]:
-        """Return the turn that nobody was told of any more."""
+        """Return the last turn, if no later request contained it."""
         if self._untold is not None:
             text, calls = self._untold
             message: Message = {"role": "assistant", "content": text or None}
@@ -184,7 +184,7 @@ class Transcript:
 
 
 def repair_calls(messages: Iterable[Message], results: Mapping[str, str]) -> list[Message]:
-    """Give every call its result, right behind those that its turn has."""
+    """Add missing results of tool calls, after the results that the turn has."""
     whole: list[Message] = []
     missing: dict[str, None] = {}
     for message in messages:
@@ -202,7 +202,7 @@ def _make_results(missing: Iterable[str], results: Mapping[str, str]) -> list[Me
 
 
 def extend_history(history: bytes, gained: Iterable[Message], longest: int = LONGEST) -> bytes:
-    """Put messages at the end of a conversation; what is too long loses its oldest exchanges."""
+    """Append messages to a conversation; if it is too long, drop its oldest exchanges."""
     added = [msgspec.json.encode(message) for message in gained]
     whole = append_items(history, added)
     return whole if len(whole) <= longest else _shorten(whole, len(added), longest)
@@ -217,7 +217,7 @@ _role = msgspec.json.Decoder(_Role)
 
 
 def _shorten(history: bytes, new: int, longest: int) -> bytes:
-    """Cut the beginning off, before a message of the user's; what is new stays in any case."""
+    """Drop the beginning up to a user message; new messages are never dropped."""
     items = _items.decode(history)
     size = len(history)
     for at, item in enumerate(items):

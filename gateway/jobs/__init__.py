@@ -1,1 +1,1 @@
-"""Jobs: model, schedule, service, scheduler, runs, and results brought back."""
+"""Jobs: model, schedule, service, scheduler, runs, and the return of results."""

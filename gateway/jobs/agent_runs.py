@@ -10,11 +10,11 @@ from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome
 
 FOR_A_JOB = "job"
-STILL_CALLING = "The model was still calling tools when it had no turn left (limits.turns)."
+STILL_CALLING = "The model was still calling tools when all turns were used (limits.turns)."
 
 
 class AgentRuns:
-    """Has agents answer: in the conversation of a job's session, or in a fresh one."""
+    """Runs jobs by agents: in the conversation of the job's session, or in a fresh one."""
 
     def __init__(self, agents: Agents, locks: Locks) -> None:
         self._agents = agents
@@ -25,19 +25,19 @@ class AgentRuns:
         return await self.lock_conversation(job) if _is_main(job) else None
 
     async def lock_conversation(self, job: Job) -> Lease | str:
-        """Take the lock of the job's session; if somebody has it, return what for, at once.
+        """Take the lock of the job's session; if it is taken, return the holder's reason at once.
 
-        Who asks has a slot, that others may be waiting for; a run comes back without one.
+        It does not wait, because the caller has a slot that other runs may be waiting for.
         """
         return await self._locks.take(job.user_id, job.session_id, FOR_A_JOB, grace=0)
 
     async def execute(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
-        """Have the job's agent answer its message."""
+        """Send the job's message to its agent, and return the outcome."""
         fresh = not _is_main(job)
         return _make_outcome(await self._chat(job, run.run_id, job.message, lease, fresh))
 
     async def tell(self, job: Job, run: Run, message: str, lease: Lease) -> Outcome:
-        """Tell the agent of the job's session what a run came to."""
+        """Send the result of a run to the agent of the job's session."""
         return await self._chat(job, f"{run.run_id}.result", message, lease, fresh=False)
 
     async def _chat(

@@ -1,4 +1,4 @@
-"""Listens to an answer that no client waits for: what was said, and what went wrong."""
+"""Collects an answer that no client waits for: the text, and what went wrong."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from gateway.exchange.observer import (
 )
 from gateway.jobs.run_services import RunOutcome
 
-NOBODY = "The model called a tool that only a client could run, and no client is there."
-CUT_SHORT = "The model did not come to an end after what its tools returned."
+NO_CLIENT = "The model called a tool that only a client can run, and a job has no client."
+CUT_SHORT = "The model gave no final answer after its tools returned."
 
 
 class CollectingClient:
-    """The client and the observer of one exchange: it never leaves, and shows nobody anything."""
+    """The client and the observer of one exchange without a connection: it never disconnects."""
 
     wants: Wants = frozenset({RequestExtended, TurnEnded, ExchangeFailed})
 
-    # To the runner the answer has always begun: what fails is said in the stream.
+    # For the runner the answer has always started, so errors come in the stream.
     started = True
     scope: anyio.CancelScope | None = None
-    # What it is shown is taken before more is read.
+    # Each write is taken completely before more is read.
     blocked = False
     last = 0.0
     blocked_since: float | None = None
@@ -40,47 +40,47 @@ class CollectingClient:
         self.give_up: Callable[[], None] = _nothing
         self._texts: list[str] = []
         self._failure = ""
-        self._strange = False
+        self._calls_client_tools = False
         self._open = True
 
     def __repr__(self) -> str:
         return f"<CollectingClient {len(self._texts)} turns, {'open' if self._open else 'whole'}>"
 
-    # What it is shown.
+    # The client.
 
     def rest(self) -> None:
-        """Have nothing to let go of."""
+        """Do nothing: there is no connection."""
 
     def send_heartbeat_now(self) -> bool:
-        """Need no heartbeat."""
+        """Return True: no heartbeat is needed."""
         return True
 
     async def send_heartbeat(self) -> None:
-        """Need no heartbeat."""
+        """Do nothing: no heartbeat is needed."""
 
     def watch(self, left: Callable[[], None]) -> Callable[[], object]:
-        """Never leave."""
+        """Do nothing: this client never disconnects."""
         return _nothing
 
     def ready(self, headers: Headers, heartbeat: Callable[[], bytes]) -> None:
-        """Prepare nothing."""
+        """Do nothing: there is no response to prepare."""
 
     async def frames(self, frames: bytes) -> None:
-        """Hear the turns when they have ended, not as they come."""
+        """Ignore frames: whole turns are taken from the observer."""
 
     async def drain(self) -> None:
-        """Never have to be waited for."""
+        """Do nothing: there is nothing to flush."""
 
     async def end(self, frames: bytes) -> None:
-        """Need no frames: what fails is told to the observer."""
+        """Ignore the last frames: failures are taken from the observer."""
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Need no body: a refusal is told to the observer."""
+        """Ignore the body: refusals are taken from the observer."""
 
-    # What it observes.
+    # The observer.
 
     def observe(self, at: float, happening: Happening) -> None:
-        """Take what turns said, and whether they leave something open."""
+        """Collect the text of turns, and note whether the answer is complete."""
         match happening:
             case RequestExtended(additions):
                 if any(not isinstance(addition, AnsweredTurn) for addition in additions):
@@ -88,23 +88,23 @@ class CollectingClient:
             case TurnEnded(turn, read_text):
                 if (text := read_text()).strip():
                     self._texts.append(text)
-                self._strange = turn.client_calls
+                self._calls_client_tools = turn.client_calls
                 self._open = bool(turn.server_calls)
             case ExchangeFailed(error):
                 self._failure = _describe(error)
 
     def sum_up(self) -> RunOutcome:
-        """Say how it all ended."""
+        """Return the outcome of the run."""
         text = "\n\n".join(self._texts)
         if self._failure:
             return RunOutcome("error", text, self._failure)
-        if self._strange:
-            return RunOutcome("error", text, NOBODY)
+        if self._calls_client_tools:
+            return RunOutcome("error", text, NO_CLIENT)
         return RunOutcome("error", text, CUT_SHORT) if self._open else RunOutcome("ok", text)
 
 
 def _describe(error: HoldgateError) -> str:
-    """Say what went wrong: in the upstream's own words, if it has any."""
+    """Return the error message: the upstream's own, if it has one."""
     answer = read_object(error.body) if isinstance(error, UpstreamAnswered) else None
     return error.message if answer is None else read_failure(answer, error.status).message
 

@@ -1,7 +1,8 @@
-"""What becomes of a job by somebody's hand: made, changed, enabled, disabled.
+"""Changes of jobs by people and models: made, changed, enabled, disabled.
 
-Who calls these keeps what they return. A job is due at the times of its schedule that come while
-it is enabled; `due_ms` moves over each of them once, and goes back only with a new schedule.
+The functions are pure; the caller stores what they return. A job is due at the times of its
+schedule that come while it is enabled; `due_ms` passes each of them once, and goes back only with a
+new schedule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gateway.timestamps import iso
 
 T = TypeVar("T")
 
-# What a schedule of each kind is made of.
+# The members of a schedule of each kind.
 _PARTS = {
     "at": {"kind", "tz", "at"},
     "every": {"kind", "tz", "every_ms", "at"},
@@ -54,7 +55,7 @@ def make_job(
 
 
 def renew_job(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
-    """Make a job what a new one with its `dedupe_key` was to be, keeping its id and its past."""
+    """Change a job to the wanted job with the same `dedupe_key`; it keeps its id and history."""
     schedule = _keep_grid(job.schedule, wanted.schedule, wanted.created_ms)
     changed = replace(
         _reschedule_job(job, schedule, now_ms, rules),
@@ -71,10 +72,10 @@ def renew_job(job: Job, wanted: Job, now_ms: int, rules: JobRules) -> Job:
 
 
 def patch_job(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
-    """Change of a job what a patch names, or raise `InvalidInput`.
+    """Apply a patch to a job, or raise `InvalidInput`.
 
-    A job whose schedule had come to its end, such as one that has run its only time, starts again
-    with a new schedule, unless the patch disables it.
+    A job whose schedule had ended, such as a one-time job that has run, starts again with a new
+    schedule, unless the patch disables it.
     """
     _refuse_move(job, patch)
     schedule = _read_new_schedule(job, patch, now_ms, rules)
@@ -85,14 +86,14 @@ def patch_job(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> Job:
 
 
 def enable_job(job: Job, now_ms: int, rules: JobRules) -> Job:
-    """Let a job run again, its failures forgotten; raise `InvalidInput` if it would never be due.
+    """Enable a job and reset its failures; raise `InvalidInput` if it would never be due.
 
-    A job that is enabled already keeps the times that are due, which nobody may lose.
+    A job that is already enabled keeps its due time, so that no due run is lost.
     """
     due_ms = job.due_ms
     if not job.enabled:
         at = job.schedule
-        # Should the clock have gone back, times that are accounted for stay so.
+        # If the clock was set back, times that were run or missed do not come again.
         accounted_ms = at.at_ms if isinstance(at, At) else 0
         accounted_ms = accounted_ms if due_ms is None else due_ms - 1
         due_ms = _find_first_due(at, max(now_ms, accounted_ms), rules)
@@ -111,10 +112,10 @@ def _find_first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
     due_ms = next_due(schedule, after_ms, rules.cron_lookahead_days)
     if due_ms is None and isinstance(schedule, At):
         raise InvalidInput(
-            f"schedule.at is past, {iso(schedule.at_ms)}; give a later one by update."
+            f"schedule.at is in the past, {iso(schedule.at_ms)}; set a later time with update."
         )
     if due_ms is None:
-        raise InvalidInput("schedule has no time ahead; give another one.")
+        raise InvalidInput("schedule has no further run time; set another schedule.")
     return due_ms
 
 
@@ -135,21 +136,21 @@ def _read_new_schedule(job: Job, patch: Patch, now_ms: int, rules: JobRules) -> 
         given = _complete_members(given, shown)
     if given == shown:
         return job.schedule
-    # Where no zone is named, the one it has is meant.
+    # If no zone is named, the job keeps its own.
     rules = replace(rules, timezone=str(shown["tz"] or rules.timezone))
     read = read_schedule(given, patch.schedule_text, now_ms, rules)
     return _keep_grid(job.schedule, read, now_ms)
 
 
 def _complete_members(given: dict[str, object], shown: dict[str, object]) -> dict[str, object]:
-    """Take what is left out from the schedule there is, if it is to be one of the same kind."""
+    """Complete the given members from the current schedule, if the kind stays the same."""
     kind = str(shown["kind"])
     is_same_kind = given.get("kind", kind) == kind and given.keys() <= _PARTS[kind]
     return {**shown, **given} if is_same_kind else given
 
 
 def _keep_grid(old: Schedule, new: Schedule, asked_ms: int) -> Schedule:
-    """Keep the grid there is, when the same is asked for without saying where it starts."""
+    """Keep the current start of an interval if the same interval is given without a start."""
     is_same = (
         isinstance(old, Every)
         and isinstance(new, Every)
@@ -159,12 +160,12 @@ def _keep_grid(old: Schedule, new: Schedule, asked_ms: int) -> Schedule:
 
 
 def _refuse_move(job: Job, patch: Patch) -> None:
-    for name, wanted, place in (
+    for name, wanted, current in (
         ("session_id", patch.session_id, job.session_id),
         ("agent_id", patch.agent_id, job.agent_id),
     ):
-        if wanted not in (None, place):
-            raise InvalidInput(f"{name} of a job cannot be changed; add a job where it is to be.")
+        if wanted not in (None, current):
+            raise InvalidInput(f"{name} of a job cannot be changed; add a new job instead.")
 
 
 def _apply_members(job: Job, patch: Patch, now_ms: int) -> Job:

@@ -1,7 +1,7 @@
-"""Jobs and their runs: what is kept of them, and what can be asked for.
+"""Jobs and their runs as they are stored, and requests for new and changed jobs.
 
-What becomes of a job is told by its neighbours: `reader` reads what is asked for, `lifecycle` makes
-and changes jobs, `run_rules` says when they run, `view` shows them.
+The modules beside this one work on them: `reader` reads requests, `lifecycle` makes and changes
+jobs, `run_rules` decides when they run and what a run's end means, `view` shows them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SessionMode = Literal["main", "isolated"]
 
 
 class JobRules(msgspec.Struct, frozen=True, gc=False):
-    """What the operator says about jobs and their schedules."""
+    """The operator's settings for jobs and their schedules."""
 
     timezone: str = "UTC"
     """The zone of a schedule that names none."""
@@ -28,12 +28,12 @@ class JobRules(msgspec.Struct, frozen=True, gc=False):
     misfire_grace_ms: int = 3_600_000
     max_consecutive_failures: int = 5
     cron_lookahead_days: int = 3660
-    """How far to look for the next time of an expression."""
+    """How far to look ahead for the next time of a cron expression."""
     jobs_per_owner: int = 100
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is sent when it is time."""
+    """A message that is sent at the times of a schedule."""
 
     job_id: str
     user_id: str
@@ -52,32 +52,32 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """For relay sessions; empty: the one of the session's last request, or the first there is."""
     dedupe_key: str = ""
     due_ms: int | None = None
-    """The schedule's first time that is not accounted for: not run, not missed.
+    """The schedule's first time that was neither run nor missed.
 
-    None when the schedule has no further time. A disabled job keeps it, so that no time comes
-    twice when it is enabled again.
+    None if the schedule has no further time. A disabled job keeps it, so that no time comes twice
+    when it is enabled again.
     """
     next_run_ms: int | None = None
-    """When to look at it: `due_ms`, `retry_ms`, or later after failures; None when disabled."""
+    """When it is claimed next: `due_ms`, `retry_ms`, or later after failures; None if disabled."""
     retry_ms: int | None = None
-    """When a one-time job whose try came to nothing is tried again."""
+    """When a one-time job is tried again after a try without result."""
     retries: int = 0
-    """How often a one-time job was, or is about to be, tried again."""
+    """How many retries a one-time job has had, including the next one if it is planned."""
     run_id: str = ""
-    """The run that is under way."""
+    """The run that is running now; empty if none is."""
     running_ms: int | None = None
     last_run_ms: int | None = None
     last_status: Status | None = None
     last_error: str | None = None
     consecutive_failures: int = 0
     disabled_reason: str | None = None
-    """Why the gateway disabled it; None when a person did."""
+    """Why the gateway disabled it; None if a person did."""
     created_ms: int = 0
     updated_ms: int = 0
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One time a job was due, and what came of it."""
+    """One run of a job, or one row for run times that were missed."""
 
     run_id: str
     job_id: str
@@ -91,13 +91,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     result: str = ""
     error: str | None = None
     missed: int = 0
-    """Of a row that stands for times that were missed: how many."""
+    """How many run times a row `missed` stands for."""
     owed: bool = False
-    """Whether its result still has to be brought into the session it came from."""
+    """Whether its result still has to be returned to the job's session."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is asked for."""
+    """A valid request for a new job."""
 
     schedule: Schedule
     message: str
@@ -108,22 +108,22 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_key: str = ""
     model: str = ""
     job_id: str = ""
-    """An id that was asked for; ids are made by us, so it can only be refused."""
+    """An id in the request; the gateway makes ids, so it can only be refused."""
     session_id: str = ""
-    """Where it is asked to belong; whoever is bound to a session takes no notice of it."""
+    """The session in the request; a caller that is bound to a session ignores it."""
     agent_id: str = ""
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be different about a job; None or nothing: what stays as it is."""
+    """A valid request to change a job; None or empty: no change."""
 
     job_id: str
     schedule: Mapping[str, object]
-    """As it was written: what it leaves out is taken from the job's own."""
+    """As it was written; members that are left out are taken from the job's schedule."""
     schedule_text: str = ""
     message: str | None = None
     name: str | None = None
-    """Empty: the one a job has that is given none."""
+    """Empty: the default name."""
     session_mode: SessionMode | None = None
     enabled: bool | None = None
     delete_after_run: bool | None = None

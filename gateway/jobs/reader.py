@@ -1,8 +1,8 @@
-"""What people and models ask of jobs, read from JSON: a job to be made, or what is to change.
+"""Reads requests for jobs from JSON: a new job, or changes of a job.
 
 A job may be written flat, `{"name": …, "message": …}`, or within `job`, its message also within
-`payload`. A member that is null is as good as absent. A job that was shown may be sent back as it
-is: what only we can say of it is passed over. Every other member is refused by its name.
+`payload`. A member that is null counts as absent. A job that was shown may be sent back as it is:
+members that only the gateway sets are ignored. Every other member is refused by its name.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class JobName(msgspec.Struct, forbid_unknown_fields=True):
     job_id: JobId
 
 
-# An id comes first where members are listed; in a job that is to be made it can only be refused.
+# The id comes first in lists of members; in a new job it can only be refused.
 SETTABLE = ("job_id", *JobRequest.__struct_fields__)
 OURS = frozenset(JobChange.__struct_fields__).difference(SETTABLE)
 SESSION_MODES: Mapping[str, SessionMode] = {"main": "main", "isolated": "isolated"}
@@ -92,22 +92,22 @@ _KINDS = {
     bool: "true or false",
     int: "a number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     list: "a list",
     dict: "an object",
 }
-# What no store of rows and no JSON text can hold.
+# Characters that no store of rows and no JSON text can contain.
 _broken = re.compile(r"[\x00\ud800-\udfff]")
-# A name stands on one line, whatever the reader takes for the end of one.
+# A name is one line, so everything that a reader may take for a line end is replaced.
 _breaks = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
-    """Read a job that is to be made, or raise `InvalidInput`."""
+    """Read a new job, or raise `InvalidInput`."""
     members = _check_members(given)
     message = _message(members)
     if message is None:
-        raise InvalidInput("message is missing; say what is to be sent when it is time.")
+        raise InvalidInput("message is missing; say what to send when the job is due.")
     return Draft(
         schedule=read_schedule(
             _object(members, "schedule"), _text(members, "schedule_text", ""), now_ms, rules
@@ -126,7 +126,7 @@ def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
 
 
 def read_patch(given: Members) -> Patch:
-    """Read what is to change about a job, or raise `InvalidInput`."""
+    """Read the changes of a job, or raise `InvalidInput`."""
     members = _check_members(given)
     return Patch(
         job_id=_job_id(members),
@@ -145,19 +145,19 @@ def read_patch(given: Members) -> Patch:
 
 
 def read_job_id(given: Members) -> str:
-    """Read which job is meant, whatever else is said, or raise `InvalidInput`."""
+    """Read which job is meant and ignore other members, or raise `InvalidInput`."""
     return _job_id(flat(given))
 
 
 def flat(given: Members) -> dict[str, object]:
-    """Return the members of a job that is written flat or within `job`; within wins."""
+    """Return the members of a job that is written flat or within `job`; those within `job` win."""
     nested = _object(given, "job")
     members = {**given, **{name: value for name, value in nested.items() if value is not None}}
     return {name: value for name, value in members.items() if value is not None and name != "job"}
 
 
 def default_name(message: str) -> str:
-    """Return the name of a job that is given none."""
+    """Return the default name of a job: the beginning of its message."""
     return _breaks.sub(" ", message[:DEFAULT_NAME])
 
 
@@ -180,7 +180,7 @@ def _refuse_others(
 def _job_id(members: Members) -> str:
     job_id = _text(members, "job_id", "")
     if not job_id:
-        raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
+        raise InvalidInput("job_id is missing; use one that list shows.")
     return job_id
 
 
@@ -190,7 +190,7 @@ def _message(members: Members) -> str | None:
     within = payload.get("message") is not None
     message = _text(payload if within else members, "message", None, LONGEST_MESSAGE)
     if message == "":
-        raise InvalidInput("message is empty; say what is to be sent when it is time.")
+        raise InvalidInput("message is empty; say what to send when the job is due.")
     return message
 
 
@@ -204,13 +204,13 @@ def _text(members: Members, name: str, default: D, most: int = LONGEST_TEXT) -> 
     if value is None:
         return default
     if not isinstance(value, str):
-        raise InvalidInput(f"{name} must be a text, not {_kind(value)}.")
+        raise InvalidInput(f"{name} must be a string, not {_kind(value)}.")
     text = value.strip()
     if _broken.search(text):
-        raise InvalidInput(f"{name}: a character in it is broken; leave that out.")
+        raise InvalidInput(f"{name} contains an invalid character; remove it.")
     if len(text) > most:
         raise InvalidInput(
-            f"{name}: {len(text)} characters are more than the {most} allowed; make it shorter."
+            f"{name} has {len(text)} characters; make it shorter, at most {most} characters."
         )
     return text
 
@@ -247,8 +247,8 @@ def _session_mode(members: Members, default: D) -> SessionMode | D:
         return default
     if text not in SESSION_MODES:
         raise InvalidInput(
-            "session must be 'main', to go on with the conversation, or 'isolated', to start a "
-            "fresh one."
+            "session must be 'main', to continue the conversation, or 'isolated', to start a new "
+            "one."
         )
     return SESSION_MODES[text]
 

@@ -1,4 +1,4 @@
-"""Runs in relay sessions, whose conversations their clients keep."""
+"""Runs in relay sessions, whose conversations are kept by their clients."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Tools = Callable[[Job], tuple[ServerTool, ...]]
 
 CHAT = DIALECTS["openai-chat"]
 JSON_DEPTH = 128
-NO_MODEL = "No model is configured that could answer; name one in the job."
+NO_MODEL = "No model is listed in the configuration; set model in the job."
 
 
 class RelayRuns:
-    """Asks what a client of the session might ask next, and hears the answer for it.
+    """Sends requests like the next request of the session's client, and collects the answers.
 
-    `tools` gives those that a run has beside the clock.
+    `tools` returns the tools that a run has beside the clock.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class RelayRuns:
         self._json_depth = json_depth
 
     async def lock_session(self, job: Job) -> Lease | str | None:
-        """Take nothing: a relay session is never busy."""
+        """Return None: a relay session needs no lock and is never busy."""
         return None
 
     async def execute(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
-        """Send the job's message, and hear what is answered."""
+        """Send the job's message, and return the outcome."""
         client = CollectingClient()
         snapshot = await self._snapshots.find(job.user_id, job.session_id)
         model = self._model(job, snapshot)
@@ -93,7 +93,7 @@ class RelayRuns:
 
 @dataclass(frozen=True, slots=True)
 class _Speech:
-    """What is said to the model: in which language, and how."""
+    """The request to the model: its dialect, the body, and headers."""
 
     dialect: Dialect
     asked: Asked
@@ -101,7 +101,7 @@ class _Speech:
 
 
 def _speech(job: Job, snapshot: Snapshot | None, model: str, depth: int) -> _Speech:
-    """Go on from the session's last request, or begin with the message alone."""
+    """Continue the session's last request, or make a request of the message alone."""
     if snapshot is None or job.session_mode != "main":
         messages = [{"role": "user", "content": job.message}]
         body = msgspec.json.encode({"model": model, "messages": messages, "stream": True})

@@ -1,8 +1,8 @@
-"""What jobs know of relay sessions, which keep no conversation here.
+"""What jobs know about relay sessions, whose conversations are not stored in the gateway.
 
-`JobIndex` knows which of them have jobs, in memory, for requests that must not wait to learn it.
-`Snapshots` has the last request of each and what answered it: all a job has to go on from. They are
-kept in memory, and in the store for the sessions that have jobs.
+`JobIndex` knows in memory which of them have jobs, for requests that must not wait for the store.
+`Snapshots` has the last request of each and its answer, so that a job can continue from there. They
+are kept in memory, and for sessions that have jobs also in the store.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Note = Callable[..., None]
 LARGEST = 2 * 1024 * 1024
 ROOM = 32 * 1024 * 1024
 MOST = 512
-# What a turn takes until it is read: about so many bytes for each token, of so many if not told.
-AS_EVENTS = 250
-UNTOLD = 100
-# How long the last ones may take when the gateway leaves.
-FAREWELL = 5.0
+# The memory of a turn that is not read yet: bytes for each token, and tokens if usage is unknown.
+BYTES_PER_TOKEN = 250
+UNKNOWN_TOKENS = 100
+# How long the last writes may take when the gateway shuts down.
+SHUTDOWN_SECONDS = 5.0
 AGAIN_AFTER = 5.0
-# It was read with the operator's limit before it was kept.
+# The operator's limit was checked before the snapshot was stored.
 DEPTH = 1_000_000
 
 
 class JobIndex:
     """Knows which relay sessions have jobs, and when the next run of each begins.
 
-    Agents are not in it: what their jobs come to is in the conversation, and waits for nobody.
+    Agents' jobs are not in it: their results are in the conversation and need not be delivered.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class JobIndex:
         return f"<JobIndex {len(self)} jobs of {len(self._jobs)} sessions>"
 
     def load(self, jobs: Iterable[Job]) -> None:
-        """Take the jobs of the store, but for those that changed since it was asked for them."""
+        """Add the jobs of the store, except those that changed since the store was read."""
         if self._changed is None:
             return
         changed, self._changed = self._changed, None
@@ -73,7 +73,7 @@ class JobIndex:
                 self.put(job)
 
     def put(self, job: Job) -> None:
-        """Note what a job is like now."""
+        """Add or replace a job."""
         if self._changed is not None:
             self._changed.add(job.job_id)
         session_key = (job.user_id, job.session_id)
@@ -88,7 +88,7 @@ class JobIndex:
             self._watchers.notify(session_key)
 
     def drop(self, job_id: str) -> None:
-        """Note that a job is gone."""
+        """Remove a job."""
         if self._changed is not None:
             self._changed.add(job_id)
         session_key = self._session_keys.pop(job_id, None)
@@ -100,16 +100,16 @@ class JobIndex:
         self._watchers.notify(session_key)
 
     def has_jobs(self, owner: str, session: str) -> bool:
-        """Tell whether a relay session has jobs, whether or not they are enabled."""
+        """Return whether a relay session has jobs, enabled or not."""
         return (owner, session) in self._jobs
 
     def expecting(self, owner: str, session: str) -> int | None:
-        """Return when a session's next run begins, the past if one is under way; None: never."""
+        """Return when a session's next run begins, a past time if one is running; None: never."""
         times = (_next(job) for job in self._jobs.get((owner, session), {}).values())
         return min((time for time in times if time is not None), default=None)
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called when that changes."""
+        """Call the callback when that changes."""
         return self._watchers.watch((owner, session), callback)
 
 
@@ -118,9 +118,10 @@ def _next(job: Job) -> int | None:
 
 
 class Snapshots:
-    """Remembers what relay sessions asked last; the eldest are forgotten when there are too many.
+    """The last request of each relay session; if there are too many, the oldest are forgotten.
 
-    The index tells of which sessions it is to be kept, `has_no_results` for which none wait.
+    Sessions in the job index also have it in the store. `has_no_results` says without I/O that no
+    results wait for a session.
     """
 
     def __init__(
@@ -159,16 +160,16 @@ class Snapshots:
         headers: Headers,
         is_side_call: Callable[[], bool] | None = None,
     ) -> Observer:
-        """Return who is to hear how a request is answered; nobody if it is too large to keep.
+        """Return the observer that takes the snapshot of a request; a null observer if too large.
 
-        It is the request as the client sent it, before anything was added.
+        The request is as the client sent it, before anything was added.
         """
         if len(asked.body) > LARGEST:
             return NOBODY
         return SnapshotObserver(self, (owner, session), dialect, asked, headers, is_side_call)
 
     def hear(self, seen: SnapshotObserver, text: Callable[[], str], size: int) -> None:
-        """Remember a request one more turn of which ended, in place of an earlier one."""
+        """Remember a request of which one more turn ended, in place of an earlier request."""
         session_key, remembered = seen.session_key, self._seen
         before = remembered.pop(session_key, None)
         if before is not None:
@@ -182,25 +183,25 @@ class Snapshots:
         if self._job_index.has_jobs(*session_key) and (snapshot := seen.snapshot()) is not None:
             self._unkept[session_key] = snapshot
             self._news.set()
-        # The last of all may be this one, if it alone is too large.
+        # If this one alone is too large, it is forgotten as well.
         while self._size > self._room or len(remembered) > MOST:
             self._forget(next(iter(remembered)))
 
     async def find(self, owner: str, session: str) -> Snapshot | None:
-        """Return what a session asked last, as far as that is known."""
+        """Return the snapshot of a session from memory or the store; None if there is none."""
         seen = self._seen.get((owner, session))
         known = seen.snapshot() if seen is not None else None
         return known if known is not None else await self.rows.snapshot(owner, session)
 
     def needs_none(self, owner: str, session: str) -> bool:
-        """Tell at no cost that a session has no jobs, and no results wait for it."""
+        """Return without I/O whether a session has no jobs and no results wait for it."""
         index = self._job_index
         if not index.is_loaded or index.has_jobs(owner, session):
             return False
         return self._has_no_results(owner, session)
 
     async def find_setter(self, owner: str, session: str) -> str:
-        """Return under which system text a session last offered tools: its digest, or nothing."""
+        """Return the digest of the system text of the snapshot if it offered tools; else empty."""
         seen = self._seen.get((owner, session))
         asked = seen.find_request() if seen is not None else None
         if asked is not None and seen is not None:
@@ -211,7 +212,7 @@ class Snapshots:
         return _setter(snapshot.dialect, DIALECTS[snapshot.dialect].read(snapshot.body, DEPTH))
 
     async def keep(self, owner: str, session: str) -> None:
-        """Keep what is known of a session that has a job now; if that cannot be yet, later."""
+        """Store the snapshot of a session that has a job now; if the store is down, later."""
         session_key = (owner, session)
         seen = self._seen.get(session_key)
         if seen is not None and (snapshot := seen.snapshot()) is not None:
@@ -220,12 +221,12 @@ class Snapshots:
                 self._news.set()
 
     def forget(self, owner: str, session: str) -> None:
-        """Forget a session; what the store has of it goes with its conversations."""
+        """Forget a session in memory; its stored snapshot is deleted with its conversations."""
         self._forget((owner, session))
         self._unkept.pop((owner, session), None)
 
     async def run(self) -> NoReturn:
-        """Keep what is new, for ever, and at the end what is left."""
+        """Store new snapshots forever, and the remaining ones on shutdown."""
         try:
             while True:
                 await self._news.wait()
@@ -234,11 +235,11 @@ class Snapshots:
                     await anyio.sleep(self.again_after)
                     self._news.set()
         finally:
-            with anyio.move_on_after(FAREWELL, shield=True):
+            with anyio.move_on_after(SHUTDOWN_SECONDS, shield=True):
                 await self._keep_news()
 
     async def _keep_news(self) -> bool:
-        """Keep all that is not kept yet; tell whether that went well."""
+        """Store all snapshots that are not stored yet; return False if the store is down."""
         while self._unkept:
             if not await self._is_kept(*next(iter(self._unkept.items()))):
                 return False
@@ -250,7 +251,7 @@ class Snapshots:
         except StoreUnavailable as error:
             self._log("snapshot_not_kept", session=session_key[1], why=error.message)
             return False
-        # A newer one may have taken its place meanwhile.
+        # A newer one may have replaced it meanwhile.
         if self._unkept.get(session_key) is snapshot:
             del self._unkept[session_key]
         return True
@@ -263,11 +264,11 @@ class Snapshots:
 
 
 class SnapshotObserver:
-    """Hears how one request is answered; knows how to have what its turns said.
+    """Observes one request, and can read the text of its turns later.
 
-    Nearly nobody asks for that, and reading it costs more than relaying it did: so it is read
-    when it is asked for, and until then the turns are kept as they came. An answer may be held
-    open for long, and there may be many: what is remembered no more is let go of at once.
+    The text is rarely needed, and reading it costs more than relaying the turn did. So it is read
+    only on demand, and until then the turns are kept as they came. An answer may be held for long,
+    and there may be many: what is no longer remembered is released at once.
     """
 
     __slots__ = (
@@ -306,41 +307,41 @@ class SnapshotObserver:
     wants: Wants = frozenset({TurnEnded, HeldUntil})
 
     def observe(self, at: float, happening: Happening) -> None:
-        """Hear that a turn ended, after the ones before it did; a side call's is not kept."""
+        """Remember the request when a turn ended, unless it is a side call."""
         if isinstance(happening, HeldUntil):
-            # The turns are not kept through a long wait, so their words are taken now.
+            # The turns are not kept during a long wait, so their text is read now.
             self.read_texts()
         elif isinstance(happening, TurnEnded) and self._asked is not None:
             if self._is_side_call is not None and self._is_side_call():
                 return
             usage = happening.turn.usage
-            size = (usage.output if usage is not None else UNTOLD) * AS_EVENTS
+            size = (usage.output if usage is not None else UNKNOWN_TOKENS) * BYTES_PER_TOKEN
             self._snapshots.hear(self, happening.read_text, size)
 
     def read_texts(self) -> None:
-        """Read the words of the turns so far."""
+        """Read the text of the turns until now."""
         self._said += tuple([said for text in self._texts if (said := text()).strip()])
         self._texts.clear()
 
-    # What the snapshots do with it.
+    # Called by `Snapshots`.
 
     def find_request(self) -> Asked | None:
-        """Return the request; None if it is remembered no more."""
+        """Return the request; None if it was released."""
         return self._asked
 
     def add(self, text: Callable[[], str], size: int) -> None:
-        """Take how to have what one more turn said."""
+        """Add a function that reads the text of one more turn, and its size."""
         self._texts.append(text)
         self.size += size
 
     def let_go(self) -> None:
-        """Forget it all: it is remembered no more."""
+        """Release everything: the request is no longer remembered."""
         self._asked = self._is_side_call = None
         self._headers, self._said = (), ()
         self._texts.clear()
 
     def snapshot(self) -> Snapshot | None:
-        """Return what is kept of it; None if that is too much."""
+        """Return the snapshot; None if it is too large or was released."""
         self.read_texts()
         answer, asked = "\n\n".join(self._said), self._asked
         if asked is None or len(asked.body) + len(answer.encode()) > LARGEST:

@@ -1,9 +1,10 @@
-"""What isolated runs came to, brought back to the agents' sessions that they came from.
+"""Returns the results of isolated runs to the sessions of the agents that they belong to.
 
-What is owed to a session is written with the run that it came of, and crossed out there: `_look`
-reads it from the store each time. This is not the outbox's ledger: nothing waits here for a turn
-that may or may not carry it. Memory knows only which results are being returned now, so that none
-is begun twice; a process that dies begins again with all that the rows still owe.
+The row of a run says whether its result is still owed to the session: `_look` reads the rows from
+the store each time, and the row is changed when the result was returned. This is not the outbox's
+ledger: results do not wait here for a turn that may or may not carry them. Memory only knows which
+results are being returned now, so that none is returned twice. After a crash, all results that the
+rows still owe are returned.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ OwedResult = tuple[Job, Run]
 
 
 class ResultReturner:
-    """Tells each session what is owed to it as soon as it is idle, in order, also after a restart.
+    """Returns owed results to each session when it is idle, in order, also after a restart.
 
-    A session whose model cannot be told gets it as a delivery, with its next message.
+    If the session's model does not answer, the result goes into the session's queue instead.
     """
 
     def __init__(self, services: SchedulerServices, slots: Slots, agents: AgentRuns) -> None:
@@ -46,15 +47,15 @@ class ResultReturner:
         return f"<ResultReturner {len(self._returning)} under way>"
 
     def wake(self) -> None:
-        """Look again: something is owed."""
+        """Look again: a result is owed."""
         self._wakeup.set()
 
     def drain(self) -> None:
-        """Begin nothing more; what is owed stays so until the next start."""
+        """Start nothing more; what is owed stays owed until the next start."""
         self._leaving = True
 
     async def run(self) -> None:
-        """Return results for ever; while one is owed, look again whether its session is idle."""
+        """Return results forever; while one is owed, check again whether its session is idle."""
         async with anyio.create_task_group() as tasks:
             while True:
                 self._wakeup = anyio.Event()
@@ -63,7 +64,7 @@ class ResultReturner:
                     await self._wakeup.wait()
 
     async def _look(self, tasks: TaskGroup) -> float | None:
-        """Begin to return what can be; return after how many seconds to look again."""
+        """Start to return owed results; return after how many seconds to look again."""
         try:
             owed = await self._services.rows.list_owed()
         except StoreUnavailable as error:
@@ -83,14 +84,14 @@ class ResultReturner:
         except StoreUnavailable as error:
             self._log("result_not_brought", job, run, error.message)
         except Exception as error:
-            log.exception("run %s is still owed", run.run_id, exc_info=error)
+            log.exception("the result of run %s was not returned yet", run.run_id, exc_info=error)
         finally:
             self._returning.discard(run.run_id)
 
     async def _settle(self, job: Job, run: Run) -> None:
-        """Tell a session what a run came to, unless it is busy; if that fails, put it in its queue.
+        """Return a result to its session unless that is busy; if it fails, put it in the queue.
 
-        What is no longer owed, since its job or its session was deleted, comes to nothing.
+        A result that is no longer owed, because its job or session was deleted, is dropped.
         """
         lease = await self._agents.lock_conversation(job)
         if isinstance(lease, str):
@@ -111,7 +112,7 @@ class ResultReturner:
                 self._services.deliveries.announce(item)
 
     async def _tell_session(self, job: Job, run: Run, lease: Lease) -> str:
-        """Tell a session what a run came to; return why that was in vain, if it was."""
+        """Send a result to the session's agent; return why that failed, or an empty string."""
         most_ms = self._services.settings.run_timeout_ms
         try:
             with anyio.move_on_after(most_ms / 1000):
@@ -122,10 +123,10 @@ class ResultReturner:
         except HoldgateError as error:
             return error.message
         except Exception as error:
-            # A fault of ours must not end all that runs beside it, and come again at every start.
-            log.exception("the result of run %s was not told", run.run_id, exc_info=error)
+            # A bug must not end the other tasks, nor come back at every start.
+            log.exception("the result of run %s could not be told", run.run_id, exc_info=error)
             return "Something went wrong inside the gateway."
-        return f"It took longer than {most_ms} ms (cron.run_timeout_ms)."
+        return f"The answer took longer than {most_ms} ms (cron.run_timeout_ms)."
 
     def _log(self, event: str, job: Job, run: Run, why: str) -> None:
         who = {"owner": job.user_id, "session": job.session_id}
@@ -137,7 +138,7 @@ def _write_message(job: Job, run: Run) -> str:
 
 
 def _is_kept(outcome: Outcome) -> bool:
-    """Whether the conversation has what was told: something was answered to it."""
+    """Whether the result is stored in the conversation, which needs an answer to it."""
     return outcome.version > 0 and bool(outcome.turns or outcome.text)
 
 

@@ -1,19 +1,19 @@
-"""What becomes of a job by the passing of time: its runs are claimed, they end, it is given up.
+"""Changes of jobs over time: runs are claimed, runs end, a job is disabled after failures.
 
-The idea: a job carries `due_ms`, the first time of its schedule that no row accounts for yet. A
-claim moves it past now and makes the rows for all times it passed; nothing else moves it forward.
-The functions are pure: they take a job and return what it becomes, with the rows to be kept.
+The idea: a job has `due_ms`, the first time of its schedule that has no row yet. A claim moves it
+past now and makes the rows for all times it passed; nothing else moves it forward. The functions
+are pure: they take a job and return the changed job, with the rows to store.
 
 Invariants:
-- Each time of an enabled job's schedule ends in exactly one row: as a run, or counted in one row
-  `missed` with the others that went by. Whoever claims keeps the job and its new rows in one
-  transaction, or neither, and the store refuses a second row for the same job and time.
-- Only the last of the times that went by is run, and only within `misfire_grace_ms`.
+- Each time of an enabled job's schedule gets exactly one row: a run, or counted in one row `missed`
+  with others that passed. The caller stores the job and its new rows in one transaction, and the
+  store refuses a second row for the same job and time.
+- Of the times that passed, only the last is run, and only within `misfire_grace_ms`.
 - While a job runs it has a `run_id`, and nobody claims it again. A process that dies leaves the
-  row `running`; when its lease ends, somebody else ends that run as `interrupted`.
-- Only an error counts as a failure. A one-time job that came to nothing is tried again a few
-  times, each a run of its own; a recurring job that fails waits the longer the more often it did.
-- A run by hand changes neither the times of the schedule nor the count of retries.
+  row `running`; when its lease ends, another process ends that run as `interrupted`.
+- Only an error counts as a failure. A one-time job without a result is tried again a few times,
+  each time as a new run; a recurring job waits longer after each failure in a row.
+- A manual run changes neither the times of the schedule nor the count of retries.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ BACK_OFF_MS = (30_000, 60_000, 300_000, 900_000, 3_600_000)
 RETRY_MS = BACK_OFF_MS[:4]
 DAY_MS = 86_400_000
 LONGEST_REASON = 200
-OVER = "Its schedule has no further time."
-OVER_AND_MISSED = "Its time was missed, and its schedule has no further one."
-GIVEN_UP = "It was tried as often as it may, {tries}; give it another time by update."
-TOO_OFTEN = "It failed as often in a row as it may, {failures}; enable it to try again."
+OVER = "The schedule has no further run time."
+OVER_AND_MISSED = "The run time was missed, and the schedule has no further one."
+GIVEN_UP = "It used all its tries ({tries}); set a new time with update."
+TOO_OFTEN = "It failed too often in a row ({failures}); enable it to try again."
 UNKNOWN = "no reason is known."
 
 
 def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str]) -> JobClaim:
-    """Account for every time of a job that has come, the last of them by a run if it may be.
+    """Claim all times of a job that have come: the last one as a run if it is not too late.
 
-    The job is to be kept also when there is no row: its `due_ms` was then no time of its
+    The job has to be stored even if there is no row: its `due_ms` was then not a time of its
     schedule, and is one now.
     """
     if job.enabled and job.retry_ms is not None:
@@ -52,7 +52,7 @@ def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str])
     if first_ms is None or not job.enabled:
         return replace(job, next_run_ms=None), ()
     count, last_ms, before_ms = times_between(job.schedule, first_ms, now_ms)
-    # From now on, or from its own time on if the clock has gone back before that.
+    # After now, or after `first_ms` if the clock was set back to before that.
     due_ms = next_due(job.schedule, max(now_ms, first_ms - 1), rules.cron_lookahead_days)
     job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
     if count == 0:
@@ -68,7 +68,7 @@ def claim_due(job: Job, now_ms: int, rules: JobRules, new_id: Callable[[], str])
 def _claim_retry(
     job: Job, retry_ms: int, now_ms: int, rules: JobRules, new_id: Callable[[], str]
 ) -> JobClaim:
-    """Try a one-time job again, unless that was missed too."""
+    """Claim the retry of a one-time job, or record it as missed."""
     if now_ms < retry_ms:
         return replace(job, next_run_ms=retry_ms), ()
     job = replace(job, retry_ms=None, next_run_ms=None)
@@ -78,7 +78,7 @@ def _claim_retry(
 
 
 def claim_manual(job: Job, now_ms: int, new_id: Callable[[], str]) -> JobClaim:
-    """Begin a run that somebody asks for now; the times of the job's schedule stay as they are."""
+    """Claim a manual run, now; the times of the job's schedule do not change."""
     return _claim_run(job, new_id(), "manual", now_ms, now_ms)
 
 
@@ -114,9 +114,9 @@ def _make_missed_row(job: Job, run_id: str, count: int, last_ms: int, now_ms: in
 
 
 def give_back_claim(job: Job, run: Run) -> Job:
-    """Take back the claim of a run that has not begun: its time is due again.
+    """Undo the claim of a run that has not started: its time is due again.
 
-    Unless the job was disabled or given another schedule meanwhile.
+    If the job was disabled or got another schedule meanwhile, its due time stays as it is.
     """
     job = replace(job, run_id="", running_ms=None)
     if not job.enabled or run.trigger == "manual":
@@ -131,13 +131,13 @@ def give_back_claim(job: Job, run: Run) -> Job:
 def recompute_due(job: Job, now_ms: int, rules: JobRules) -> Job:
     """Compute anew when a job is due, after the clock was set back.
 
-    Its times may have been computed from a clock that was ahead. A time that has a row already
-    does not get another one: the store sees to that.
+    Its times may have been computed from a clock that was ahead. The store makes sure that a time
+    with a row does not get another one.
     """
     if not job.enabled or job.next_run_ms is None:
         return job
     if now_ms < job.created_ms - DAY_MS:
-        # A host without a clock of its own starts long ago; times since then would count as missed.
+        # A host without a battery clock starts in the past; times since then would count as missed.
         return job
     if job.retry_ms is not None:
         retry_ms = min(job.retry_ms, now_ms + RETRY_MS[job.retries - 1])
@@ -166,12 +166,12 @@ def finish_run(
 
 
 def apply_end(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
-    """Return what the end of its run makes of a job; None: it is to be deleted."""
+    """Return the job after the end of its run; None: delete it."""
     return END_RULES[run.status](job, run, now_ms, rules)
 
 
 def apply_ok(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
-    """Forget the failures, and wait for the next time; or be gone, if it was to run just once."""
+    """Reset the failures and wait for the next time; None if the job is deleted after a run."""
     if job.delete_after_run:
         return None
     job = _note_end(job, run)
@@ -179,7 +179,7 @@ def apply_ok(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
 
 
 def apply_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
-    """Wait the longer the more often a job failed, and give up in the end."""
+    """Wait longer after each failure in a row, and disable the job after too many."""
     failures = job.consecutive_failures + 1
     job = apply_no_result(replace(job, consecutive_failures=failures), run, now_ms, rules)
     if isinstance(job.schedule, At) or job.next_run_ms is None:
@@ -190,12 +190,12 @@ def apply_error(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
 
 
 def apply_no_result(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
-    """Wait for the next time, or try a one-time job again.
+    """Wait for the next time, or plan a retry of a one-time job.
 
-    That its session was busy or the gateway was stopped is no failure of a job.
+    A busy session or a stopped gateway does not count as a failure of the job.
     """
     job, at = _note_end(job, run), job.schedule
-    # What is run by hand counts for neither a retry nor the last one; a new time is not a retry.
+    # A manual run does not count as a try, nor does a run after which a new time was set.
     is_try = run.trigger == "timer" and job.enabled and job.due_ms is None
     if not isinstance(at, At) or not is_try:
         return _wait_for_next(job, now_ms)
@@ -216,7 +216,7 @@ END_RULES: Mapping[Status, EndRule] = {
 
 
 def disable_job(job: Job, now_ms: int, reason: str | None = None) -> Job:
-    """Let a job rest; one that rests already keeps the reason why."""
+    """Disable a job; one that is already disabled keeps its reason."""
     if not job.enabled:
         return job
     return replace(
@@ -241,7 +241,7 @@ def _note_end(job: Job, run: Run) -> Job:
 
 
 def _wait_for_next(job: Job, now_ms: int) -> Job:
-    """Look at a job again when it is due; one that was disabled meanwhile stays so."""
+    """Set when a job runs next; one that was disabled meanwhile stays disabled."""
     if not job.enabled:
         return job
     if job.retry_ms is not None:
@@ -258,22 +258,22 @@ def _back_off_ms(failures: int) -> int:
 
 
 def write_failure_notice(before: Job, after: Job | None, run: Run) -> str | None:
-    """Tell a session why a job is given up by the end of this run; None if it is not."""
+    """Return the notice that this run's end disabled the job, with the reason; None if not."""
     if after is None or run.status == "ok" or after.enabled or not before.enabled:
         return None
     reason = " ".join((run.error or UNKNOWN).split())[:LONGEST_REASON]
     if isinstance(after.schedule, At):
         tries = after.retries + 1
-        times = "once, and is not tried again" if tries == 1 else f"{tries} times"
-        end = "an error" if run.status == "error" else run.status
-        return f"It was tried {times}; the last try was {end}: {reason}"
+        times = "once" if tries == 1 else f"{tries} times"
+        end = "failed" if run.status == "error" else f"was {run.status}"
+        return f"It was tried {times} and is not tried again; the last try {end}: {reason}"
     failures = after.consecutive_failures
     times = "once" if failures == 1 else f"{failures} times in a row"
     return f"It failed {times} and is disabled now; the last error: {reason}"
 
 
 def write_missed_notice(count: int, last_ms: int) -> str:
-    """Tell a session how many times of a job were missed, and which was the last."""
+    """Return the notice of how many runs of a job were missed, and when the last was."""
     if count == 1:
-        return f"1 time was missed at {iso(last_ms)}."
-    return f"{count} times were missed, the last at {iso(last_ms)}."
+        return f"1 run was missed at {iso(last_ms)}."
+    return f"{count} runs were missed, the last at {iso(last_ms)}."

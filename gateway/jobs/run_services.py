@@ -1,4 +1,4 @@
-"""What runs of jobs are given, and what they come to."""
+"""Services and settings of runs, and their outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Note = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What the operator says about runs."""
+    """The operator's settings for runs."""
 
     max_concurrent_runs: int = 1
     idle_retry_ms: int = 2000
@@ -28,14 +28,14 @@ class RunSettings:
     lease_ttl_ms: int = 300_000
     keep_runs: int = 100
     tick_ms: int = 60_000
-    """How long a clock that was stepped ahead has to stay there before times count as missed."""
+    """How long a clock that was stepped ahead must stay there before runs count as missed."""
     store_retry_ms: int = 5000
     """How long to wait for a store that is down."""
 
 
 @dataclass(slots=True)
 class SchedulerServices:
-    """What all runs have to do with."""
+    """The services that the scheduler and all runs use."""
 
     rows: JobRows
     clock: Clock
@@ -49,7 +49,7 @@ class SchedulerServices:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended: what it said, or what went wrong."""
+    """How a run ended: its text, or what went wrong."""
 
     status: Status
     text: str = ""
@@ -57,10 +57,10 @@ class RunOutcome:
 
 
 class RunExecutor(Protocol):
-    """How the runs of one kind of session are done."""
+    """Executes the runs of one kind of session."""
 
     async def lock_session(self, job: Job) -> Lease | str | None:
-        """Take what a run must have for itself; a text: somebody else has it, and what for."""
+        """Lock the session for a run; None: no lock is needed, a text: what it is locked for."""
 
     async def execute(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
-        """Execute a run; raises a `HoldgateError` if it cannot even begin."""
+        """Execute a run; raise a `HoldgateError` if it cannot start."""

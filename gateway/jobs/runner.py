@@ -1,20 +1,20 @@
 """Runs of jobs, from their claim to their record.
 
-The idea: a run that was claimed is a row `running` that is leased to this process. `run_job` sees
-it to its end in three steps: wait for a slot and an idle session, execute it within the time limit,
-record how it ended.
+The idea: a claimed run is a row `running` that is leased to this process. `run_job` does three
+things: wait for a slot and an idle session, execute the run within the time limit, and record how
+it ended.
 
 Invariants:
-- Every way out of a run, a bug and a cancel too, passes the record, so each row gets one end. While
-  the store is down the record is tried again, until the gateway leaves; then the row stays
-  `running`, and whoever finds its lease lapsed ends it as `interrupted`, as after a crash.
-- How a run ended, what that makes of its job, and what its session is told are kept in one
-  transaction. Listeners are told after it, so they never learn of what could still be lost.
+- Every run is recorded, also after a bug or a cancel, so each row gets one end. While the store is
+  down the record is tried again until the gateway shuts down; then the row stays `running`, and
+  after its lease another process ends it as `interrupted`, as after a crash.
+- The end of a run, the change of its job, and the items for its session are stored in one
+  transaction. Listeners are told after it, so they never hear of anything that could be lost.
 - A run has a slot only while it executes, not while it waits for its session.
-- A run that has asked nothing yet when the gateway leaves is given back: its time is due again at
-  the next start, as if nobody had claimed it.
-- The result of an isolated run of an agent is owed to the session that it came from: its row says
-  so from the record on, until `ResultReturner` has brought it there.
+- A run that has sent nothing yet when the gateway shuts down is given back: its time is due again
+  at the next start, as if nobody had claimed it.
+- The result of an isolated run of an agent is owed to its session: its row says so from the record
+  on, until `ResultReturner` has returned it.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from gateway.stores.rows import OutboxItem
 
 log = logging.getLogger("holdgate.jobs")
 
-STOPPED = RunOutcome("interrupted", error="The gateway was stopped before it came to an end.")
-REMOVED = RunOutcome("interrupted", error="Its job was removed before it began.")
-DISABLED = RunOutcome("skipped", error="Its job was disabled before it began.")
+STOPPED = RunOutcome("interrupted", error="The gateway was stopped before the run ended.")
+REMOVED = RunOutcome("interrupted", error="The job was removed before the run began.")
+DISABLED = RunOutcome("skipped", error="The job was disabled before the run began.")
 BROKEN = RunOutcome("error", error="Something went wrong inside the gateway.")
-# A result beyond this is cut: a model has to read it, and it is kept for a while.
+# A longer result is cut: a model has to read it, and it is stored for a while.
 LONGEST_RESULT = 1024 * 1024
-# How long the record of a run may take, whatever is being cancelled.
+# How long the record of a run may take, even if the run is cancelled.
 PATIENCE = 5.0
 
 
 class Slots:
-    """How many runs may go on at a time; `freed` is called when one was used and is free again."""
+    """Limits how many runs execute at a time; `freed` is called when a used slot is free again."""
 
     def __init__(self, most: int, freed: Callable[[], None]) -> None:
         self._free = anyio.Semaphore(most)
@@ -68,11 +68,11 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """How many are taken."""
+        """How many slots are taken."""
         return self.most - self._free.value
 
     def acquire_now(self) -> bool:
-        """Take one if there is one."""
+        """Take a slot without waiting; return whether there was one."""
         try:
             self._free.acquire_nowait()
         except anyio.WouldBlock:
@@ -80,21 +80,21 @@ class Slots:
         return True
 
     async def acquire(self) -> None:
-        """Take one as soon as there is one."""
+        """Wait for a free slot, and take it."""
         await self._free.acquire()
 
     def release(self) -> None:
-        """Leave one to whoever waits."""
+        """Free a slot, and call `freed`."""
         self._free.release()
         self._freed()
 
     def release_unused(self) -> None:
-        """Leave one that was not used: whoever took it for nothing need not look again."""
+        """Free a slot that was not used, without calling `freed`."""
         self._free.release()
 
     @asynccontextmanager
     async def hold_slot(self) -> AsyncIterator[None]:
-        """Have one for a while."""
+        """Take a slot for the time of a `with` block."""
         await self.acquire()
         try:
             yield
@@ -103,7 +103,7 @@ class Slots:
 
 
 class JobRunner:
-    """Does the runs that were claimed, so many at a time, and records how each ended."""
+    """Executes claimed runs, a limited number at a time, and records how each ended."""
 
     def __init__(
         self,
@@ -121,24 +121,24 @@ class JobRunner:
         self._leaving = anyio.Event()
         self._fewer = anyio.Event()
         self.live: dict[str, anyio.CancelScope] = {}
-        """What cancels each run that is under way."""
+        """The cancel scope of each run that is under way, by run id."""
         self._sessions: dict[str, SessionKey] = {}
-        """Whose each of them is."""
+        """The session of each of them."""
         self._waiting: set[str] = set()
-        """The runs that have asked nothing yet."""
+        """The runs that have sent nothing to a model yet."""
         self.counts: Counter[str] = Counter()
-        """How many runs ended how since the process began; of times that were missed, each."""
+        """How many runs ended with each status since the process began; missed times count each."""
 
     def __repr__(self) -> str:
         return f"<JobRunner {len(self.live)} under way, {self._slots!r}>"
 
     @property
     def is_leaving(self) -> bool:
-        """Whether nothing new is begun any more."""
+        """Whether the gateway shuts down and starts no more runs."""
         return self._leaving.is_set()
 
     def drain(self) -> None:
-        """Begin nothing more; what has only waited so far is given back."""
+        """Start no more runs; runs that only waited until now are given back."""
         self._leaving.set()
 
     async def idle(self) -> None:
@@ -148,20 +148,20 @@ class JobRunner:
 
     async def end_session(self, owner: str, session: str) -> None:
         """Cancel all runs of a session, and return when they are over."""
-        place, of = (owner, session), self._sessions
-        while mine := [run_id for run_id in of if of[run_id] == place]:
-            for run_id in mine:
+        key = (owner, session)
+        while run_ids := [run_id for run_id, of in self._sessions.items() if of == key]:
+            for run_id in run_ids:
                 self.live[run_id].cancel()
             await self._wait_for_an_end()
 
     async def _wait_for_an_end(self) -> None:
         if self._fewer.is_set():
             self._fewer = anyio.Event()
-        # One event for all who wait: each looks again what is left.
+        # One event for all waiters: each checks again what is left.
         await self._fewer.wait()
 
     async def run_job(self, job: Job, run: Run, has_slot: bool) -> None:
-        """See a run that was claimed to its end, and record that, whatever happens."""
+        """Do a claimed run, and record its end, whatever happens."""
         outcome = STOPPED
         self._waiting.add(run.run_id)
         self._sessions[run.run_id] = (job.user_id, job.session_id)
@@ -170,11 +170,11 @@ class JobRunner:
                 with anyio.CancelScope() as self.live[run.run_id]:
                     outcome = await self._wait_and_execute(job, run, has_slot)
             except Exception as error:
-                # The outer loop of a run: a bug hurts only the job it shows up in.
+                # The outer loop of a run: a bug fails only this run.
                 log.exception("run %s failed", run.run_id, exc_info=error)
                 outcome = BROKEN
             finally:
-                # Also when the whole process is being cancelled: at least one try.
+                # At least one try, even if the whole process is cancelled.
                 record = self._make_record(job, run, outcome)
                 is_kept = await self._record_end(job, record)
                 self._waiting.discard(run.run_id)
@@ -199,23 +199,23 @@ class JobRunner:
                 # Waiting for its session needs no slot: others may run meanwhile.
                 self._slots.release()
             if isinstance(found, RunOutcome):
-                # What the gateway cuts off when it leaves is no failure of the job.
+                # A run that the shutdown cuts off does not count as a failure of the job.
                 return STOPPED if self.is_leaving and found.status == "error" else found
             busy_since = busy_since or time.monotonic()
             most_ms = settings.max_busy_wait_ms
             if (time.monotonic() - busy_since) * 1000 >= most_ms:
-                # No failure of the job: its next time stands.
+                # This does not count as a failure of the job: its next time stays.
                 return RunOutcome(
-                    "skipped", error=f"Its session was busy ({found}) for {most_ms} ms."
+                    "skipped", error=f"The session was busy ({found}) for {most_ms} ms."
                 )
             await self._pause(settings.idle_retry_ms / 1000)
 
     async def _acquire_slot(self) -> bool:
-        """Wait for a slot; False when we leave before there is one."""
+        """Wait for a slot; return False if the gateway shuts down before there is one."""
         if self._slots.acquire_now():
             return True
 
-        # Two waits; the first that comes ends the other.
+        # Two waits: the first to end cancels the other.
         async def cancel_when_leaving() -> None:
             await self._leaving.wait()
             tasks.cancel_scope.cancel()
@@ -232,7 +232,7 @@ class JobRunner:
             await self._leaving.wait()
 
     async def _execute(self, job: Job, run: Run) -> RunOutcome | str:
-        """Execute a run within its time limit; if its session is busy, return what with."""
+        """Execute a run within its time limit; if its session is busy, return what for."""
         executor = self._agents if job.agent_id else self._relays
         limit_ms = self._services.settings.run_timeout_ms
         try:
@@ -240,21 +240,21 @@ class JobRunner:
             if isinstance(lease, str):
                 return lease
             try:
-                # It may have waited for long: the job may be gone, disabled or changed.
+                # It may have waited long: the job may be removed, disabled or changed by now.
                 current = await self._services.rows.get(job.job_id)
                 if current is None:
                     return REMOVED
                 if job.enabled and not current.enabled:
                     return DISABLED
                 self._waiting.discard(run.run_id)
-                # The lock is that of the session it was claimed for, so the run stays there.
+                # The lock is for the session at the claim, so the run stays in that session.
                 if _is_same_place(job, current):
                     job = current
                 await self.publish_run(job, run, RUN_STARTED)
                 with anyio.move_on_after(limit_ms / 1000):
                     return await executor.execute(job, run, lease)
                 return RunOutcome(
-                    "error", error=f"It took longer than {limit_ms} ms (cron.run_timeout_ms)."
+                    "error", error=f"The run took longer than {limit_ms} ms (cron.run_timeout_ms)."
                 )
             finally:
                 if lease is not None:
@@ -271,8 +271,8 @@ class JobRunner:
         return replace(over, owed=is_isolated and _has_result(over))
 
     async def _record_end(self, job: Job, run: Run) -> bool:
-        """Keep how a run ended, within a while; tell whether that went well."""
-        # It only waited until we leave; who asked for a run by hand is told of its end instead.
+        """Store how a run ended, within a time limit; return whether that worked."""
+        # A run that only waited is given back; a manual run is recorded as interrupted instead.
         has_waited = self.is_leaving and run.run_id in self._waiting
         with anyio.move_on_after(PATIENCE, shield=True):
             try:
@@ -286,14 +286,14 @@ class JobRunner:
         return False
 
     async def _give_back(self, job: Job, run: Run) -> None:
-        """Leave a run that asked nothing to the next start, as if it had not been claimed."""
+        """Undo the claim of a run that sent nothing, so that the next start runs it."""
         kept = await self._services.rows.give_back(run.run_id, give_back_claim)
         if kept is not None:
             self._services.job_index.put(kept)
         self._log("run_given_back", job, run, None)
 
     async def _keep_end(self, job: Job, run: Run) -> None:
-        """Keep a run, its job and what the session is told at once; then tell who listens."""
+        """Store a run's end, its job and items in one transaction; then publish the end."""
         services, found = self._services, False
         now_ms = run.finished_ms or 0
         notice: OutboxItem | None = None
@@ -308,7 +308,7 @@ class JobRunner:
             notice = make_failure_item(before, after, run)
             return notice
 
-        # An agent has the answer in its conversation; a relay session gets it from its queue.
+        # An agent has the answer in its conversation; a relay session gets it by its queue.
         item = make_result_item(job, run) if _has_result(run) and not job.agent_id else None
         keep_runs = services.settings.keep_runs
         kept = await services.rows.finish(run, change, item, keep_runs, make_notice)
@@ -316,7 +316,7 @@ class JobRunner:
             if added is not None:
                 services.deliveries.announce(added)
         if not found:
-            # A second attempt finds nothing to change, though the first one may have succeeded.
+            # A second try finds nothing to change, because the first one may have succeeded.
             services.deliveries.look_again(job.user_id, job.session_id)
             kept = await services.rows.get(job.job_id)
         if kept is None:
@@ -329,14 +329,14 @@ class JobRunner:
             await self.report_end(job, run, notice)
 
     async def report_end(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
-        """Count how a run ended, and tell whoever listens to the session."""
+        """Count how a run ended, and publish its end in the session's feed."""
         self.counts[run.status] += run.missed or 1
         await self.publish_run(job, run, RUN_FINISHED, notice)
 
     async def publish_run(
         self, job: Job, run: Run, kind: str, notice: OutboxItem | None = None
     ) -> None:
-        """Tell whoever listens to the session of a run, and what its queue says of it."""
+        """Publish an event about a run in the session's feed, with the notice if there is one."""
         event = {"name": job.name, **asdict(show_run(run))}
         if notice is not None:
             event["notice"] = notice.text
@@ -355,20 +355,20 @@ class JobRunner:
 
 
 def _is_same_place(job: Job, current: Job) -> bool:
-    """Whether a job still belongs where it was claimed for."""
-    place = (job.agent_id, job.session_id, job.session_mode)
-    return place == (current.agent_id, current.session_id, current.session_mode)
+    """Whether a job still has the agent, the session and the mode that it was claimed with."""
+    claimed = (job.agent_id, job.session_id, job.session_mode)
+    return claimed == (current.agent_id, current.session_id, current.session_mode)
 
 
 def _has_result(run: Run) -> bool:
     return run.status == "ok" and bool(run.result.strip())
 
 
-# What waits in the queue of a session.
+# Items for the queue of a session.
 
 
 def make_result_item(job: Job, run: Run) -> OutboxItem:
-    """Make what a session is told of what a run said."""
+    """Make the item that brings the result of a run to its session."""
     return OutboxItem(
         id=run.run_id,
         owner=job.user_id,
@@ -382,7 +382,7 @@ def make_result_item(job: Job, run: Run) -> OutboxItem:
 
 
 def make_failure_item(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
-    """Make what a session is told of a job that is given up by the end of this run, if it is."""
+    """Make the item that says that this run's end disabled the job; None if it did not."""
     text = write_failure_notice(before, after, run)
     if text is None:
         return None
@@ -390,7 +390,7 @@ def make_failure_item(before: Job, after: Job | None, run: Run) -> OutboxItem | 
 
 
 def make_missed_item(job: Job, run: Run) -> OutboxItem:
-    """Make what a session is told of times that were missed; it is dated by the last of them."""
+    """Make the item that says that runs were missed; it has the time of the last of them."""
     text = write_missed_notice(run.missed, run.due_ms)
     item = replace(make_result_item(job, run), at_ms=run.due_ms, text=text)
     return replace(item, status="missed", missed=run.missed)

@@ -1,19 +1,20 @@
-"""The scheduler: one task that sleeps until the next job is due, and has it run.
+"""The scheduler: one task that sleeps until the next job is due, and starts its run.
 
 The idea: no queue and no timer for each job. The store says when the next job is due; the scheduler
-sleeps until then, claims what is due one by one as long as there are slots, and looks again. Every
-change of a job, every slot that gets free and every end of a run wakes it.
+sleeps until then, claims due jobs one by one as long as there are slots, and looks again. Every
+change of a job, every free slot and every end of a run wakes it.
 
 Invariants:
-- A time of a schedule ends in exactly one row: a run, or counted in a row `missed`. The claim, the
-  row and the lease are one transaction, so of several processes one has it.
-- Who claims runs: a claim is handed to `JobRunner` in the same breath, and its lease is renewed
-  until it is recorded. A lease that can not be renewed cancels its run.
+- A time of a schedule gets exactly one row: a run, or counted in a row `missed`. The claim, the row
+  and the lease are one transaction, so only one of several processes gets it.
+- The process that claims a run also executes it: a claim goes to `JobRunner` at once, and its lease
+  is renewed until the run is recorded. If a lease is lost, its run is cancelled.
 - A crash leaves rows `running` with a lease. They end as `interrupted` at the next start of a
-  process that has the store for itself, else when their lease has lapsed.
-- A time is called missed only when the clock can be trusted: one that was stepped ahead has to stay
-  there for `tick_ms`. When the clock is set back, times are computed anew.
-- What runs owe to sessions is in their rows; `ResultReturner` brings it, also after a restart.
+  process that has the store for itself, else when their lease has ended.
+- A time counts as missed only if the clock can be trusted: a clock that was stepped ahead must stay
+  there for `tick_ms`. When the clock is set back, due times are computed anew.
+- Results that are owed to sessions are in the rows; `ResultReturner` returns them, also after a
+  restart.
 """
 
 from __future__ import annotations
@@ -40,25 +41,25 @@ from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import Claimed, OutboxItem
 
 NEVER = 2**62
-# How long ago a run may have ended that is told of again at the start.
+# At the start, the ends of runs since this time ago are published again.
 PUBLISH_AGAIN_MS = 60 * 60 * 1000
-# Leases of other processes that died; nothing wakes us when they lapse.
+# How often to look for ended leases of other processes; no event tells of them.
 LOOK_FOR_LAPSED = 60.0
-# A gateway that has just started is waited for that long.
+# How long a manual run waits for a gateway that has just started.
 PATIENCE = 5.0
-# A clock that fell back by more than this was stepped.
+# A clock that goes back by more than this was stepped.
 STEP_MS = 1000
-# How long to wait before looking again whether a clock that was stepped ahead stays there.
+# How often to check whether a clock that was stepped ahead stays there.
 DOUBT_SECONDS = 0.5
-# A job that is due but cannot be claimed is not asked for without pause.
+# A pause for jobs that are due but cannot be claimed, so that the loop does not spin.
 SOON = 0.01
 
 
 class Scheduler:
-    """Claims what is due, hands it to those who do it, and keeps its leases.
+    """Claims due jobs, gives them to `JobRunner`, and renews their leases.
 
-    `alone` says that no other process shares the store: runs that it says are going on at the
-    start are then those of a process that is gone.
+    `alone` says that no other process shares the store: rows that are `running` at the start are
+    then left by a former process.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Scheduler:
         self.services = services
         self._alone = alone
         self._holder = uuid4().hex
-        # Leases end by the host's time, as the store judges them.
+        # Leases end by the host's time, as in the store.
         self._lease_clock = SystemClock()
         self.slots = Slots(services.settings.max_concurrent_runs, self.wake)
         self.results = ResultReturner(services, self.slots, agents)
@@ -79,12 +80,12 @@ class Scheduler:
         self._steps = ClockSteps(services.clock, services.settings.tick_ms)
         self._lead_ms = self._clock_lead()
         self._doubts = False
-        """Whether something is due that would be missed, if only the clock were right."""
+        """Whether runs would count as missed, but the clock is not trusted yet."""
 
     def __repr__(self) -> str:
         return f"<Scheduler {self.runner!r}>"
 
-    # As those see it who make jobs.
+    # For `JobService`.
 
     def wake(self) -> None:
         """Look again when the next job is due."""
@@ -100,7 +101,7 @@ class Scheduler:
         if self._tasks is None or self.runner.is_leaving:
             return Queued(job, LEAVING if self.runner.is_leaving else STARTING)
         claimed: Claimed | None = None
-        # Whoever asked may leave: what was claimed has to be begun.
+        # The caller may be cancelled, but a claimed run must be started.
         with anyio.CancelScope(shield=True):
             claimed = await services.rows.claim_now(
                 job.job_id,
@@ -118,7 +119,7 @@ class Scheduler:
         await self.runner.end_session(owner, session)
 
     def status(self) -> SchedulerStatus:
-        """Show how it is."""
+        """Return the status of the scheduler."""
         return SchedulerStatus(
             enabled=True,
             state="draining" if self.runner.is_leaving else "running",
@@ -126,12 +127,12 @@ class Scheduler:
             max_concurrent_runs=self.slots.most,
         )
 
-    # Its life.
+    # Start and shutdown.
 
     async def run(self) -> None:
-        """Run jobs for ever."""
+        """Run jobs forever."""
         async with anyio.create_task_group() as tasks:
-            # What is begun before that would be taken for what a process left that is gone.
+            # First, because runs that start before it would be taken for those of a former process.
             await self._recover()
             self._tasks = tasks
             self._begun.set()
@@ -144,7 +145,7 @@ class Scheduler:
                 await self._sleep(at_ms)
 
     def drain(self) -> None:
-        """Begin nothing more; what runs may go on until it is cut off or done."""
+        """Start nothing more; current runs may go on until they end or are cut off."""
         self.runner.drain()
         self.results.drain()
         self.wake()
@@ -154,7 +155,7 @@ class Scheduler:
         await self.runner.idle()
 
     async def _sleep(self, at_ms: int) -> None:
-        """Sleep until something is due, or a moment if the clock may come back; or until woken."""
+        """Sleep until a job is due or until woken; only shortly if the clock is not trusted."""
         if not self._doubts and at_ms <= self.services.clock.now_ms():
             await anyio.sleep(SOON)
         if self._woken:
@@ -175,7 +176,7 @@ class Scheduler:
     # Claims.
 
     async def _look(self, tasks: TaskGroup) -> int:
-        """Begin all that is due and has a slot; return when to look again."""
+        """Start all due jobs while there are slots; return when to look again."""
         self._doubts = False
         try:
             await self._handle_clock_set_back()
@@ -185,18 +186,18 @@ class Scheduler:
         except StoreUnavailable as error:
             await self._wait_for_store(error)
             return 0
-        # A slot that is given back wakes us.
+        # A slot that gets free wakes the scheduler.
         return NEVER
 
     async def _claim(self, tasks: TaskGroup) -> bool:
-        """Claim what is due first, for a slot that is taken; tell whether there was anything."""
+        """Claim the job that is due first, for a slot already taken; return whether one was due."""
         services, now_ms, begun = self.services, self.services.clock.now_ms(), False
         is_ahead = self._steps.is_ahead
 
         def claim(job: Job) -> Claimed | None:
             claimed, runs = claim_due(job, now_ms, services.rules, _new_id)
             if is_ahead and any(run.status == "missed" for run in runs):
-                # Perhaps only the clock is wrong: claim nothing, and look again in a moment.
+                # Perhaps the clock is wrong: claim nothing, and look again shortly.
                 self._doubts = True
                 return None
             missed = tuple(make_missed_item(job, run) for run in runs if run.status == "missed")
@@ -206,7 +207,7 @@ class Scheduler:
             claimed = await services.rows.claim(now_ms, self._holder, self._lease_end(), claim)
             begun = claimed is not None and self._start_runs(claimed, tasks, has_slot=True)
         finally:
-            # A run gives its slot back itself; a claim of missed times alone needs none.
+            # A run frees its slot itself; a claim with missed times only needs none.
             if not begun:
                 self.slots.release_unused()
         if claimed is not None:
@@ -239,7 +240,7 @@ class Scheduler:
                     services.job_index.put(kept)
 
     def _start_runs(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
-        """Have a run done that was claimed; tell whether there is one."""
+        """Start the claimed run; return whether there is one."""
         job, running = claimed.job, [run for run in claimed.runs if run.status == "running"]
         self.services.job_index.put(job)
         for run in running:
@@ -257,7 +258,7 @@ class Scheduler:
                 await self.runner.report_end(job, run, items.get(run.run_id))
 
     def _note_end(self, run: Run) -> None:
-        """Take note that a run is over."""
+        """Wake up after the end of a run."""
         if run.owed:
             self.results.wake()
         self.wake()
@@ -268,12 +269,12 @@ class Scheduler:
         return self._lease_clock.now_ms() + self.services.settings.lease_ttl_ms
 
     async def _recover(self) -> None:
-        """Learn what there is, and that what a process that is gone was at is interrupted."""
+        """End the runs of a former process as interrupted, and load all jobs."""
         rows = self.services.rows
         while True:
             try:
                 await self._end_lapsed(LATEST if self._alone else self._lease_clock.now_ms())
-                # The clock may have been set back while nobody looked.
+                # The clock may have been set back while the gateway was off.
                 await self._recompute_due(await rows.listing(None))
                 jobs = await rows.listing(None)
                 self.services.job_index.load(jobs)
@@ -283,9 +284,9 @@ class Scheduler:
                 await self._wait_for_store(error)
 
     async def _publish_again(self, jobs: Iterable[Job]) -> None:
-        """Tell of runs that ended shortly before: their events may not have been kept then.
+        """Publish the ends of recent runs again: their events may not have been stored.
 
-        An event that was is not told twice.
+        An event that was stored is not published twice.
         """
         since_ms = self.services.clock.now_ms() - PUBLISH_AGAIN_MS
         for job in jobs:
@@ -307,7 +308,7 @@ class Scheduler:
 
         def change(job: Job, run: Run) -> tuple[Job, Run] | None:
             if run.run_id in self.runner.live:
-                # Its lease looks over because the clock was stepped ahead: it is renewed.
+                # Its lease only seems to have ended because the clock was stepped ahead.
                 return None
             over = finish_run(run, now_ms, STOPPED.status, error=STOPPED.error)
             changed = apply_end(job, over, now_ms, services.rules)
@@ -335,12 +336,12 @@ class Scheduler:
     async def _renew_leases(self) -> NoReturn:
         """Renew the leases of all runs that are under way here."""
         while True:
-            # So that two failures in a row do not cost the lease.
+            # A third of the lease, so that two failures in a row do not lose it.
             await anyio.sleep(self.services.settings.lease_ttl_ms / 1000 / 3)
             for run_id, scope in tuple(self.runner.live.items()):
                 try:
                     if not await self.services.rows.extend(run_id, self._holder, self._lease_end()):
-                        # Somebody took it for dead, or its job is gone: nobody wants it any more.
+                        # Another process ended the run, or its job was removed.
                         scope.cancel()
                 except StoreUnavailable as error:
                     self.services.note("lease_not_renewed", run=run_id, why=error.message)

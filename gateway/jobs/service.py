@@ -1,4 +1,4 @@
-"""Jobs as REST, the tool and the command line handle them; each owner has only their own."""
+"""Jobs as REST, the tool and the command line use them; each owner sees only their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.sessions.identity import refuse_session_id
 from gateway.stores.documents import Conflict
 from gateway.stores.rows import JobRows
 
-# Why a job is not run now that somebody asks for it.
+# Why a manual run is not started.
 RUNNING = "running"
 SWITCHED_OFF = "switched off"
 STARTING = "starting"
@@ -29,21 +29,21 @@ LEAVING = "shutting down"
 
 
 class JobConflict(HoldgateError):
-    """There is one already, and only one can be."""
+    """Another job has the same id or `dedupe_key`."""
 
     status, code, kind = 409, "conflict", "invalid_request_error"
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What became of a wish to run a job now; without a reason against it, it is on its way."""
+    """The answer to a manual run; without a reason, the run is started."""
 
     job: Job
     reason: str = ""
 
 
 class SchedulerPort(Protocol):
-    """Whoever runs jobs."""
+    """The scheduler, as `JobService` uses it."""
 
     def wake(self) -> None:
         """Look again when the next job is due."""
@@ -55,31 +55,31 @@ class SchedulerPort(Protocol):
         """End all runs of a session that is deleted, and wait until they are over."""
 
     def status(self) -> SchedulerStatus:
-        """Show how it is."""
+        """Return the status of the scheduler."""
 
 
 class DisabledScheduler:
-    """Runs nothing: jobs are kept, and wait for better times."""
+    """Runs nothing: jobs are stored, but not run."""
 
     def wake(self) -> None:
-        """Sleep on."""
+        """Do nothing: no job is run."""
 
     async def start(self, job: Job) -> Queued:
-        """Say that it is off."""
+        """Return that the scheduler is off."""
         return Queued(job, SWITCHED_OFF)
 
     async def end_session(self, owner: str, session: str) -> None:
-        """Have nothing to end."""
+        """Do nothing: there are no runs."""
 
     def status(self) -> SchedulerStatus:
-        """Say that it is off."""
+        """Return that the scheduler is off."""
         return SchedulerStatus(enabled=False, state="off")
 
 
 class JobService:
-    """Makes, changes and shows jobs; whoever runs them is told of every change.
+    """Makes, changes and shows jobs; wakes the scheduler after every change.
 
-    Of the owner None, an admin, all jobs are. A job that is somebody else's is like none at all.
+    The owner None is an admin, who sees all jobs. For others, a job of another owner is not found.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class JobService:
     async def add(
         self, owner: str, given: Members, session: str = "", agent: str = ""
     ) -> tuple[Job, bool]:
-        """Make a job; with a `dedupe_key` that is known, change the job that has it.
+        """Make a job; if a job has the same `dedupe_key`, change that job.
 
-        Returns the job, and whether it was there already. Without a session it says itself which
-        one it is for. Raises `InvalidInput`, `JobConflict` for an id of one's own, `TooMany`.
+        Return the job, and whether it existed. Without a session, the request must name one. Raise
+        `InvalidInput`, `JobConflict` if the request has the id of an own job, or `TooMany`.
         """
         now_ms = self._clock.now_ms()
         draft = read_draft(given, now_ms, self.rules)
@@ -138,7 +138,7 @@ class JobService:
         return job, deduped
 
     async def update(self, owner: str | None, given: Members) -> Job:
-        """Change of a job what is given; raises `InvalidInput`, `NotFound`, `JobConflict`."""
+        """Change a job as given; raise `InvalidInput`, `NotFound` or `JobConflict`."""
         patch, now_ms = read_patch(given), self._clock.now_ms()
         self._check_model(patch.model or "")
 
@@ -151,21 +151,21 @@ class JobService:
             raise JobConflict("Another job has this dedupe_key already; update that one.") from None
 
     async def enable(self, owner: str | None, job_id: str) -> Job:
-        """Let a job run again; raises `InvalidInput` if its only time is past, `NotFound`."""
+        """Enable a job; raise `InvalidInput` if it has no further run time, or `NotFound`."""
         now_ms = self._clock.now_ms()
         return await self._change(
             "job_enabled", owner, job_id, lambda job: enable_job(job, now_ms, self.rules)
         )
 
     async def disable(self, owner: str | None, job_id: str) -> Job:
-        """Let a job rest; a run that is under way goes on."""
+        """Disable a job; a run that is under way goes on."""
         now_ms = self._clock.now_ms()
         return await self._change(
             "job_disabled", owner, job_id, lambda job: disable_job(job, now_ms)
         )
 
     async def remove(self, owner: str | None, job_id: str) -> Job:
-        """Delete a job and its runs; what a run of it that is under way says is lost."""
+        """Delete a job and its runs; the result of a run that is under way is lost."""
         job = await self.rows.change(job_id, owner, lambda job: (None, job))
         if job is None:
             raise _not_found(job_id)
@@ -186,22 +186,22 @@ class JobService:
         return await self.rows.listing(owner, session, agent)
 
     async def run(self, owner: str | None, job_id: str) -> Queued:
-        """Run a job now, due or not, enabled or not; it is not waited for."""
+        """Start a job now, due or not, enabled or not; do not wait for its end."""
         return await self.scheduler.start(await self.get(owner, job_id))
 
     async def runs(self, owner: str | None, job_id: str, limit: int) -> list[Run]:
-        """Return the runs of a job, the newest first; raises `NotFound`."""
+        """Return the runs of a job, the newest first; raise `NotFound`."""
         await self.get(owner, job_id)
         return await self.rows.runs(job_id, limit)
 
     async def status(self, owner: str | None) -> tuple[SchedulerStatus, list[Job]]:
-        """Return how the scheduler is, and the jobs."""
+        """Return the status of the scheduler, and the jobs."""
         return self.scheduler.status(), await self.rows.listing(owner)
 
     async def forget(self, owner: str, session: str) -> int:
-        """Delete all jobs of a session that is forgotten, and what they owe; say how many.
+        """Delete all jobs of a deleted session, and their owed results; return how many jobs.
 
-        Their runs are ended, and over on return.
+        Their runs have ended when this returns.
         """
         jobs = await self.rows.listing(owner, session)
         count = await self.rows.forget(owner, session)
@@ -215,10 +215,10 @@ class JobService:
         session, agent = draft.session_id or draft.agent_id, draft.agent_id
         if not session:
             raise InvalidInput(
-                "session_id is missing; name the session that it is for, or an agent in agent_id."
+                "session_id is missing; name the session of the job, or an agent in agent_id."
             )
         if reason := refuse_session_id(session):
-            raise InvalidInput(f"session_id {reason}; name a session there is.")
+            raise InvalidInput(f"session_id {reason}.")
         if agent and agent not in self._agents:
             known = ", ".join(self._agents) or "none"
             raise InvalidInput(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")
@@ -235,15 +235,13 @@ class JobService:
         if not job_id:
             return
         if await self.rows.get(job_id, owner) is not None:
-            raise JobConflict("You have a job with this job_id already; change it by update.")
-        raise InvalidInput(
-            "job_id is not yours to choose; leave it out, and the new job is given one."
-        )
+            raise JobConflict("You have a job with this job_id already; change it with update.")
+        raise InvalidInput("job_id cannot be chosen; leave it out, and the new job gets one.")
 
     async def _change(
         self, event: str, owner: str | None, job_id: str, change: Callable[[Job], Job]
     ) -> Job:
-        """Replace a job by what a function makes of it, or raise `NotFound`."""
+        """Change a job by a function, or raise `NotFound`."""
 
         def replace_job(job: Job) -> tuple[Job, Job]:
             after = change(job)
@@ -266,7 +264,7 @@ class JobService:
         self.scheduler.wake()
 
     def _log(self, event: str, job: Job) -> None:
-        # Not its name, which begins as its message does: texts are not logged.
+        # Not its name, which may be the beginning of its message: texts are not logged.
         self._note(event, job=job.job_id, owner=job.user_id, session=job.session_id)
 
 

@@ -31,22 +31,22 @@ from gateway.stores.documents import StoreUnavailable
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTask:
-    """Does what a model asks of the jobs of its owner."""
+    """Runs the calls of a model; they change the jobs of its owner."""
 
     jobs: JobService
     owner: str
     session: str | None
     agent: str = ""
     may_add: bool = True
-    """False within a run: jobs do not multiply by themselves."""
+    """False in a run: a run of a job cannot add jobs."""
 
     @property
     def declaration(self) -> ToolDeclaration:
-        """How it is offered to the model."""
+        """The declaration that is offered to the model."""
         return DECLARATION
 
     async def run(self, arguments: str) -> str:
-        """Do what the model asks, and say what came of it."""
+        """Run a call of the model, and return its result as JSON."""
         try:
             call = read_call(arguments)
         except InvalidCall as refused:
@@ -82,8 +82,8 @@ class ScheduleTask:
                 )
             case "run":
                 queued = await self.jobs.run(self.owner, read_job_id(members))
-                going = not queued.reason
-                return render_job("run", queued.job, queued=going, reason=queued.reason or None)
+                reason = queued.reason or None
+                return render_job("run", queued.job, queued=reason is None, reason=reason)
         act = {"get": self.jobs.get, "enable": self.jobs.enable, "disable": self.jobs.disable}
         job = await act[call.action](self.owner, read_job_id(members))
         return render_job(call.action, job)
@@ -107,25 +107,25 @@ class ScheduleTask:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTaskOffer:
-    """Tells who is offered the tool."""
+    """Decides who is offered the tool."""
 
     jobs: JobService
     to_clients: bool
     """Whether the operator lets relay sessions have it (`cron.offer_to_clients`)."""
 
     def for_client(self, owner: str, session: str | None) -> tuple[ScheduleTask, ...]:
-        """Return what a relay session is offered."""
+        """Return the tools for a relay session."""
         return (ScheduleTask(self.jobs, owner, session),) if self.to_clients else ()
 
     def for_agent(self, message: AgentMessage) -> tuple[ScheduleTask, ...]:
-        """Return what an agent is offered."""
+        """Return the tools for an agent."""
         if NAME not in message.agent.tools:
             return ()
         owner, session, may_add = message.owner, message.session, message.may_schedule
         return (ScheduleTask(self.jobs, owner, session, message.agent.id, may_add),)
 
     def for_run(self, job: Job) -> tuple[ScheduleTask, ...]:
-        """Return what a run of a relay session is offered."""
+        """Return the tools for a run of a relay session."""
         if not self.to_clients:
             return ()
         return (ScheduleTask(self.jobs, job.user_id, job.session_id, may_add=False),)

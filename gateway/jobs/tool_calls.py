@@ -1,8 +1,8 @@
 """The `schedule_task` tool as a model sees it: its declaration, its calls, its results.
 
-The schema is helpful, the reader lenient: a call may be flat or have its job within `job`, objects
-may be written as JSON text, what is null or empty is as good as absent, and a schedule that is a
-text is taken for one in words. What is left is read by gateway/jobs/reader.py.
+The reader is lenient: a call may be flat or have its job within `job`, objects may be written as
+JSON text, a null or empty member counts as absent, and a schedule that is a string is read as
+`schedule_text`. The result is read by gateway/jobs/reader.py.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _MEMBERS: dict[str, dict[str, object]] = {
 
 
 def _bare(schema: Mapping[str, object]) -> dict[str, object]:
-    """Leave the descriptions out: what is declared twice is described once."""
+    """Return a schema without descriptions, for members that are declared twice."""
     bare = {name: part for name, part in schema.items() if name != "description"}
     if isinstance(inner := bare.get("properties"), dict):
         bare["properties"] = {name: _bare(part) for name, part in inner.items()}
@@ -152,7 +152,7 @@ DECLARATION = ToolDeclaration(
 
 _fields = msgspec.json.Decoder(dict[str, Any])
 _EMPTY: tuple[object, ...] = (None, "", {})
-# What a plain text is, where an object was to stand.
+# The member that a plain string means in place of an object.
 _MEANT = {"job": "job_id", "schedule": "schedule_text", "payload": "message"}
 _FOR_INSTANCE = (
     'send for instance {"action":"add","schedule_text":"every 5 minutes","message":"Check the '
@@ -161,7 +161,7 @@ _FOR_INSTANCE = (
 
 
 def read_call(arguments: str) -> ScheduleTaskCall:
-    """Read a call's arguments, or raise `Refused`."""
+    """Read a call's arguments, or raise `InvalidCall`."""
     fields = _decode_arguments(arguments.strip() or "{}")
     action = fields.pop("action", None)
     action = action.strip().lower()[:LONGEST_SHOWN] if isinstance(action, str) else ""
@@ -191,7 +191,7 @@ def _members(action: str, fields: dict[str, Any]) -> dict[str, object]:
 
 
 def _normalize_members(members: Mapping[str, object]) -> dict[str, object]:
-    """Take texts in the place of objects for what they mean, and leave out what is empty."""
+    """Convert strings in place of objects, and remove empty members."""
     spelt = (_read_member(name, value) for name, value in members.items())
     filled = ((name, _drop_empty(value)) for name, value in spelt)
     return {name: value for name, value in filled if value not in _EMPTY}
@@ -232,25 +232,25 @@ def render_job(
 
 
 def render_jobs(jobs: Iterable[Job]) -> str:
-    """Render the jobs there are."""
+    """Render a list of jobs."""
     return _result({"ok": True, "action": "list", "jobs": [summarize_job(job) for job in jobs]})
 
 
 def render_removal(job_id: str) -> str:
-    """Render that a job is gone."""
+    """Render that a job was removed."""
     return _result({"ok": True, "action": "remove", "removed": job_id})
 
 
 def render_status(scheduler: SchedulerStatus, jobs: JobCounts) -> str:
-    """Render how the scheduler is, and how many jobs there are."""
+    """Render the status of the scheduler, and how many jobs there are."""
     return _result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
 
 
 def render_unknown_job(action: str, job_id: str) -> str:
-    """Render that there is no job of this id, or that it is somebody else's."""
+    """Render that the owner has no job with this id."""
     return render_error(
         action,
-        f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; action list shows those there are.",
+        f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; use action list to see all jobs.",
     )
 
 

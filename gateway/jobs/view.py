@@ -1,6 +1,6 @@
-"""Jobs and runs as others see them: over HTTP whole, to a model in few words.
+"""Jobs and runs as they are shown: completely over HTTP, shortly to a model.
 
-What is shown over HTTP is a type of its own, from which the OpenAPI document is made.
+The types for HTTP are also the source of the OpenAPI document.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What waits for sessions that are not asking: the queue, the inbox, events, webhooks."""
+"""What waits for sessions without a current request: the queue, the inbox, events, webhooks."""

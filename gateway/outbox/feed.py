@@ -1,14 +1,15 @@
-"""What happens in sessions: a log that is kept for a week, and those who read on as it grows.
+"""The events of sessions: a log that is kept for a week, and its subscribers.
 
-The log is rows in the store, numbered as they are written, and that number is all a reader needs:
-it says the last that it got, and reads on behind it. Nothing is sent that is not in the store, and
-nothing is kept in memory for a slow reader. Invariants:
+The log is rows in the store, numbered as they are written. A reader only needs the number of the
+last event it got, and reads on after it. Only events in the store are sent, and nothing is kept in
+memory for a slow reader. Invariants:
 
-1. An event is in the log once for each kind and key of a session: whoever is not sure that it was
-   told tells it again.
-2. A reader begins to look before it reads (`Wakeup.look`): what is written after that wakes it, so
-   that nothing falls between the end of a read and the wait.
-3. A number that this log never gave comes from another one, as after a restore: all is new then.
+1. An event is in the log once for each kind and key of a session, so it may be published again if
+   it is not known whether that was done.
+2. A reader calls `Wakeup.look` before it reads: later writes wake it, so that no event is missed
+   between the end of a read and the wait.
+3. A number that this log never gave comes from another log, as after a restore: then all events are
+   new.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ REMINDER_DUE, RUN_STARTED, RUN_FINISHED, DELIVERY_ACKED = KINDS = (
     "run.finished",
     "delivery.acked",
 )
-# Events may hold whole results; what is read ahead of a slow reader is little.
+# Events may contain whole results, so only a few are read ahead for a slow reader.
 PAGE = 20
 MOST_SUBSCRIPTIONS = 20
 
 
 class Feed:
-    """The log of events of all sessions; each has a number, and higher is later."""
+    """The log of events of all sessions; a higher number is later."""
 
     def __init__(
         self, rows: DeliveryRows, clock: Clock, note: Note, most: int = MOST_SUBSCRIPTIONS
@@ -50,14 +51,14 @@ class Feed:
         self.note = note
         self.subscribers = SubscriberLimit(most, "subscriptions to events")
         self.open: Counter[SessionKey] = Counter()
-        """The sessions that are subscribed to now."""
+        """How many subscriptions each session has now."""
         self._watchers = Watchers()
 
     def __repr__(self) -> str:
         return f"<Feed {len(self.subscribers)} subscribed>"
 
     async def publish(self, owner: str, session: str, kind: str, key: str, data: EventData) -> bool:
-        """Append to a session's log, once for each kind and key; False if the store is down."""
+        """Append an event, once for each kind and key; return False if the store is down."""
         if kind not in KINDS:
             raise ValueError(f"No event is called {kind!r}.")
         written = msgspec.json.encode(data)
@@ -74,12 +75,12 @@ class Feed:
         return True
 
     def watch(self, owner: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each event of any of an owner's sessions."""
+        """Call the callback after each event of any of an owner's sessions."""
         return self._watchers.watch(owner, callback)
 
     @contextmanager
     def subscribe(self, owner: str, session: str) -> Iterator[Subscription]:
-        """Read a session's log as it grows; raises `TooMany` or `Draining` if that cannot be."""
+        """Subscribe to a session's events; raise `TooMany` or `Draining` if not possible."""
         with self.subscribers.admit(owner) as wakeup:
             key = (owner, session)
             unwatch = self._watchers.watch(key, wakeup.rouse)
@@ -93,14 +94,14 @@ class Feed:
                     del self.open[key]
 
     def drain(self) -> None:
-        """End all subscriptions, and let none begin."""
+        """End all subscriptions, and allow no new ones."""
         self.subscribers.drain()
 
 
 class Subscription:
-    """One reader of a session's log, who is told when it has grown.
+    """One reader of a session's log; new events wake it.
 
-    It keeps nothing but its place: what a slow reader has not read yet is in the store.
+    It only keeps its position: events that a slow reader has not read yet are in the store.
     """
 
     __slots__ = ("_key", "_rows", "_wakeup", "after")
@@ -113,9 +114,9 @@ class Subscription:
         """The number of the last event that was read."""
 
     async def begin(self, after: int | None) -> None:
-        """Go to where to read on: behind an event, or behind all there are.
+        """Set the position: after the given event, or after all events.
 
-        A number that was never given is from another log than this, of which all is new.
+        A number that was never given is from another log; then reading starts at the beginning.
         """
         last = await self._rows.last_event(*self._key)
         if after is None:
@@ -124,7 +125,7 @@ class Subscription:
             self.after = after if after <= last else 0
 
     async def events(self) -> AsyncGenerator[SessionEvent]:
-        """Yield the events that there are, and those to come, until the gateway leaves."""
+        """Yield stored and new events until the gateway shuts down."""
         while not self._wakeup.over:
             self._wakeup.look()
             found = await self._rows.events(*self._key, self.after, PAGE)

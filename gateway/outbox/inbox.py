@@ -1,4 +1,4 @@
-"""One list of what waits for a session: reminders that are due, and results of runs."""
+"""The inbox: one list of a session's due reminders and waiting results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.reminders.model import Reminder, Rules
 from gateway.stores.rows import OutboxItem
 from gateway.stores.waiting import Unsubscribe
 
-# What one answer shows; the rest comes at once to whoever asks again.
+# The limit of one page; the next request gets the rest at once.
 MOST_SHOWN_CHARACTERS = 1024 * 1024
 _MARK = 8
 _CURSOR = re.compile(rf"([0-9]{{1,18}})(?:\.((?:[A-Za-z0-9_-]{{{_MARK}}}){{1,4096}}))?")
@@ -30,10 +30,10 @@ _CURSOR = re.compile(rf"([0-9]{{1,18}})(?:\.((?:[A-Za-z0-9_-]{{{_MARK}}}){{1,409
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a reader has seen: results up to a number, and which of the reminders that are due.
+    """What a reader has seen: results up to a number, and marks of due reminders.
 
-    Results have an order in which they come. Reminders have none that a clock which is stepped
-    could not upset, so each leaves its mark.
+    Results are numbered in the order in which they come. The order of reminders can change when the
+    clock is stepped, so each seen reminder has a mark.
     """
 
     seq: int = 0
@@ -45,7 +45,7 @@ class Seen:
 
 
 def read_cursor(text: str) -> Seen | None:
-    """Read a cursor; None if it is none of ours."""
+    """Read a cursor; return None if it is not valid."""
     match = _CURSOR.fullmatch(text)
     if match is None:
         return None
@@ -60,34 +60,34 @@ def _mark(task: Reminder) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a reader has not seen, the oldest first, and what it has seen then."""
+    """Items that a reader has not seen, the oldest first, and the cursor after them."""
 
     items: tuple[DeliveryView, ...]
     seen: Seen
     next_ms: int | None = None
-    """When the next reminder comes due, if one will."""
+    """When the next reminder is due; None if there is none."""
 
 
 class ReminderSource(Protocol):
-    """The reminders of sessions, as far as they wait in an inbox."""
+    """The reminders of sessions, as the inbox uses them."""
 
     @property
     def rules(self) -> Rules: ...
 
     async def list_undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
-        """Return what waits to be delivered; raises if the store is down."""
+        """Return undelivered reminders; raise if the store is down."""
 
     async def acknowledge(
         self, owner: str, session: str, ids: Container[str]
     ) -> tuple[Reminder, ...]:
-        """Take it that somebody has got these, durably; return those that waited."""
+        """Mark reminders as delivered, durably; return those that were waiting."""
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each change of a session's reminders."""
+        """Call the callback after each change of a session's reminders."""
 
 
 class Inbox:
-    """Shows what waits for a session, and waits for it. Looking changes nothing."""
+    """Shows what waits for a session, or waits for it. Reading does not mark it as delivered."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Inbox:
         return f"<Inbox {len(self.subscribers)} waiting>"
 
     async def look(self, owner: str, session: str, seen: Seen) -> Page:
-        """Return what waits now and was not seen; raises if a store is down."""
+        """Return what waits now and was not seen; raise if a store is down."""
         tasks = await self._reminders.list_undelivered(owner, session)
         items = await self._deliveries.pending(owner, session)
         ready_ms = self._clock.now_ms() + self._reminders.rules.due_window_ms
@@ -121,7 +121,7 @@ class Inbox:
     async def wait(
         self, owner: str, session: str, seen: Seen, seconds: float, wakeup: Wakeup
     ) -> Page | None:
-        """Return what was not seen as soon as there is something; None after so many seconds."""
+        """Wait for something that was not seen, and return it; None after `seconds`."""
         with anyio.move_on_after(seconds), ExitStack() as stack:
             stack.callback(self._reminders.watch(owner, session, wakeup.rouse))
             stack.callback(self._deliveries.watch(owner, session, wakeup.rouse))
@@ -140,19 +140,19 @@ class Inbox:
             await wakeup.wait()
 
     async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Take it that somebody has got these, durably; return the ids of those that waited."""
+        """Mark items as delivered, durably; return the ids of those that were waiting."""
         asked = tuple(dict.fromkeys(ids))
         tasks = await self._reminders.acknowledge(owner, session, frozenset(asked))
         found: dict[str, str] = {task.id: REMINDER for task in tasks}
         runs = await self._deliveries.acknowledge(owner, session, asked)
         found |= dict.fromkeys(runs, RUN)
-        for one, kind in found.items():
-            told = {"id": one, "kind": kind}
-            await self._feed.publish(owner, session, DELIVERY_ACKED, one, told)
-        return tuple(one for one in asked if one in found)
+        for item_id, kind in found.items():
+            data = {"id": item_id, "kind": kind}
+            await self._feed.publish(owner, session, DELIVERY_ACKED, item_id, data)
+        return tuple(item_id for item_id in asked if item_id in found)
 
     def drain(self) -> None:
-        """Send all home who wait, and let nobody wait any more."""
+        """End all waiting requests, and allow no new ones."""
         self.subscribers.drain()
 
 

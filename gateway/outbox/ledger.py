@@ -1,30 +1,30 @@
-"""Who carries what, and what is owed to the store: one ledger for reminders and for results.
+"""One ledger for reminders and results: which turn carries an item, and what is not written yet.
 
-Items wait for a session in a store: reminders in its document, results of runs in rows. A turn
-that is to bring some of them to a model claims them here, and the client's answer decides:
+Items wait for a session in a store: reminders in its document, results of runs in rows. A turn that
+carries some of them to a model claims them here. They are committed when the client sees the
+answer, and released if the turn fails:
 
     waiting ──reserve──> claimed ──commit──> owed ──settle──> delivered, in the store too
        ^                    │
        └──────release───────┘
 
-The ledger lives in memory, and knows items only by their ids. Which of them are due, how they are
-read and written and what a model is told of them is up to their keeper. Invariants:
+The ledger is in memory, and knows items only by their ids. Which of them are due, how they are read
+and written, and what a model reads about them is decided by their keeper. Invariants:
 
 1. An item is held by one claim at most. A conversation may take over what a side call of its
-   session holds (`Requester.outranks`); from then on the side call's claim has no say about it.
-2. An item is committed once at most: only the claim that holds it can do so, and what is owed is
-   never offered again, since keepers leave out what `list_owed` names from all they read.
-3. Nothing is lost. A release forgets a claim and nothing else; a process that dies forgets all
-   claims and debts, and the store still has their items as waiting: at least once, then.
-4. An item is owed from the instant at which the client has seen it. It counts as delivered in this
-   process at once, and stays owed until a write that names it has succeeded, however often it
-   failed before.
-5. Keepers await nothing between `list_held` and `reserve`, and read a session in turn with those
-   who write what was delivered in it. A read that overlaps such a write could come back after it,
-   with items that nothing holds any more as if they still waited.
+   session holds (`Requester.outranks`); from then on the side call's claim does not hold it.
+2. An item is committed once at most: only the claim that holds it can commit it, and an owed item
+   is never offered again, because keepers remove the items of `list_owed` from all they read.
+3. Nothing is lost. A release only forgets a claim. A process that dies forgets all claims and owed
+   deliveries, and in the store their items still wait: delivery is then at least once.
+4. An item is owed from the moment the client has seen it. In this process it counts as delivered at
+   once, and it stays owed until a write of it has succeeded, however often that failed before.
+5. Keepers await nothing between `list_held` and `reserve`, and they lock a session while they read
+   it or write deliveries. Otherwise a read that overlaps such a write could return delivered items
+   as if they still waited.
 
-In a store that several processes share, claims are tokens in the store itself; these methods are
-the place where that is put in.
+If several processes share a store, claims have to be tokens in the store; these methods are the
+place to add that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from gateway.stores.waiting import Unsubscribe, Watchers
 
 
 class LedgerItem(Protocol):
-    """Anything that waits for a session, and has an id of its own."""
+    """Anything with an id that waits for a session."""
 
     @property
     def id(self) -> str: ...
@@ -50,7 +50,7 @@ I = TypeVar("I", bound=LedgerItem)  # noqa: E741
 
 
 class Claim(msgspec.Struct, Generic[I], frozen=True, eq=False, gc=False):
-    """The items that one turn carries, until they are delivered or given back."""
+    """The items that one turn carries, until it is committed or released."""
 
     id: str
     key: SessionKey
@@ -59,7 +59,7 @@ class Claim(msgspec.Struct, Generic[I], frozen=True, eq=False, gc=False):
 
 
 class LedgerCounts(Protocol):
-    """How many items went which way since the process began."""
+    """How many items were reserved, committed and so on since the process began."""
 
     reserved: int
     committed: int
@@ -68,7 +68,7 @@ class LedgerCounts(Protocol):
 
 
 class LedgerEvents(NamedTuple):
-    """What the steps of a claim are called in the log."""
+    """The names of the log events for the steps of a claim."""
 
     reserved: str
     committed: str
@@ -77,7 +77,7 @@ class LedgerEvents(NamedTuple):
 
 
 class ItemKeeper(Protocol[I]):
-    """Whoever reads and writes the items of a ledger."""
+    """The service that reads and writes the items of a ledger."""
 
     @property
     def counts(self) -> LedgerCounts: ...
@@ -87,14 +87,14 @@ class ItemKeeper(Protocol[I]):
     def note(self) -> Callable[..., None]: ...
 
     def describe_claim(self, claim: Claim[I], items: tuple[I, ...]) -> Mapping[str, object]:
-        """Return what the log says of a claim and the items that it holds; never their text."""
+        """Return the log fields of a claim and its items; never their text."""
 
     async def write_delivered(self, key: SessionKey) -> None:
-        """Write what is owed for a session, durably, and settle it; raises if the store is down."""
+        """Write the owed deliveries of a session, and settle them; raise if the store is down."""
 
 
 class Ledger(Generic[I]):
-    """The claims of all sessions, and the deliveries that are not in the store yet."""
+    """The claims of all sessions, and the deliveries that are not written yet."""
 
     def __init__(self, keeper: ItemKeeper[I]) -> None:
         self._keeper = keeper
@@ -106,37 +106,37 @@ class Ledger(Generic[I]):
         return f"<Ledger {len(self._held)} sessions reserved, {len(self._owed)} owed>"
 
     def list_held(self, key: SessionKey, requester: Requester = UNKNOWN) -> Container[str]:
-        """Return the ids of a session's items that a turn carries now, and this one may not."""
+        """Return the ids of a session's items that other turns hold against this requester."""
         held = self._held.get(key)
-        # Who offers no tools outranks nobody: then all of them are, and none is looked at.
+        # The fast case: a requester without tools outranks nobody.
         if held is None or not requester.tools:
             return held or ()
-        return {one for one, by in held.items() if not requester.outranks(by.requester)}
+        return {item for item, claim in held.items() if not requester.outranks(claim.requester)}
 
     def reserve(self, claim: Claim[I]) -> None:
-        """Hold items for one turn, also those that a turn of lower rank held."""
+        """Hold items for one turn; items that an outranked claim holds are taken over."""
         self._held.setdefault(claim.key, {}).update((item.id, claim) for item in claim.items)
         self._keeper.counts.reserved += len(claim.items)
         self._log(self._keeper.events.reserved, claim, claim.items)
 
     def list_held_by(self, claim: Claim[I]) -> tuple[I, ...]:
-        """Return those items of a claim that it has neither lost nor delivered nor given back."""
+        """Return the items that a claim still holds."""
         held = self._held.get(claim.key, {})
-        # By identity: an exchange that claims again has another claim of the same id.
+        # By identity: a second claim of an exchange has the same id.
         return tuple(item for item in claim.items if held.get(item.id) is claim)
 
     async def commit(self, claim: Claim[I], at_ms: int) -> None:
-        """Note that what a claim holds is delivered; if it cannot be written yet, it is owed."""
+        """Mark the items of a claim as delivered; if that cannot be written yet, it is owed."""
         items, key = self._end_claim(claim), claim.key
         if not items:
             return
-        # Before anything is awaited: whoever leaves now does not undo what the client has seen.
+        # Before the first await: a cancel must not undo what the client has seen.
         self._owed.setdefault(key, {}).update((item.id, at_ms) for item in items)
         self._keeper.counts.committed += len(items)
         try:
             await self._keeper.write_delivered(key)
         except StoreUnavailable as error:
-            # No reason to fail the turn: its keeper writes what is owed when the store is back.
+            # The turn does not fail: the keeper writes owed deliveries when the store is back.
             owner, session = key
             self._keeper.note(
                 self._keeper.events.owed, owner=owner, session=session, why=error.message
@@ -145,30 +145,30 @@ class Ledger(Generic[I]):
         self.wake(key)
 
     def release(self, claim: Claim[I]) -> None:
-        """Give back what a claim holds: nothing, if it was committed or given back before."""
+        """Release what a claim holds: nothing if it was committed or released before."""
         if items := self._end_claim(claim):
             self._keeper.counts.released += len(items)
             self._log(self._keeper.events.released, claim, items)
             self.wake(claim.key)
 
     def acknowledge(self, key: SessionKey, ids: tuple[str, ...]) -> None:
-        """Take items that somebody has got by another way, and that are written, out of claims."""
+        """Remove items from claims that were delivered in another way, and are written."""
         self._keeper.counts.acknowledged += len(ids)
         self._end_holds(key, ids)
 
     def list_owed(self, key: SessionKey) -> Mapping[str, int]:
-        """Return what was delivered in a session and is not written, and when it was."""
+        """Return the owed deliveries of a session: item ids with the time of delivery."""
         return self._owed.get(key, {})
 
     def debtors(self) -> tuple[SessionKey, ...]:
-        """Return the sessions of which something is to be written."""
+        """Return the sessions that have owed deliveries."""
         return tuple(self._owed)
 
     def settle(self, key: SessionKey, ids: Iterable[str]) -> None:
-        """Forget deliveries that were written; what was delivered meanwhile stays owed."""
+        """Remove deliveries that were written; later deliveries stay owed."""
         owed = self._owed.get(key, {})
-        for one in ids:
-            owed.pop(one, None)
+        for item_id in ids:
+            owed.pop(item_id, None)
         if not owed:
             self._owed.pop(key, None)
 
@@ -178,11 +178,11 @@ class Ledger(Generic[I]):
         self._owed.pop(key, None)
 
     def watch(self, key: SessionKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each change of a session's claims."""
+        """Call the callback after each change of a session's claims."""
         return self._watchers.watch(key, callback)
 
     def wake(self, key: SessionKey, by: Callable[[], None] | None = None) -> None:
-        """Call those who watch a session, but for whoever changed it and knows already."""
+        """Call the watchers of a session, except the caller's own callback `by`."""
         self._watchers.notify(key, by)
 
     def _end_claim(self, claim: Claim[I]) -> tuple[I, ...]:
@@ -192,13 +192,13 @@ class Ledger(Generic[I]):
 
     def _end_holds(self, key: SessionKey, ids: Iterable[str]) -> None:
         held = self._held.get(key, {})
-        for one in ids:
-            held.pop(one, None)
-        # Sessions come and go by the thousand: one that holds nothing takes no memory.
+        for item_id in ids:
+            held.pop(item_id, None)
+        # There may be thousands of sessions: one without claims takes no memory.
         if not held:
             self._held.pop(key, None)
 
     def _log(self, event: str, claim: Claim[I], items: tuple[I, ...]) -> None:
         owner, session = claim.key
-        told = self._keeper.describe_claim(claim, items)
-        self._keeper.note(event, owner=owner, session=session, **told)
+        fields = self._keeper.describe_claim(claim, items)
+        self._keeper.note(event, owner=owner, session=session, **fields)

@@ -1,13 +1,13 @@
-"""What waits for sessions that are not asking: results of runs, given to one turn at a time.
+"""The queue of results of runs that wait for a session; each item goes to one turn at a time.
 
-Items are rows in the store, put there by whoever ended a run and told to `announce`. Most
-sessions have none, and no request may pay for them: `_waiting` has every session for which
-something may wait, so that all others are passed by without a read. A session leaves it when a read
-found nothing, unless an item was announced during that read, which its number tells.
+Items are rows in the store. The runner of jobs writes them, and then calls `announce`. Most
+sessions have none, and their requests must not pay for a read: `_waiting` has every session for
+which something may wait, and all others are skipped without a read. A session is removed from it
+when a read found nothing, unless an item was announced during that read, which changes its number.
 
-Who carries an item, and what is owed to the store, is the ledger's to know (gateway/outbox/ledger).
-The queue reads and writes a session in turn, keeps the queues short, and writes in the background
-what could not be written at once.
+The ledger (gateway/outbox/ledger) knows which turn carries an item, and which deliveries are owed.
+The queue locks a session while it reads or writes, keeps the queues short, and writes in the
+background what could not be written at once.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 Note = Callable[..., None]
 
-# What one request brings is bounded; the rest comes with the ones after it.
+# The limits of one request; the rest comes with the next requests.
 MOST_CARRIED = 20
 MOST_CARRIED_CHARACTERS = 256 * 1024
-# Of results that nobody fetches the newest are kept, all of them in the records of their jobs.
+# Of results that nobody fetches, only the newest wait; the runs of their jobs still have all.
 MOST_WAITING = 100
 TRIMMED_AFTER = 20
-# A change waits for the disk, and for its turn among others; a store that takes longer is down.
+# A change waits for the disk and for earlier changes; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
 RETRY_SECONDS = 5.0
-# The rows themselves say when an item was delivered.
+# The ledger needs a time, but the rows get their own when they are written.
 STORE_TIME = 0
 EVENTS = LedgerEvents(
     reserved="deliveries_reserved",
@@ -49,7 +49,7 @@ EVENTS = LedgerEvents(
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """How many results went which way since the process began."""
+    """How many results were added, delivered and so on since the process began."""
 
     added: int = 0
     reserved: int = 0
@@ -60,7 +60,7 @@ class DeliveryCounts:
 
 
 class OutboxQueue:
-    """Gives what waits for a session to the turns that ask for it, each item to one at a time."""
+    """Gives the waiting items of a session to its turns, each item to one turn at a time."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class OutboxQueue:
         self.events = EVENTS
         self._patience = patience
         self._retry_after = retry_after
-        # A session is in here while something may wait for it; its number changes with each item.
+        # The sessions for which something may wait; the number changes with each new item.
         self._waiting: dict[SessionKey, int] = {}
         self._numbers = itertools.count(1)
         self._ledger = Ledger(self)
@@ -83,13 +83,13 @@ class OutboxQueue:
         self._locks = KeyLocks()
         self._chores = Wakeup()
         self._unread = False
-        """Whether it is not known yet what waited at the start."""
+        """Whether the items that waited at the start are not loaded yet."""
 
     def __repr__(self) -> str:
         return f"<OutboxQueue for {len(self._waiting)} sessions, {self._ledger!r}>"
 
     async def load(self) -> None:
-        """Learn which sessions something waits for; if the store is down, when it is back."""
+        """Load the sessions for which something waits; if the store is down, do it later."""
         try:
             await self._load()
         except StoreUnavailable as error:
@@ -104,7 +104,7 @@ class OutboxQueue:
         self._unread = False
 
     def announce(self, item: OutboxItem) -> None:
-        """Take note of an item that was put into the store."""
+        """Note an item that was added to the store."""
         key = (item.owner, item.session)
         self.counts.added += 1
         self._waiting[key] = next(self._numbers)
@@ -114,28 +114,28 @@ class OutboxQueue:
         self._ledger.wake(key)
 
     def look_again(self, owner: str, session: str) -> None:
-        """Take it that something may have been put into a session's queue."""
+        """Note that something may have been added to a session's queue."""
         self._waiting[owner, session] = next(self._numbers)
         self._ledger.wake((owner, session))
 
     def idle(self, owner: str, session: str) -> bool:
-        """Tell at no cost whether nothing waits."""
+        """Return without I/O whether nothing waits."""
         return (owner, session) not in self._waiting
 
     def waiting_sessions(self, owner: str) -> list[str]:
         """Return the sessions of an owner for which something may wait."""
-        return [session for of, session in self._waiting if of == owner]
+        return [session for session_owner, session in self._waiting if session_owner == owner]
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called when something comes to wait, or does so no longer."""
+        """Call the callback when an item is added or no longer waits."""
         return self._ledger.watch((owner, session), callback)
 
     async def pending(self, owner: str, session: str) -> tuple[OutboxItem, ...]:
-        """Return what is not delivered, reserved or not; raises if the store is down."""
+        """Return undelivered items, reserved or not; raise if the store is down."""
         key = (owner, session)
         if key not in self._waiting:
             return ()
-        # In turn with those who write what was delivered, as the ledger wants it.
+        # Locked, so that it does not overlap a write of deliveries (see the ledger).
         await self._locks.acquire(key)
         try:
             number = self._waiting.get(key)
@@ -150,9 +150,9 @@ class OutboxQueue:
     async def reserve(
         self, owner: str, session: str, exchange_id: str, requester: Requester = UNKNOWN
     ) -> Claim[OutboxItem] | None:
-        """Claim what waits for a turn of this exchange; without a working store nothing does.
+        """Claim what waits for a turn of this exchange; None if nothing does, or the store is down.
 
-        What a side call of the session has claimed and not delivered yet is taken over.
+        A claim of a side call of the session that is not delivered yet is taken over.
         """
         key = (owner, session)
         try:
@@ -169,19 +169,19 @@ class OutboxQueue:
         return claim
 
     async def commit(self, claim: Claim[OutboxItem]) -> None:
-        """Note that it is delivered; if that cannot be written yet, it is owed."""
+        """Mark the claimed items as delivered; if that cannot be written yet, it is owed."""
         await self._ledger.commit(claim, STORE_TIME)
         if self._ledger.list_owed(claim.key):
             self._chores.rouse()
 
     def release(self, claim: Claim[OutboxItem]) -> None:
-        """Give back what was claimed, unless it was committed or given back before."""
+        """Release a claim, unless it was committed or released before."""
         self._ledger.release(claim)
 
     async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Take it that somebody has got these by another way, durably; return those who waited.
+        """Mark items as delivered in another way, durably; return those that were waiting.
 
-        A turn that carries one of them now has nothing to deliver or to give back any more.
+        A turn that carries one of them now no longer delivers or releases it.
         """
         key = (owner, session)
         if key not in self._waiting:
@@ -195,7 +195,7 @@ class OutboxQueue:
         return found
 
     async def forget(self, owner: str, session: str) -> None:
-        """Forget a session, and all that waits for it or happened in it."""
+        """Delete a session's items and events."""
         key = (owner, session)
         await self.rows.forget(owner, session)
         self._waiting.pop(key, None)
@@ -204,7 +204,7 @@ class OutboxQueue:
         self._ledger.wake(key)
 
     async def run(self) -> NoReturn:
-        """Write what is owed, and keep the queues short, for ever."""
+        """Write owed deliveries and keep the queues short, forever."""
         while True:
             self._chores.look()
             try:
@@ -216,7 +216,7 @@ class OutboxQueue:
                 await self._chores.wait()
 
     async def _deliver(self, key: SessionKey, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Write that items are delivered; whoever leaves is held until it is, but not for ever."""
+        """Write that items are delivered; a cancel waits for that, up to the time limit."""
         with anyio.move_on_after(self._patience, shield=True):
             await self._locks.acquire(key)
             try:
@@ -226,7 +226,7 @@ class OutboxQueue:
         raise StoreUnavailable("The store of deliveries does not answer; try again later.")
 
     async def write_delivered(self, key: SessionKey) -> None:
-        """Write what is owed for a session; raises if the store is down."""
+        """Write the owed deliveries of a session; raise if the store is down."""
         ids = tuple(self._ledger.list_owed(key))
         await self._deliver(key, ids)
         self._ledger.settle(key, ids)
@@ -234,7 +234,7 @@ class OutboxQueue:
     def describe_claim(
         self, claim: Claim[OutboxItem], items: tuple[OutboxItem, ...]
     ) -> Mapping[str, object]:
-        """Return what the log says of a claim."""
+        """Return the log fields of a claim."""
         return {"parcel": claim.id, "items": ",".join(item.id for item in items)}
 
     async def _tidy(self) -> None:
@@ -248,7 +248,7 @@ class OutboxQueue:
             await self._trim(key)
 
     async def _trim(self, key: SessionKey) -> None:
-        """Let go of the oldest where too many wait, but not of what a turn carries."""
+        """Drop the oldest items if too many wait, except those that a turn carries."""
         items = await self.pending(*key)
         held = self._ledger.list_held(key)
         surplus = [item.id for item in items[: max(0, len(items) - MOST_WAITING)]]
@@ -262,7 +262,7 @@ class OutboxQueue:
 
 
 def choose_items(items: tuple[OutboxItem, ...]) -> tuple[OutboxItem, ...]:
-    """Return the first of them that one request may bring; one in any case."""
+    """Return the first items that fit into one request; at least one."""
     chosen: list[OutboxItem] = []
     left = MOST_CARRIED_CHARACTERS
     for item in items[:MOST_CARRIED]:

@@ -20,7 +20,7 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\]]+")
 
 
 def results_text(items: tuple[OutboxItem, ...]) -> str:
-    """Write the message that brings what runs came to to a model, in the order it came."""
+    """Write the message with results of runs for a model, in their order."""
     return "\n\n".join(map(_result_text, items))
 
 
@@ -31,7 +31,7 @@ def _result_text(item: OutboxItem) -> str:
 
 
 def heading(name: str, what: str = "result") -> str:
-    """Write the line above a result; no name can look like the end of it."""
+    """Write the line above a result; characters that could end it are removed from the name."""
     return f'[Scheduled task "{" ".join(_BREAKS.sub(" ", name).split())}" {what}]:'
 
 
@@ -69,7 +69,7 @@ class EventView(
 
 
 def show_due_reminder(task: Reminder) -> DeliveryView:
-    """Show a reminder that is due as something that waits."""
+    """Return the view of a due reminder."""
     return DeliveryView(
         id=task.id,
         kind=REMINDER,
@@ -81,7 +81,7 @@ def show_due_reminder(task: Reminder) -> DeliveryView:
 
 
 def show_result(item: OutboxItem) -> DeliveryView:
-    """Show what a run came to as something that waits; `status` says that it is no result."""
+    """Return the view of a result or notice; only a notice has a `status`."""
     return DeliveryView(
         id=item.id,
         kind=RUN,

@@ -1,4 +1,4 @@
-"""Waiting for news: who listens now, what wakes them, and what sends them home."""
+"""Wakes waiting readers, and limits how many of them each owner may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import Draining, TooMany
 
 
 class Wakeup:
-    """Wakes one who waits for something to happen; what happened before a look is no news."""
+    """Wakes one waiter; what happened before its last `look` does not wake it."""
 
     __slots__ = ("_event", "over")
 
@@ -21,26 +21,26 @@ class Wakeup:
         self.over = False
 
     def rouse(self) -> None:
-        """Tell that something happened."""
+        """Wake the waiter: something happened."""
         self._event.set()
 
     def end(self) -> None:
-        """Tell that there is nothing to wait for any more."""
+        """Wake the waiter for the last time."""
         self.over = True
         self._event.set()
 
     def look(self) -> None:
-        """Begin to look: what happens from now on is news."""
+        """Start a new look: what happens from now on wakes the waiter."""
         if self._event.is_set() and not self.over:
             self._event = anyio.Event()
 
     async def wait(self) -> None:
-        """Return when there is news since the last look."""
+        """Wait until something happened since the last look."""
         await self._event.wait()
 
 
 class SubscriberLimit:
-    """Those who listen now: so many of an owner, and none when the gateway leaves."""
+    """The current subscribers: a limited number for each owner, none during shutdown."""
 
     def __init__(self, most: int, what: str) -> None:
         self._most = most
@@ -48,18 +48,18 @@ class SubscriberLimit:
         self._taken: Counter[str] = Counter()
         self._listening: set[Wakeup] = set()
         self.left = anyio.Event()
-        """Set when the gateway leaves."""
+        """Set when the gateway shuts down."""
 
     def __len__(self) -> int:
         return len(self._listening)
 
     @contextmanager
     def admit(self, owner: str) -> Iterator[Wakeup]:
-        """Listen for a while; raises `TooMany` or `Draining` when that cannot be."""
+        """Admit a subscriber for a `with` block; raise `TooMany` or `Draining` if not possible."""
         if self.left.is_set():
-            raise Draining("The gateway is shutting down; ask again.", retry_after=1)
+            raise Draining("The gateway is shutting down; try again.", retry_after=1)
         if self._taken[owner] >= self._most:
-            message = f"You have {self._most} {self._what} already; end one first."
+            message = f"You already have {self._most} {self._what}; end one first."
             raise TooMany(message, retry_after=1)
         wakeup = Wakeup()
         self._taken[owner] += 1
@@ -73,7 +73,7 @@ class SubscriberLimit:
                 del self._taken[owner]
 
     def drain(self) -> None:
-        """Send all home, and let nobody in any more."""
+        """End all subscribers, and admit no new ones."""
         self.left.set()
         for wakeup in self._listening:
             wakeup.end()

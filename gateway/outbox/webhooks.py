@@ -1,14 +1,14 @@
-"""Posts what happens in an owner's sessions to where the operator says.
+"""Posts the events of an owner's sessions to a URL of the operator.
 
-Each event is posted until it is taken: those of a session one after another, those of different
-sessions side by side. What was taken is remembered durably, a little late: a process that dies
-posts the last ones again, and loses none.
+Each event is posted until it is accepted: those of one session one after another, those of
+different sessions in parallel. The position is stored a little later, so a process that dies posts
+the last events again, and loses none.
 
-A poster reads the owner's log in its order and puts each event into the lane of its session, which
-one task works off. The place that is kept is that of the lowest event that is not taken, however
-many later ones are: a restart begins there. Whoever reads posts may thus see one twice, by its id,
-but those of one session never out of order. A receiver that fails holds up the sessions whose
-events it refuses, until the room for events under way is full; then nothing more is read.
+A poster reads the owner's log in order and puts each event into the lane of its session; one task
+works on each lane. The stored position is that of the lowest event that is not accepted, even if
+later ones are: a restart begins there. So a receiver may get an event twice, with the same id, but
+never the events of one session out of order. A receiver that fails delays the sessions whose events
+it refuses, until the limit of events under way is reached; then nothing more is read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Note = Callable[..., None]
 
 DAY_MS = 24 * 60 * 60 * 1000
 CONNECT_SECONDS = 10.0
-# Events of a hook that are not taken yet; more are read when some of these are.
+# Events of a hook that are not accepted yet; more are read when some of these are.
 MOST_UNDER_WAY = 64
 MOST_AT_ONCE = 4
 MOST_OF_ANSWER = 64 * 1024
@@ -54,14 +54,13 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """What its place in the log is kept under; an address may hold a secret of its own."""
+        """The name of its stored position; a digest, because a URL may contain a secret."""
         digest = hashlib.sha256(f"{self.owner}\0{self.url}".encode()).hexdigest()
         return f"webhook:{digest[:32]}"
 
     def headers(self, event: SessionEvent, timestamp: int, body: bytes) -> Mapping[str, str]:
-        """Return the headers of a post, by which the receiver knows that it is ours, and new."""
-        said = f"{timestamp}."
-        mac = hmac.new(self.secret, said.encode() + body, hashlib.sha256)
+        """Return the headers of a post; the receiver can check its origin and time."""
+        mac = hmac.new(self.secret, f"{timestamp}.".encode() + body, hashlib.sha256)
         return {
             "content-type": "application/json",
             "user-agent": f"holdgate/{__version__}",
@@ -74,10 +73,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """How often and for how long something is tried, in seconds."""
+    """How often a post is tried, and time limits, in seconds."""
 
     delays: tuple[float, ...] = (1, 5, 30, 120, 300, 900, 1800, 3600, 7200, 14_400, 28_800)
-    """The pause after each failure; after one more an event is given up. Less than a day in all."""
+    """The pause after each failure; after one more failure the event is dropped. In all < 1 day."""
     patience: float = 30.0
     """How long an answer may take."""
     store_retry: float = 5.0
@@ -87,7 +86,7 @@ USUAL = Tries()
 
 
 class Webhooks:
-    """All hooks; one that fails hurts only itself."""
+    """All hooks; a failing hook does not affect the others."""
 
     def __init__(
         self,
@@ -112,14 +111,14 @@ class Webhooks:
         return frozenset(hook.owner for hook in self.hooks)
 
     async def load(self) -> None:
-        """Settle where hooks begin that are new: they are told of all that happens from now on."""
+        """Store the start position of new hooks: they get all events from now on."""
         for hook in self.hooks:
-            # If it cannot be settled yet, it is when the store is back.
+            # If the store is down, that is done when it is back.
             with suppress(StoreUnavailable):
                 await beginning(self.feed.rows, hook)
 
     async def run(self) -> None:
-        """Post for ever, if there is anywhere to post to."""
+        """Post events forever; return at once if there are no hooks."""
         if not self.hooks:
             return
         async with _client(self.hooks) as client, anyio.create_task_group() as tasks:
@@ -138,14 +137,14 @@ class _WebhookPoster:
         self._host = httpx.URL(hook.url).host
         self._wakeup = Wakeup()
         self._limit = anyio.CapacityLimiter(MOST_AT_ONCE)
-        # What is not taken yet, by session; and the numbers of all that is, the lowest first.
+        # The events that are not accepted yet, by session; and their numbers, the lowest first.
         self._lanes: dict[str, deque[SessionEvent]] = {}
         self._under_way: dict[int, None] = {}
         self._read_to: int | None = None
         self._kept = 0
 
     async def run(self) -> None:
-        """Read the log as it grows, and have each event posted."""
+        """Read the log as it grows, and post each event."""
         unwatch = self._parts.feed.watch(self._hook.owner, self._wakeup.rouse)
         try:
             async with anyio.create_task_group() as tasks:
@@ -163,7 +162,7 @@ class _WebhookPoster:
             unwatch()
 
     async def _read_on(self, tasks: TaskGroup) -> bool:
-        """Note how far it is, and take what is new; tell whether there may be more."""
+        """Store the position, and take new events; return whether there may be more."""
         if self._read_to is None:
             self._read_to = self._kept = await beginning(self._rows, self._hook)
         done = next(iter(self._under_way), self._read_to + 1) - 1
@@ -179,7 +178,7 @@ class _WebhookPoster:
         return bool(found)
 
     async def _keep(self, done: int) -> None:
-        # The place is that of the next event: before the very first it is not the place of nobody.
+        # The stored number is that of the next event, since 0 means that none is stored.
         await self._rows.move(self._hook.name, done + 1)
         self._kept = done
 
@@ -202,7 +201,7 @@ class _WebhookPoster:
         del self._lanes[session]
 
     async def _insist(self, event: SessionEvent) -> None:
-        """Post an event until it is taken, or it makes no sense any more."""
+        """Post an event until it is accepted, or is too old or tried too often."""
         for attempt, delay in enumerate((*self._parts.tries.delays, None), 1):
             async with self._limit:
                 why = await self._post(event)
@@ -216,7 +215,7 @@ class _WebhookPoster:
             await anyio.sleep(delay)
 
     async def _post(self, event: SessionEvent) -> str:
-        """Post an event once; return why it was not taken, nothing if it was."""
+        """Post an event once; return why it was not accepted, empty if it was."""
         body = encode_event(event)
         headers = self._hook.headers(event, self._parts.clock.now_ms() // 1000, body)
         try:
@@ -239,7 +238,7 @@ class _WebhookPoster:
 
 
 async def beginning(rows: DeliveryRows, hook: Hook) -> int:
-    """Return after which event a hook goes on; one that is new is not told of the past."""
+    """Return after which event a hook continues; a new hook starts after the last event."""
     following = await rows.position(hook.name)
     if following:
         return following - 1
@@ -249,7 +248,7 @@ async def beginning(rows: DeliveryRows, hook: Hook) -> int:
 
 
 async def _read_some(response: httpx.Response) -> None:
-    """Read a short answer to its end, so that its connection can be used again."""
+    """Read an answer up to a limit; after a short one the connection can be used again."""
     left = MOST_OF_ANSWER
     async for piece in response.aiter_raw():
         left -= len(piece)
@@ -259,7 +258,7 @@ async def _read_some(response: httpx.Response) -> None:
 
 def _client(hooks: tuple[Hook, ...]) -> httpx.AsyncClient:
     secure = any(hook.url.startswith("https:") for hook in hooks)
-    # Loading certificates takes long; a bare context trusts nobody.
+    # Loading certificates takes long, so it is skipped if no hook needs them.
     context = default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.AsyncClient(
         verify=context,

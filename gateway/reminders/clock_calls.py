@@ -1,7 +1,7 @@
 """The `clock` tool as a model sees it: its declaration, its calls, the reminders in them, results.
 
-The schema is strict, the reader is not: of a call only what its action needs is looked at, and
-whatever a model may leave out, empty or in another spelling is taken for what it means.
+The schema is strict, the reader is lenient: only the members that the action needs are read, and
+members that a model leaves out, leaves empty or spells differently are accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NEEDS_SESSION = (
 )
 
 HOLD_ONLY = (
-    "This request names no session, so only what is due later in this answer can be set: within "
+    "This request names no session, so a reminder must be due while this answer is open: within "
     "{seconds:g} seconds from now. For later times have the client send a session id, for instance "
     "the header x-session-id."
 )
@@ -57,7 +57,7 @@ class ReminderItem:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Tell the time."""
+    """Return the time."""
 
     action: ClassVar[str] = "get"
 
@@ -72,7 +72,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Tell which reminders there are."""
+    """List the reminders."""
 
     action: ClassVar[str] = "list"
 
@@ -158,7 +158,7 @@ DECLARATION = ToolDeclaration(
 
 
 class InvalidCall(Exception):
-    """A call that cannot be read, and what to do about it."""
+    """A call that cannot be read; the sentence says why and what to send instead."""
 
     def __init__(self, action: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -216,14 +216,12 @@ def _item(read: _ItemFields) -> ReminderItem:
 def _cancel(fields: _Fields) -> Cancel:
     task_id = _text_of(fields, "taskId")
     if not task_id:
-        raise InvalidCall(
-            "cancel", "`taskId` is missing; name one of those that action list shows."
-        )
+        raise InvalidCall("cancel", "`taskId` is missing; use one that action list shows.")
     return Cancel(task_id)
 
 
 def _text_of(fields: _Fields, name: str) -> str:
-    """Return a member that is a text; anything else is as good as absent."""
+    """Return a member that is a string; anything else counts as absent."""
     try:
         return (_text.decode(fields.get(name, _ABSENT)) or "").strip()
     except (msgspec.DecodeError, UnicodeError):
@@ -254,7 +252,7 @@ _READERS: dict[str, Callable[[_Fields], Call]] = {
 def read_item(
     due_at: str, text: str, tool: str, arguments: str, now_ms: int, rules: Rules
 ) -> ReminderRequest:
-    """Read what a model or a person wants to be reminded of, or raise `InvalidInput`."""
+    """Read a reminder that a model or a person asks for, or raise `InvalidInput`."""
     return ReminderRequest(
         _read_due(due_at, now_ms, rules),
         _read_text(text, rules),
@@ -273,18 +271,17 @@ def _read_due(due_at: str, now_ms: int, rules: Rules) -> int:
     match = _INSTANT.fullmatch(due_at.strip())
     if match is None:
         raise InvalidInput(
-            f"dueAt must be a date, a time and an offset, as RFC 3339 writes them; "
-            f"{_example(now_ms)}"
+            f"dueAt must be a date and time with an offset, in RFC 3339 format; {_example(now_ms)}"
         )
     try:
         due_ms = _instant(match)
     except ValueError:
         raise InvalidInput(f"dueAt is not a real date and time; {_example(now_ms)}") from None
-    # Models get the year wrong now and then: that is better said than kept for years.
+    # Models sometimes get the year wrong: refuse it instead of keeping it for years.
     if due_ms > now_ms + YEAR_MS:
         raise InvalidInput(f"dueAt is more than a year ahead; {_example(now_ms)}")
     if is_expired(due_ms, now_ms, rules):
-        raise InvalidInput(f"dueAt is too long past; {_example(now_ms)}")
+        raise InvalidInput(f"dueAt is too far in the past; {_example(now_ms)}")
     return due_ms
 
 
@@ -292,7 +289,7 @@ def _instant(match: re.Match[str]) -> int:
     year, month, day, hour, minute = map(int, match.group(1, 2, 3, 4, 5))
     second = int(match[6] or 0)
     fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
-    # The standard library reads more than RFC 3339 allows, and not every offset that it does.
+    # The standard library accepts more than RFC 3339 allows, but not every offset of RFC 3339.
     local = datetime(year, month, day, hour, minute, second) - EPOCH
     ms = local // timedelta(milliseconds=1) + int(f"{(fraction or '0')[:3]:0<3}")
     if sign is None:
@@ -308,20 +305,18 @@ def _example(now_ms: int) -> str:
 def _read_text(written: str, rules: Rules) -> str:
     text = written.strip()
     if not text:
-        raise InvalidInput("task is empty; say what there is to do when the time has come.")
+        raise InvalidInput("task is empty; say what to do when the reminder is due.")
     return _check_size(text, "task", rules.text_bytes)
 
 
 def _check_size(text: str, name: str, most: int) -> str:
-    # In bytes, since that is what a document takes; half a surrogate pair has none at all.
+    # In bytes, as it is stored; half a surrogate pair cannot be encoded at all.
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidInput(f"{name}: a character in it is broken; leave that out.") from None
+        raise InvalidInput(f"{name} contains an invalid character; remove it.") from None
     if size > most:
-        raise InvalidInput(
-            f"{name}: {size} bytes are more than the {most} allowed; make it shorter."
-        )
+        raise InvalidInput(f"{name} has {size} bytes; make it shorter, at most {most} bytes.")
     return text
 
 
@@ -333,7 +328,7 @@ def _read_arguments(arguments: str, rules: Rules) -> str:
     try:
         value = _decode_object(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # They are only a hint, so what is no object serves as well.
+        # They are only a hint, so a text that is not an object is accepted too.
         value = text
     if _is_deeper(value, DEPTH):
         raise InvalidInput(
@@ -348,22 +343,22 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 def _is_deeper(value: object, levels: int) -> bool:
     if not isinstance(value, dict | list):
         return False
-    # It stops at the limit, before any reader of the document would run out of stack.
+    # It stops at the limit, before a reader of the document would hit the recursion limit.
     inner: Iterable[object] = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def render_time(now_ms: int, tz: tzinfo, tz_name: str, ntp: Ntp) -> str:
-    """Render the time."""
+    """Render the result of action get: the time."""
     return msgspec.json.encode(read_clock(now_ms, tz, tz_name, ntp)).decode()
 
 
 def render_scheduled(
     tasks: Iterable[Reminder], holds: Callable[[Reminder], bool], hold_only: bool = False
 ) -> str:
-    """Render reminders that were set, and whether each is waited for in this answer."""
+    """Render the reminders that were set, each with whether this answer waits for it."""
     held = "hold_only" if hold_only else "hold"
-    told = [
+    scheduled = [
         {
             "taskId": task.id,
             "dueAt": iso(task.due_ms),
@@ -372,30 +367,30 @@ def render_scheduled(
         }
         for task in tasks
     ]
-    return _result({"ok": True, "scheduled": told})
+    return _result({"ok": True, "scheduled": scheduled})
 
 
 def render_list(tasks: Iterable[Reminder]) -> str:
-    """Render the reminders there are."""
+    """Render all reminders of the session."""
     return _result({"ok": True, "items": [show_reminder(task) for task in tasks]})
 
 
 def render_removed(task_id: str) -> str:
-    """Render that a reminder is gone."""
+    """Render that a reminder was removed."""
     return _result({"ok": True, "removed": task_id})
 
 
 def render_cleared(count: int) -> str:
-    """Render that all reminders are gone."""
+    """Render that all reminders were removed."""
     return _result({"ok": True, "removedCount": count})
 
 
 def render_unknown(task_id: str) -> str:
-    """Render that there is no reminder of this id."""
+    """Render that there is no reminder with this id."""
     return render_error(
         "cancel",
         f"No reminder of this session has the taskId '{task_id[:LONGEST_SHOWN]}'; "
-        "action list shows those there are.",
+        "use action list to see all reminders.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The `clock` tool of one exchange: what it answers a model."""
+"""The `clock` tool of one exchange: runs the calls of a model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gateway.stores.documents import StoreUnavailable
 
 @dataclass(frozen=True, slots=True)
 class ReminderScope:
-    """Where reminders of an exchange are kept, and what is kept of who set them."""
+    """Where the reminders of an exchange are stored, and what is stored about who set them."""
 
     owner: str
     session: str | None
@@ -44,24 +44,24 @@ class ReminderScope:
     setter: str = ""
     main: str = ""
     refusal: str = NEEDS_SESSION
-    """What is said where there is no session."""
+    """The error if there is no session."""
     hold_only_ms: int | None = None
-    """For how long at most the answer is kept open, if reminders live and die with it."""
+    """How long the answer can be held at most, if reminders end with it; else None."""
 
 
 def scope_of(scope: ToolScope) -> ReminderScope:
-    """Return where the reminders of a request go that names a session."""
+    """Return the scope of reminders for a request that names a session."""
     setter = "" if scope.asker is None else scope.asker.requester().setter
     return ReminderScope(scope.owner, scope.session, scope.exchange_id, setter, scope.main)
 
 
 def hold_only(owner: str, session: str | None, most_ms: int) -> ReminderScope:
-    """Return where those of a request go that names none, if they may be set at all."""
+    """Return the scope of reminders for a request without a session, if it may set any."""
     return ReminderScope(owner, session, hold_only_ms=None if session is None else most_ms)
 
 
 class ClockTool:
-    """Tells the time, and keeps the reminders of one session."""
+    """Returns the time, and sets, lists and removes the reminders of one session."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ClockTool:
         self._will_hold = will_hold
 
     async def run(self, arguments: str) -> str:
-        """Do what the model asks of the clock, and say what came of it."""
+        """Run a call of the model, and return its result as JSON."""
         action = ""
         try:
             asked = read_call(arguments)
@@ -126,7 +126,7 @@ class ClockTool:
     async def _make_room(
         self, wanted: tuple[ReminderRequest, ...], now_ms: int, most_ms: int
     ) -> None:
-        """Refuse what this answer is not kept open for; forget what was left by answers before."""
-        if not all(now_ms < one.due_ms <= now_ms + most_ms for one in wanted):
+        """Refuse reminders that are due after this answer ends; sweep those of earlier answers."""
+        if not all(now_ms < request.due_ms <= now_ms + most_ms for request in wanted):
             raise InvalidInput(HOLD_ONLY.format(seconds=max(0, most_ms) / 1000))
         await self._reminders.sweep()

@@ -1,7 +1,7 @@
-"""Passes to main sessions what their sub-agents scheduled and did not take in time.
+"""Hands reminders of sub-agents over to their main session if the sub-agent did not take them.
 
-A sub-agent ends with its errand, and nobody asks in its session any more. Each session of one that
-has reminders has one timer, for the first that passes; all others cost nothing.
+A sub-agent ends when its task is done, and then no request comes in its session any more. Each
+sub-agent session with reminders has one timer, for the next handover; all others cost nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe
 
 RETRY_MS = 30_000
-# All there are: sub-agents that have reminders are few, and their names alone are read.
+# No limit: sub-agents with reminders are few, and only their keys are read.
 EVERY = 2**31
 
 
@@ -38,7 +38,7 @@ class _Watched:
 
 
 class Handover:
-    """Passes on the reminders of sub-agents."""
+    """Hands over the reminders of sub-agents to their main sessions."""
 
     def __init__(self, reminders: ReminderService, timers: TimerQueue) -> None:
         self._reminders = reminders
@@ -52,7 +52,7 @@ class Handover:
         return f"<Handover of {len(self._watched)} sessions>"
 
     def watch(self, owner: str, session: str) -> None:
-        """Look after the reminders of a sub-agent until there are none left."""
+        """Watch the reminders of a sub-agent until there are none left."""
         key = (owner, session)
         if key not in self._watched:
             unwatch = self._reminders.watch(owner, session, partial(self._hear, key))
@@ -60,7 +60,7 @@ class Handover:
         self._hear(key)
 
     async def run(self) -> NoReturn:
-        """Pass on what nobody takes, for ever; begin with what a former process left."""
+        """Hand over reminders that nobody takes, forever; start with those of a former process."""
         is_loaded = False
         while True:
             self._wakeup.look()
@@ -75,7 +75,7 @@ class Handover:
                 await self._wakeup.wait()
 
     async def _is_loaded(self) -> bool:
-        """Find the sub-agents that have reminders; False if the store is down."""
+        """Find the sub-agents that have reminders; return False if the store is down."""
         try:
             keys = await self._reminders.store.due(KIND, LATEST, EVERY)
         except StoreUnavailable as error:
@@ -91,7 +91,7 @@ class Handover:
         self._wakeup.rouse()
 
     async def _look(self, key: SessionKey, watched: _Watched) -> None:
-        """Pass on what is to pass now, and set the timer for what comes after it."""
+        """Hand over what is due for it now, and set the timer for the next handover."""
         watched.cancel()
         try:
             next_ms = await self._reminders.hand_over(*key)

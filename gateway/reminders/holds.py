@@ -1,10 +1,10 @@
-"""Answers that are kept open: for what and how long, which there are, and what ends them.
+"""Holds: answers that are kept open until a reminder or a result is ready.
 
-`HoldPolicy` decides for one exchange, `Holds` knows all answers that are kept open and the limits.
-`find_wait` says what an answer could be held for. The machine decides by that, and its `Hold` says
-until when and how long at most; `hold` obeys. While it waits, reminders may be set or cancelled and
-runs may end: whatever changes wakes it, and it looks for what is ready next. It ends when something
-is there to be claimed, or with a reason why nothing is waited for any more.
+`HoldPolicy` decides for one exchange; `Holds` knows all held answers and the limits. `find_wait`
+returns what an answer could be held for. The machine decides by that, and its effect `Hold` says
+until when and how long at most; `hold` does it. While it waits, reminders may be set or cancelled
+and runs may end: each change wakes the hold, and it looks again for what is ready next. It ends
+when it has claimed something, or with a reason why it waits no longer.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT = (
     "limit",
     "client_gone",
 )
-# How far the clock may fall behind the time that passes before a hold counts as too long.
+# How far the clock may fall behind the steady time before a hold counts as too long.
 LATE_MS = 1000
 REMINDER_DUE = ReminderDue()
 
 
 @dataclass(slots=True)
 class HoldCounts:
-    """Holds since the process began, by how they ended, and how long they took together."""
+    """Holds since the process began: how many, how they ended, and their total seconds."""
 
     started: int = 0
     seconds: float = 0.0
@@ -50,15 +50,15 @@ class HoldCounts:
 
 
 class HeldAnswer:
-    """One answer that is kept open; it sleeps until somebody has news for it.
+    """One held answer; it sleeps until somebody wakes it.
 
-    There may be many thousands, so it is made of little: a future while it sleeps, and no more.
+    There may be many thousands, so it uses little memory: only a future while it sleeps.
     """
 
-    __slots__ = ("_has_news", "_holds", "_sleeper", "begun", "reason", "where")
+    __slots__ = ("_has_news", "_holds", "_sleeper", "begun", "key", "reason")
 
-    def __init__(self, where: SessionKey, holds: Holds, begun: float) -> None:
-        self.where = where
+    def __init__(self, key: SessionKey, holds: Holds, begun: float) -> None:
+        self.key = key
         self.begun = begun
         self.reason = ""
         self._holds = holds
@@ -69,24 +69,24 @@ class HeldAnswer:
         return f"<HeldAnswer {self.reason or 'on'}>"
 
     def rouse(self) -> None:
-        """Have it look again at what it waits for."""
+        """Wake it, so that it looks again at what it waits for."""
         self._has_news = True
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
     def end(self, reason: str) -> None:
-        """Have it end; the first reason counts."""
+        """End it; the first reason counts."""
         self.reason = self.reason or reason
         self.rouse()
 
     def look(self) -> None:
-        """Begin to look: what happens from now on is news."""
+        """Start a new look: changes from now on wake it."""
         self._has_news = False
 
     async def sleep(self, until_ms: int, longest: float) -> None:
-        """Sleep until this instant or news since the last look, but no longer than so many seconds.
+        """Sleep until this instant, or until woken since the last look, or `longest` seconds.
 
-        A clock that is stepped back makes the instant come later; it makes nobody more patient.
+        A clock that is stepped back moves the instant, but not the limit of seconds.
         """
         if self._has_news:
             return
@@ -104,7 +104,7 @@ class HeldAnswer:
 
 
 class Holds:
-    """All answers that are kept open: one a session, so many an owner, so many in all."""
+    """All held answers: one for each session, with a limit for each owner and for all."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class Holds:
         return f"<Holds {len(self._open)} open>"
 
     async def run(self) -> NoReturn:
-        """Have those look again that are held for longer than they may be, for ever."""
+        """Wake holds that are over their time limit, forever."""
         await self.patience.run()
 
     def has_room(self, owner: str, session: str) -> bool:
-        """Whether one more answer may be kept open."""
+        """Whether one more answer may be held."""
         if self.draining:
             return False
         if (owner, session) in self._open:
@@ -142,12 +142,12 @@ class Holds:
         return len(self._open) < self._most and self._by_owner[owner] < self._most_of_one
 
     def begin(self, owner: str, session: str) -> HeldAnswer:
-        """Keep an answer open; another one of the same session is not, any more."""
-        where = (owner, session)
-        # It was looked for before; who came meanwhile may have taken the last place.
+        """Start a hold; another hold of the same session ends."""
+        key = (owner, session)
+        # Check again: another hold may have taken the last place since `may_hold`.
         has_room = self.has_room(owner, session)
         self.end(owner, session, REPLACED)
-        hold = self._open[where] = HeldAnswer(where, self, self._steady())
+        hold = self._open[key] = HeldAnswer(key, self, self._steady())
         self._by_owner[owner] += 1
         self.counts.started += 1
         if not has_room:
@@ -155,15 +155,15 @@ class Holds:
         return hold
 
     def measure_seconds(self, hold: HeldAnswer) -> float:
-        """Return for how many seconds an answer has been kept open."""
+        """Return for how many seconds an answer has been held."""
         return self._steady() - hold.begun
 
     def over(self, hold: HeldAnswer, outcome: str) -> float:
-        """Take note of how a hold ended, and say how long it took."""
+        """Count how a hold ended, and return its seconds."""
         seconds = self.measure_seconds(hold)
         self.counts.seconds += seconds
         self.counts.outcomes[outcome] += 1
-        if self._open.get(hold.where) is hold:
+        if self._open.get(hold.key) is hold:
             self._forget(hold)
         return seconds
 
@@ -175,21 +175,21 @@ class Holds:
             hold.end(reason)
 
     def drain(self) -> None:
-        """End all holds, and let none begin."""
+        """End all holds, and start no new ones."""
         self.draining = True
         for hold in tuple(self._open.values()):
             hold.end(DRAINING)
 
     def _forget(self, hold: HeldAnswer) -> None:
-        del self._open[hold.where]
-        owner = hold.where[0]
+        del self._open[hold.key]
+        owner = hold.key[0]
         self._by_owner[owner] -= 1
         if not self._by_owner[owner]:
             del self._by_owner[owner]
 
 
 class HoldPolicy:
-    """Keeps the answer of one exchange open."""
+    """Decides whether and how long the answer of one exchange is held, and holds it."""
 
     __slots__ = ("_claims", "_held_ms", "_holds", "_jobs", "_scope", "_settings")
 
@@ -211,7 +211,7 @@ class HoldPolicy:
     # Whether.
 
     def may_hold(self) -> bool:
-        """Tell whether the answer may be kept open at all, as things are now."""
+        """Return whether the answer may be held at all, as things are now."""
         scope, settings, session = self._scope, self._settings, self._claims.session
         if session is None or not (scope.may_hold and scope.clock):
             return False
@@ -221,32 +221,27 @@ class HoldPolicy:
 
     @property
     def most_ms(self) -> int:
-        """For how long one hold may last, after those before it."""
+        """How long the next hold may last, after earlier holds of this exchange."""
         settings = self._settings
         return min(settings.hold_max_ms, settings.hold_total_ms - self._held_ms)
 
     def will_hold(self, reminder: Reminder) -> bool:
-        """Tell whether this answer would be kept open for a reminder."""
-        if (
-            reminder.not_before_exchange == self._scope.exchange_id
-            or reminder.delivered_ms is not None
-        ):
+        """Return whether this answer would be held for a reminder."""
+        is_own = reminder.not_before_exchange == self._scope.exchange_id
+        if is_own or reminder.delivered_ms is not None:
             return False
-        window_ms, now_ms = (
-            self._claims.reminders.rules.due_window_ms,
-            self._now_ms(),
-        )
-        return self.may_hold() and reminder.due_ms - window_ms - now_ms <= self.most_ms
+        ready_ms = reminder.due_ms - self._claims.reminders.rules.due_window_ms
+        return self.may_hold() and ready_ms - self._now_ms() <= self.most_ms
 
     def is_quiet(self) -> bool:
-        """Tell without waiting that nothing was there at the last look, and nothing came since."""
+        """Return without I/O whether nothing was there at the last look and nothing came since."""
         return self._claims.is_unchanged() and not self._waits_for_results()
 
     def _now_ms(self) -> int:
         return self._claims.reminders.clock.now_ms()
 
     async def find_wait(self) -> Wait | None:
-        """Say what the answer could be held for; None when there is nothing."""
+        """Return what the answer could be held for; None if there is nothing."""
         claims = self._claims
         if self.is_quiet() or not self.may_hold() or claims.is_side_call():
             return None
@@ -256,7 +251,7 @@ class HoldPolicy:
         return Wait(ready_ms, ready_ms - self._now_ms(), self.most_ms)
 
     def _waits_for_results(self) -> bool:
-        """Tell whether results of jobs are here, or may be worth waiting for."""
+        """Return whether results of jobs are there, or a run is expected."""
         session = self._claims.session
         if session is None:
             return False
@@ -265,7 +260,7 @@ class HoldPolicy:
         return self._find_expected_run() is not None
 
     def _find_expected_run(self) -> int | None:
-        """Return when a run begins that the answer is held for; the past: it is under way."""
+        """Return when the run begins that the answer is held for; a past time: it is running."""
         session, jobs = self._claims.session, self._jobs
         if session is None or jobs is None or not self._settings.hold_for_jobs:
             return None
@@ -284,7 +279,7 @@ class HoldPolicy:
     # Holding.
 
     async def hold(self, effect: Hold) -> ReminderDue | HoldEnded:
-        """Keep the answer open until something is claimed, or there is a reason not to."""
+        """Hold the answer until something is claimed, or there is a reason to end."""
         holds, session = self._holds, self._claims.session
         assert session is not None
         held = holds.begin(self._scope.owner, session)
@@ -313,11 +308,11 @@ class HoldPolicy:
         ready_ms: int | None = None
         while not held.reason:
             if self._claims.is_side_call():
-                # It may claim nothing any more: what is due is the conversation's.
+                # A side call may claim nothing: what is due belongs to the conversation.
                 return HoldEnded(TAKEN_OVER)
             if ready_ms is not None and await self._claim(held, ready_ms):
                 return REMINDER_DUE
-            # What changes from here on wakes the hold; what changed before is found now.
+            # Later changes wake the hold; earlier changes are found now.
             held.look()
             ready_ms = await self._find_ready()
             if ready_ms is None:
@@ -333,9 +328,9 @@ class HoldPolicy:
         if ready_ms <= now_ms:
             if self._find_expected_run() != ready_ms:
                 return
-            # A run is under way: whether it ends well is not known, only when to give up.
+            # A run is running: its end is not known, only the time limit.
             until_ms = begun_ms + most_ms + LATE_MS
-        # A clock that is set back makes the instant come later; it makes nobody more patient.
+        # A clock that is set back moves the instant, but not the time limit.
         left = (most_ms + LATE_MS) / 1000 - self._holds.measure_seconds(held)
         if ready_ms - begun_ms > most_ms or left <= 0 or until_ms <= now_ms:
             held.end(LIMIT)
@@ -343,9 +338,9 @@ class HoldPolicy:
             await held.sleep(until_ms, left)
 
     async def _claim(self, held: HeldAnswer, ready_ms: int | None) -> bool:
-        """Claim what the hold waited for, if it is there now.
+        """Claim what the hold waited for, if it is there now; return whether it was.
 
-        Of thousands that are due at once each claims what it waited for, unasked.
+        If thousands of holds are due at once, each claims only for itself and is not woken by it.
         """
         session = self._claims.session
         assert session is not None
@@ -357,5 +352,5 @@ class HoldPolicy:
         return await self._claims.claim(reminds, results, held.rouse) is not None
 
     async def calm(self) -> None:
-        """Wait until all have left their holds that were due together with this one."""
+        """Wait until all holds that were due together with this one have ended."""
         await self._holds.timers.calm()

@@ -1,16 +1,17 @@
-"""Reminders of one session: what can be asked for, when each is due, and what becomes of it.
+"""Reminders of one session: how they are scheduled, when they are due, and how they end.
 
 What a model or a person writes is read into a `ReminderRequest` once (clock_calls.py, `read_item`);
-inside it is trusted. Scheduled, it is a `Reminder`, one of the `ReminderList` that make the
-document. It may be held by a turn, which only the ledger knows (gateway/outbox/ledger.py) and tells
-here by the ids that are `taken`, and it ends as delivered, cancelled or expired. Everything here is
-a pure function of the session's reminders and of the time, in UTC milliseconds. Invariants:
+after that it is trusted. When it is scheduled, it becomes a `Reminder` in the `ReminderList`, which
+is the session's document. A turn may carry a reminder; only the ledger knows that
+(gateway/outbox/ledger.py), and passes the ids of such reminders as `taken`. A reminder ends as
+delivered, cancelled or expired. Everything here is a pure function of the session's reminders and
+of the time, in UTC milliseconds. Invariants:
 
-1. A reminder that was delivered stays so, and is delivered once: `deliver` passes by all others.
-2. What is asked for twice is one reminder while it waits, and another one once it was delivered.
-3. An exchange that asks for something that is due at once does not get it itself
-   (`not_before_exchange`): it would be told of it in the same breath. The next one may.
-4. A session never has more than `rules.most`; only those that were delivered give way to new ones.
+1. A delivered reminder stays delivered, and is delivered once: `deliver` skips delivered ones.
+2. The same request twice is one reminder while it waits; after the delivery it is a new one.
+3. An exchange that schedules a reminder that is due at once does not deliver it itself
+   (`not_before_exchange`), since its model has just asked for it. The next exchange may.
+4. A session never has more than `rules.most`; new ones only replace delivered ones.
 5. Nothing expires while a turn carries it.
 """
 
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 
 from gateway.errors import InvalidInput
 
-# The years 1 to 9999: what is outside cannot be written as a date.
+# The years 1 to 9999: times outside of them cannot be written as a date.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
@@ -38,33 +39,33 @@ class Reminder(msgspec.Struct, frozen=True, gc=False):
     text: str
     tool: str = ""
     arguments: str = ""
-    """JSON: an object, compact and with its names in order, or a text; empty when there is none."""
+    """JSON: an object, compact and with sorted names, or a string; empty if there are none."""
     delivered_ms: int | None = None
     deliveries: int = 0
     not_before_exchange: str = ""
-    """The exchange that may not deliver it, since it asked for it just now."""
+    """The exchange that may not deliver it, because it has just scheduled it."""
     session: str = ""
     setter: str = ""
     """The digest of the system text under which it was set, if tools were offered there."""
     main: str = ""
-    """The main session, to which it passes if the sub-agent that set it does not take it."""
+    """The main session, which gets it if the sub-agent that set it does not take it."""
     passed: bool = False
-    """Whether it is on its way there."""
+    """Whether it is being handed over to the main session."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether it is still to be delivered, here."""
+        """Whether it is still to be delivered in this session."""
         return self.delivered_ms is None and not self.passed
 
 
 class ReminderList(msgspec.Struct, frozen=True, gc=False):
-    """All reminders of a session, in the order in which they were asked for."""
+    """All reminders of a session, in the order in which they were scheduled."""
 
     items: tuple[Reminder, ...] = ()
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False):
-    """What the operator says about reminders."""
+    """The operator's settings for reminders."""
 
     due_window_ms: int = 60_000
     retention_ms: int = 1_200_000
@@ -74,7 +75,7 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReminderRequest(msgspec.Struct, frozen=True, gc=False):
-    """A reminder that can be scheduled."""
+    """A valid request for a reminder."""
 
     due_ms: int
     text: str
@@ -83,7 +84,7 @@ class ReminderRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReminderOrigin(msgspec.Struct, frozen=True, gc=False):
-    """Who schedules: a session, the exchange if there is one, what kind of request."""
+    """Who schedules a reminder: the session, the exchange if any, and the kind of request."""
 
     session: str = ""
     exchange_id: str = ""
@@ -92,13 +93,13 @@ class ReminderOrigin(msgspec.Struct, frozen=True, gc=False):
 
 
 def compact_json(value: Mapping[str, Any] | str) -> str:
-    """Write the arguments of a tool; nothing for an object or a text that is empty."""
-    # Names in order, so that equal arguments are equal texts.
+    """Write the arguments of a tool as JSON; empty for an empty object or text."""
+    # With sorted names, equal arguments are equal texts.
     return msgspec.json.encode(value, order="sorted").decode() if value else ""
 
 
 def is_expired(due_ms: int, now_ms: int, rules: Rules) -> bool:
-    """Tell whether what was due then is not to be delivered any more."""
+    """Return whether a reminder is too old to be delivered."""
     return now_ms > due_ms + rules.retention_ms
 
 
@@ -110,9 +111,9 @@ def schedule(
     rules: Rules,
     new_id: Callable[[], str],
 ) -> tuple[ReminderList, tuple[Reminder, ...]]:
-    """Add all that is wanted, or raise `InvalidInput`; what is there already is not added again."""
+    """Add all wanted reminders, or raise `InvalidInput`; one that exists is not added again."""
     items = {one.id: one for one in reminders.items}
-    # By what was asked for: that is what makes two of them the same.
+    # By request: two reminders of equal requests are the same.
     pending = {
         ReminderRequest(one.due_ms, one.text, one.tool, one.arguments): one
         for one in reminders.items
@@ -138,7 +139,7 @@ def schedule(
             )
         else:
             reminder = _ask_again(known, not_before, origin.setter, now_ms)
-        # Also what is wanted twice in one call is one reminder.
+        # The same request twice in one call is one reminder, too.
         items[reminder.id] = pending[request] = reminder
         scheduled.append(reminder)
     fitting = _drop_surplus(tuple(items.values()), rules.most)
@@ -146,7 +147,7 @@ def schedule(
 
 
 def _ask_again(reminder: Reminder, not_before: str, setter: str, now_ms: int) -> Reminder:
-    """Keep one that is asked for again, now also by this exchange, out of the exchange."""
+    """Update a waiting reminder that is requested again: this exchange may not deliver it."""
     not_before = not_before or reminder.not_before_exchange
     setter = setter or reminder.setter
     if (not_before, setter) == (reminder.not_before_exchange, reminder.setter):
@@ -155,43 +156,43 @@ def _ask_again(reminder: Reminder, not_before: str, setter: str, now_ms: int) ->
 
 
 def _drop_surplus(items: tuple[Reminder, ...], most: int) -> tuple[Reminder, ...]:
-    """Let the delivered ones that are oldest give way, where there are too many."""
+    """Drop the oldest delivered reminders if there are too many; raise if that is not enough."""
     surplus = len(items) - most
     if surplus <= 0:
         return items
     done = sorted((one for one in items if one.delivered_ms is not None), key=_due_ms)
-    # Those that wait were promised to somebody, and give way to nobody.
+    # Waiting reminders were promised to somebody, so they are never dropped.
     if len(done) < surplus:
         raise InvalidInput(
-            f"A session may have {most} reminders, and these would be {len(items) - len(done)}; "
-            f"cancel some first."
+            f"A session can have at most {most} reminders, and this would make "
+            f"{len(items) - len(done)}; cancel some first."
         )
     gone = {one.id for one in done[:surplus]}
     return tuple(one for one in items if one.id not in gone)
 
 
 def cancel(reminders: ReminderList, reminder_id: str) -> tuple[ReminderList, Reminder | None]:
-    """Take one out; None if there is no such one."""
+    """Remove a reminder; return it, or None if there is no such reminder."""
     found = next((one for one in reminders.items if one.id == reminder_id), None)
     left = tuple(one for one in reminders.items if one.id != reminder_id)
     return _replace_items(reminders, left), found
 
 
 def clear(reminders: ReminderList) -> tuple[ReminderList, int]:
-    """Take all out, and say how many there were."""
+    """Remove all reminders; return how many there were."""
     return ReminderList(), len(reminders.items)
 
 
 def expire(
     reminders: ReminderList, now_ms: int, rules: Rules, taken: Container[str] = ()
 ) -> tuple[ReminderList, tuple[Reminder, ...]]:
-    """Take out what has expired, but not what is being delivered; return the undelivered ones."""
+    """Remove expired reminders except those taken; return the removed undelivered ones."""
     gone = {
         one.id
         for one in reminders.items
         if is_expired(one.due_ms, now_ms, rules) and one.id not in taken
     }
-    # Nearly always: then nothing is copied, and whoever asks sees that nothing changed.
+    # The usual case: nothing is copied, and callers see by identity that nothing changed.
     if not gone:
         return reminders, ()
     lost = tuple(one for one in reminders.items if one.id in gone and one.delivered_ms is None)
@@ -202,7 +203,7 @@ def expire(
 def due(
     reminders: ReminderList, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> tuple[Reminder, ...]:
-    """Return those that a turn of this exchange may carry now, by the time they are due."""
+    """Return the reminders that a turn of this exchange may carry now, sorted by due time."""
     ready_ms = now_ms + rules.due_window_ms
     waiting = _find_waiting(reminders, exchange_id, now_ms, rules, taken)
     return tuple(sorted((one for one in waiting if one.due_ms <= ready_ms), key=_due_ms))
@@ -211,7 +212,7 @@ def due(
 def next_ready(
     reminders: ReminderList, exchange_id: str, now_ms: int, rules: Rules, taken: Container[str]
 ) -> int | None:
-    """Return when the next one may be carried by a turn of this exchange, or None."""
+    """Return when a turn of this exchange may carry the next reminder; None if there is none."""
     waiting = _find_waiting(reminders, exchange_id, now_ms, rules, taken)
     first = min(map(_due_ms, waiting), default=None)
     return None if first is None else first - rules.due_window_ms
@@ -225,14 +226,14 @@ def _find_waiting(
         for one in reminders.items
         if one.is_pending
         and one.id not in taken
-        # Requests without an exchange, by REST or by hand, keep nobody from anything.
+        # Reminders set without an exchange, such as by REST, may be delivered by any exchange.
         and not (one.not_before_exchange and one.not_before_exchange == exchange_id)
         and not is_expired(one.due_ms, now_ms, rules)
     ]
 
 
 def deliver(reminders: ReminderList, ids: Container[str], now_ms: int) -> ReminderList:
-    """Note that these were delivered; those that were delivered before stay as they are."""
+    """Mark reminders as delivered; those delivered before stay as they are."""
     delivered = tuple(
         replace(one, delivered_ms=now_ms, deliveries=one.deliveries + 1, updated_ms=now_ms)
         if one.id in ids and one.delivered_ms is None
@@ -247,19 +248,18 @@ def _due_ms(reminder: Reminder) -> int:
 
 
 def _replace_items(reminders: ReminderList, items: tuple[Reminder, ...]) -> ReminderList:
-    # The same value where nothing changed: a store then writes nothing.
+    # The same value if nothing changed: a store then writes nothing.
     return reminders if items == reminders.items else ReminderList(items)
 
 
 def earliest_due(reminders: ReminderList) -> int | None:
-    """Return when the first of all is due, delivered or not: after that it has to be taken out."""
+    """Return when the first reminder is due, delivered or not: sweeps find the document by it."""
     return min(map(_due_ms, reminders.items), default=None)
 
 
 # The document of a session's reminders. Members keep the names that they have always had: a
-# reminder is a `task` here, and what keeps it from the exchange that asked for it is
-# `notBeforeRequestId`. People may have edited the document, or have left members out, so it is read
-# by a type of its own that is checked and lenient.
+# reminder is a `task` here, and `not_before_exchange` is `notBeforeRequestId`. People may have
+# edited the document or left members out, so it is read by a type of its own, checked and lenient.
 
 
 def encode_reminders(reminders: ReminderList) -> dict[str, object]:
@@ -300,7 +300,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _StoredReminder(msgspec.Struct, rename="camel"):
-    """A reminder as it stands in the document."""
+    """A reminder as it is stored in the document."""
 
     task_id: _Id
     due_at_ms: _Instant
@@ -318,7 +318,7 @@ class _StoredReminder(msgspec.Struct, rename="camel"):
 
 
 def decode_reminders(document: Mapping[str, Any]) -> ReminderList:
-    """Read them from a document; an error of lookup, type or value if it is none."""
+    """Read reminders from a document; raise a lookup, type or value error if it is invalid."""
     session = document["sessionId"]
     rows = msgspec.convert(document["tasks"], list[_StoredReminder])
     return ReminderList(tuple(_read_row(row, session) for row in rows))
@@ -336,7 +336,7 @@ def _read_row(row: _StoredReminder, session: str) -> Reminder:
         delivered_ms=row.delivered_at_ms,
         deliveries=row.delivery_count,
         not_before_exchange=row.not_before_request_id or "",
-        # The document says whose it is; one that was copied from another is its own.
+        # The session of the document counts, even if the row was copied from another document.
         session=session,
         setter=row.setter or "",
         main=row.main_session_id or "",

@@ -1,13 +1,13 @@
-"""Tells of reminders that come due where somebody wants to hear of it.
+"""Publishes an event when a reminder is due, for sessions that somebody listens to.
 
-A session is attended to while somebody has subscribed to it lately, or while it has reminders and
-its owner a webhook. Each has one timer, for the reminder that is next; all others cost nothing.
+A session is watched while somebody has subscribed to it lately, or while it has reminders and its
+owner has a webhook. Each watched session has one timer, for its next reminder; all others cost
+nothing.
 
-Whatever may have changed a session (a schedule, a claim, a timer, a new subscriber) only puts it
-among those to be looked at; one loop looks, some at a time, and decides everything anew from the
-store. So a reason that is told twice or too early costs a look, and none can be lost. That a
-reminder is told of once is up to the feed, which has one event for each; `announced` saves the
-writes.
+Whatever may have changed a session (a schedule, a claim, a timer, a new subscriber) only adds it to
+the sessions to look at. One loop looks at them, some at a time, and decides everything anew from
+the store. So a signal that comes twice or too early only costs a look, and none can be lost. The
+feed has one event for each reminder, so none is published twice; `announced` only saves writes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ DAY_MS = 24 * 60 * 60 * 1000
 KEPT_MS = 7 * DAY_MS
 REFRESH_SECONDS = 3600.0
 RETRY_SECONDS = 30.0
-# Said in place of a time: to look again after a while, whatever the clock shows by then.
+# In place of a time: look again after a while, whatever the clock shows then.
 AGAIN = -1
-# Sessions that are looked at together: they share what makes their events durable.
+# Sessions that are looked at together: their events share one commit.
 AT_ONCE = 16
 LISTED_AT_ONCE = 500
 
@@ -49,7 +49,7 @@ def _nothing() -> None:
 
 @dataclass(slots=True, eq=False)
 class _AttendedSession:
-    """A session that is attended to."""
+    """A session whose due reminders are published."""
 
     unwatch: Unsubscribe
     cancel: Callable[[], None] = _nothing
@@ -74,7 +74,7 @@ class DueNotifier:
         self._owners = frozenset(owners)
         self._wanted: set[SessionKey] = set()
         self._charges: dict[SessionKey, _AttendedSession] = {}
-        # Sessions to be looked at, in the order in which they gave reason to.
+        # Sessions to look at, in the order of their signals.
         self._unseen: dict[SessionKey, None] = {}
         self._wakeup = Wakeup()
         reminders.on_schedule = self._take_scheduled
@@ -83,14 +83,14 @@ class DueNotifier:
         return f"<DueNotifier of {len(self._charges)} sessions>"
 
     async def attend(self, owner: str, session: str) -> None:
-        """Attend to a session from now on, and for a week, durably."""
+        """Publish due reminders of a session from now on, for a week, durably."""
         key = (owner, session)
         await self._feed.rows.note_interest(owner, session, self._clock.now_ms())
         self._wanted.add(key)
         self._take(key)
 
     async def run(self) -> None:
-        """Tell of what comes due, and forget what is old, for ever."""
+        """Publish due reminders and delete old events, forever."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh_often)
             while True:
@@ -100,7 +100,7 @@ class DueNotifier:
                 await self._wakeup.wait()
 
     async def refresh(self) -> None:
-        """Attend to all that somebody wants to hear of, and to no others; forget what is old."""
+        """Watch exactly the sessions that somebody listens to; delete old events."""
         rows, now_ms = self._feed.rows, self._clock.now_ms()
         for owner, session in tuple(self._feed.open):
             await rows.note_interest(owner, session, now_ms)
@@ -125,19 +125,19 @@ class DueNotifier:
                 pause = RETRY_SECONDS
             await anyio.sleep(pause)
 
-    # Whom it attends to.
+    # Which sessions are watched.
 
     def _take_scheduled(self, owner: str, session: str) -> None:
         if owner in self._owners:
             self._take((owner, session))
 
     async def _take_all(self, owner: str) -> None:
-        """Attend to all sessions of an owner that have reminders."""
+        """Watch all sessions of an owner that have reminders."""
         store = self._reminders.store
         after: Listed | None = None
         while listed := await store.listing(KIND, owner, after, LISTED_AT_ONCE):
-            for one in listed:
-                self._take((owner, one.session))
+            for item in listed:
+                self._take((owner, item.session))
             after = listed[-1]
 
     def _take(self, key: SessionKey) -> None:
@@ -156,7 +156,7 @@ class DueNotifier:
         self._unseen[key] = None
         self._wakeup.rouse()
 
-    # What it tells.
+    # What is published.
 
     async def _look_at_some(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -174,14 +174,14 @@ class DueNotifier:
             self._feed.note("reminders_not_read", owner=owner, session=session, why=error.message)
             next_ms = AGAIN
         else:
-            # Since the read nobody came in between: what is scheduled next is taken up anew.
+            # No task switch since the read: a later schedule adds the session again.
             if not self._is_wanted(key, tasks):
                 self._leave(key)
                 return
             next_ms = await self._announce(key, charge, tasks)
         charge.cancel()
         if next_ms == AGAIN:
-            # Not by the clock alone: one that was ahead, and comes back, would keep it waiting.
+            # Not by the clock alone: if it is set back, the timer would wait too long.
             later = asyncio.get_running_loop().call_later
             timer = later(RETRY_SECONDS, self._hear, key)
             next_ms = self._clock.now_ms() + ceil(RETRY_SECONDS * 1000)

@@ -1,4 +1,4 @@
-"""What is counted and logged of reminders, and what is remembered of those that ended."""
+"""Counts and log lines of reminders, and the reminders that ended lately."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELIVERED, CANCELLED, EXPIRED = "delivered", "cancelled", "expired"
 
 @dataclass(slots=True)
 class ReminderCounts:
-    """How many reminders went which way since the process began."""
+    """How many reminders were scheduled, delivered and so on since the process began."""
 
     scheduled: int = 0
     reserved: int = 0
@@ -32,7 +32,7 @@ class ReminderCounts:
 
 
 class EndedReminder(msgspec.Struct, frozen=True, gc=False):
-    """A reminder that is over: how it ended, and when."""
+    """A reminder that ended: its outcome, and when."""
 
     id: str
     text: str
@@ -42,7 +42,7 @@ class EndedReminder(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecentlyEnded:
-    """What ended during the last day; when it is too much, where something ended last."""
+    """Reminders that ended during the last day; above a limit the oldest sessions are dropped."""
 
     def __init__(self) -> None:
         self._ended: OrderedDict[SessionKey, deque[EndedReminder]] = OrderedDict()
@@ -52,7 +52,7 @@ class RecentlyEnded:
         return self._count
 
     def add(self, key: SessionKey, ended: Iterable[EndedReminder]) -> None:
-        """Remember what ended in a session."""
+        """Remember reminders that ended in a session."""
         line = self._ended.pop(key, None) or deque(maxlen=MOST_ENDED_HERE)
         self._count -= len(line)
         line.extend(ended)
@@ -62,11 +62,11 @@ class RecentlyEnded:
             self._forget_one()
 
     def of(self, key: SessionKey, now_ms: int) -> tuple[EndedReminder, ...]:
-        """Return what ended in a session, the first to end first."""
-        return tuple(one for one in self._ended.get(key, ()) if one.at_ms > now_ms - DAY_MS)
+        """Return the reminders that ended in a session, in the order of their ends."""
+        return tuple(item for item in self._ended.get(key, ()) if item.at_ms > now_ms - DAY_MS)
 
     def forget(self, now_ms: int) -> None:
-        """Forget the sessions where nothing ended for a day."""
+        """Forget the sessions in which nothing ended for a day."""
         while self._ended and next(iter(self._ended.values()))[-1].at_ms <= now_ms - DAY_MS:
             self._forget_one()
 
@@ -92,7 +92,7 @@ class ReminderRecords:
             self.recent.add(key, (EndedReminder(*one, outcome, at_ms) for one in shown))
 
     def log(self, event: str, key: SessionKey, about: tuple[Reminder, ...], **more: object) -> None:
-        """Log what was done to some reminders; never their text."""
+        """Log what was done with some reminders; never their text."""
         (owner, session), first = key, earliest_due(ReminderList(about))
         self._note(
             event, owner=owner, session=session, count=len(about), earliest_due=first, **more
@@ -105,5 +105,5 @@ class ReminderRecords:
 
 
 def join_ids(reminders: tuple[Reminder, ...]) -> str:
-    """Write the ids of reminders as the log has them."""
+    """Return the ids of reminders as one log value."""
     return ",".join(reminder.id for reminder in reminders)

@@ -1,8 +1,8 @@
 """The gateway's own tools in one exchange, and what it adds to the model's requests.
 
-Which tools a model is offered, what is put into its requests (declarations, what is due, the time)
-and what their calls return. What the turns carry to the session is in `claims`, for what the
-answer is kept open in `policy`.
+This decides which tools a model is offered, adds to its requests (declarations, due reminders and
+results, the time), and runs calls. `claims` has what turns deliver to the session; `policy` decides
+for what the answer is held.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ASSISTANT, TOOL = "assistant", "tool"
 
 @dataclass(slots=True)
 class ToolServices:
-    """What the tools of all exchanges work with."""
+    """The services that the tools of all exchanges use."""
 
     clock: Clock
     zone: Zone
@@ -45,12 +45,12 @@ class ToolServices:
     queue: OutboxQueue
     settings: TimeSettings
     unnamed: ReminderService | None = None
-    """Where reminders of requests without a session are kept, if they may set any."""
+    """The reminders of requests without a session, if such requests may set any."""
     jobs: Jobs | None = None
 
 
 class ServerTools:
-    """What the gateway does for one exchange beside relaying it."""
+    """The gateway's tools in one exchange, and what it adds to the requests."""
 
     __slots__ = (
         "_extras",
@@ -75,14 +75,14 @@ class ServerTools:
         self._scope = scope
         reminders, session = services.reminders, scope.session
         if session is None and services.unnamed is not None and scope.may_hold:
-            # What is set there lives and dies with this exchange.
+            # Reminders that are set there end with this exchange.
             reminders, session = services.unnamed, f"exchange:{scope.exchange_id}"
         self.claims = TurnClaims(scope, reminders, session, services.queue)
         self.policy = HoldPolicy(
             services.holds, services.settings, services.jobs, scope, self.claims
         )
         takes, offered, declares = asked.takes_tools, asked.tools, dialect.declares
-        # A tool of the client's that has the name of ours is the client's.
+        # If the client has a tool of the same name, the client's tool counts.
         self._offers_clock = (
             takes and scope.clock and not (bool(offered) and declares(offered, NAME))
         )
@@ -106,12 +106,12 @@ class ServerTools:
         """Return the time."""
         return self._services.clock.now_ms()
 
-    # What requests gain.
+    # What is added to requests.
 
     def begin_now(self) -> tuple[Addition, ...] | None:
-        """Return what is added to the client's request, if nothing can be due; else None.
+        """Return what is added to the client's request if nothing can be due; else None.
 
-        The fast form of `begin`: nearly no session has anything, and that is known at once.
+        The fast form of `begin`: nearly no session has anything due, and that is known without I/O.
         """
         return self._begin([]) if self.claims.is_idle_now() else None
 
@@ -126,7 +126,7 @@ class ServerTools:
         additions: list[Addition] = [DECLARATION] if self._offers_clock else []
         if self._extras:
             additions += [tool.declaration for tool in self._extras.values()]
-        # What is put after the beginning of an answer would be no beginning any more.
+        # A prefilled answer must stay the last message.
         if self._scope.last_role != ASSISTANT:
             additions += due
             if self._tells_time():
@@ -147,20 +147,20 @@ class ServerTools:
         return UserText(text, fleeting=True)
 
     async def follow_up(self) -> tuple[Addition, ...]:
-        """Return what fell due since, for a follow-up that is sent whether or not anything is."""
+        """Return what is due by now, for a follow-up that is sent in any case."""
         if self.policy.is_quiet():
             return ()
         claim = await self.claims.claim_due()
         return () if claim is None else tuple(self._describe(claim))
 
     def wake_up(self) -> tuple[Addition, ...]:
-        """Return what the follow-up of a hold carries: what is due, and what time it is by now."""
+        """Return what the follow-up after a hold carries: what is due, and the time."""
         claim = self.claims.current
         assert claim is not None
-        told = self._describe(claim)
+        additions = self._describe(claim)
         if self._services.settings.time_tag != "off":
-            told.append(self._write_time())
-        return tuple(told)
+            additions.append(self._write_time())
+        return tuple(additions)
 
     def _describe(self, claim: TurnClaim) -> list[Addition]:
         texts: list[Addition] = [UserText(claim.results_text)] if claim.results is not None else []
@@ -176,7 +176,7 @@ class ServerTools:
     # The tools.
 
     async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
-        """Run a tool of ours, and say what came of it; after the last the answer is over."""
+        """Run a server tool and return its result; after the last call the answer ends."""
         text = render_error("", f"The {call.name} tool did not answer in time; try again.")
         with anyio.move_on_after(TOOL_SECONDS):
             text = await self._run(call, is_last)
@@ -193,7 +193,7 @@ class ServerTools:
         return await tool.run(call.arguments)
 
     def _find_scope(self, is_last: bool) -> ReminderScope:
-        """Say where the reminders go that the model sets now."""
+        """Return the scope of the reminders that the model sets now."""
         scope, policy = self._scope, self.policy
         if self.claims.is_side_call():
             return ReminderScope(scope.owner, None, refusal=SIDE_CALL)

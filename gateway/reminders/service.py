@@ -1,16 +1,16 @@
 """Schedules, lists, reserves, delivers and sweeps reminders.
 
-The reminders of a session are one document. Whatever happens to them is a pure function of that
-document (gateway/reminders/model.py), applied by `_amend`, which is the only writer: with every
-change it also writes what is owed and removes what has expired, so that no change can be made to
-reminders that are already over. What is acknowledged to a caller is durable by then.
+The reminders of a session are one document. Every change is a pure function of that document
+(gateway/reminders/model.py), applied by `_amend`, which is the only writer. With every change it
+also writes owed deliveries and removes expired reminders, so that nobody changes a reminder that
+has already ended. When a call returns, its change is durable.
 
-Who carries a reminder now, and what was delivered but is not written yet, is in the ledger
-(gateway/outbox/ledger.py): a read is the document with the ledger's debts applied to it.
+The ledger (gateway/outbox/ledger.py) knows which turn carries a reminder now, and which deliveries
+are not written yet (owed). A read is the document with the owed deliveries applied to it.
 
-Time comes in two kinds. What is due is judged by the corrected time, which may step. What has
-expired is judged by the earliest time that it can be (`ClockSteps.past_ms`): a clock that is ahead
-for a while removes nothing. A store that is down costs requests nothing: they carry no reminders.
+There are two kinds of time. Due is judged by the corrected time, which may step. Expired is judged
+by the earliest time that it can be (`ClockSteps.past_ms`): a clock that is ahead for a while
+removes nothing. If the store is down, requests go on without reminders.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ EVENTS = LedgerEvents(
     released="reminders_released",
     owed="reminders_owed",
 )
-# A change waits for the disk, and for its turn among others; a store that takes longer is down.
+# A change waits for the disk and for earlier changes; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
 TICK_MS = 60_000
 
@@ -104,9 +104,9 @@ class ReminderService:
         self._records = ReminderRecords(note)
         self.counts = self._records.counts
         self.on_schedule: Callable[[str, str], None] = lambda owner, session: None
-        """Told of the owner and the session whenever something was scheduled."""
+        """Called with owner and session whenever something was scheduled."""
         self.on_delegated: Callable[[str, str], None] = lambda owner, session: None
-        """Told of the owner and the session whenever a sub-agent scheduled something."""
+        """Called with owner and session whenever a sub-agent scheduled something."""
         self._steps = ClockSteps(clock, tick_ms)
         self._patience = patience
         self._ledger: Ledger[Reminder] = Ledger(self)
@@ -117,7 +117,7 @@ class ReminderService:
     # What a session has.
 
     async def list_reminders(self, owner: str, session: str) -> ReminderList:
-        """Return what a session has and has not expired; raises if the store is down."""
+        """Return a session's reminders that have not expired; raise if the store is down."""
         key = (owner, session)
         try:
             reminders = await self._read(key)
@@ -128,44 +128,44 @@ class ReminderService:
         return reminders
 
     async def list_undelivered(self, owner: str, session: str) -> tuple[Reminder, ...]:
-        """Return what waits to be delivered, reserved or not; raises if the store is down."""
+        """Return a session's undelivered reminders, reserved or not; raise if the store is down."""
         if self.surely_idle(owner, session):
             return ()
         reminders = await self._read((owner, session))
         return tuple(reminder for reminder in reminders.items if reminder.is_pending)
 
     def surely_idle(self, owner: str, session: str) -> bool:
-        """Tell without waiting that a session has no reminders, as nearly all have none.
+        """Return without I/O whether a session surely has no reminders, as nearly all have none.
 
-        The fast twin of `idle`, for every request: it saves the read and the switch of tasks. True
-        means that `idle` would say so; False means nothing.
+        The fast twin of `idle`, for every request: it saves the read and the task switch. True
+        means that `idle` would return True; False means that it is not known.
         """
         return self.store.absent(DocumentKey(KIND, owner, session))
 
     async def idle(self, owner: str, session: str) -> bool:
-        """Tell at little cost whether a session has no reminders at all."""
+        """Return at little cost whether a session has no reminders at all."""
         if self.surely_idle(owner, session):
             return True
         try:
-            # Without its turn and what is owed: those that are there may be over, but are there.
+            # Without lock and owed deliveries: some may have ended, but they are there.
             return not (await fetch(self.store, DocumentKey(KIND, owner, session), SHAPE)).items
         except StoreUnavailable:
-            # Whoever goes on to look is told, and it is logged there.
+            # The caller reads next, and the error is raised and logged there.
             return False
 
     async def next_ready(self, owner: str, session: str, exchange_id: str) -> int | None:
-        """Return when the next one may be carried by a turn of this exchange, or None."""
+        """Return when a turn of this exchange may carry the next reminder, or None."""
         key = (owner, session)
         reminders, held = await self._read_or_nothing(key), self._ledger.list_held(key)
         return next_ready(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each change of a session's reminders or claims."""
+        """Call the callback after each change of a session's reminders or claims."""
         in_store = self.store.watch(DocumentKey(KIND, owner, session), callback)
         return partial(_call_both, in_store, self._ledger.watch((owner, session), callback))
 
     def recent(self, owner: str, session: str) -> tuple[EndedReminder, ...]:
-        """Return what ended in a session during the last day."""
+        """Return the reminders that ended in a session during the last day."""
         return self._records.recent.of((owner, session), self.clock.now_ms())
 
     # What is asked for.
@@ -179,9 +179,9 @@ class ReminderService:
         setter: str = "",
         main: str = "",
     ) -> tuple[Reminder, ...]:
-        """Add all that is wanted, durably; raises `InvalidInput`, or if the store is down.
+        """Schedule all wanted reminders, durably; raise `InvalidInput`, or if the store is down.
 
-        What a sub-agent wants and does not take later passes to the `main` session.
+        Reminders that a sub-agent does not take later are handed over to the `main` session.
         """
         key, now_ms = (owner, session), self.clock.now_ms()
         origin = ReminderOrigin(session, exchange_id, setter, main)
@@ -190,7 +190,7 @@ class ReminderService:
             before: ReminderList,
         ) -> tuple[ReminderList, tuple[tuple[Reminder, ...], int]]:
             after, scheduled = schedule(before, wanted, origin, now_ms, self.rules, _new_id)
-            # One that was there already is told of again, and is not new.
+            # A reminder that existed before is returned again, but does not count as new.
             known = {reminder.id for reminder in before.items}
             return after, (scheduled, len({reminder.id for reminder in scheduled} - known))
 
@@ -203,16 +203,16 @@ class ReminderService:
         return scheduled
 
     async def hand_over(self, owner: str, session: str) -> int | None:
-        """Pass on what a sub-agent scheduled and nobody took in time, durably.
+        """Hand over a sub-agent's reminders that nobody took in time, durably.
 
-        Return when to look again; None if nothing is left to pass on.
+        Return when to look again; None if nothing is left to hand over.
         """
         key, now_ms, rules = (owner, session), self.clock.now_ms(), self.rules
         passed = await self._change(
             key, lambda reminders: mark_passed(reminders, now_ms, self._ledger.list_held(key))
         )
         if passed:
-            # Three writes in this order: a crash between any two neither loses nor doubles.
+            # Three writes in this order: a crash between any two loses and doubles nothing.
             main = passed[0].main
             there = await self._change(
                 (owner, main), lambda reminders: inherit(reminders, passed, main, now_ms, rules)
@@ -226,21 +226,21 @@ class ReminderService:
         return next_handover(await self._read(key))
 
     async def cancel(self, owner: str, session: str, reminder_id: str) -> bool:
-        """Take one out, durably; False if there is no such one."""
+        """Remove a reminder, durably; return False if there is no such reminder."""
         key = (owner, session)
         found = await self._change(key, lambda reminders: cancel(reminders, reminder_id))
         self._record_removal("reminders_cancelled", key, () if found is None else (found,))
         return found is not None
 
     async def clear(self, owner: str, session: str) -> int:
-        """Take all out, durably, and say how many there were."""
+        """Remove all reminders, durably; return how many there were."""
         key = (owner, session)
         removed = await self._change(key, lambda reminders: (clear(reminders)[0], reminders.items))
         self._record_removal("reminders_cleared", key, removed)
         return len(removed)
 
     def _record_removal(self, event: str, key: SessionKey, removed: tuple[Reminder, ...]) -> None:
-        # Whoever removes one that was delivered cancels nothing.
+        # Removing a delivered reminder does not count as a cancel.
         cancelled = tuple(one for one in removed if one.delivered_ms is None)
         self.counts.cancelled += len(cancelled)
         self._records.add_ended(key, cancelled, CANCELLED, self.clock.now_ms())
@@ -256,16 +256,16 @@ class ReminderService:
         requester: Requester = UNKNOWN,
         by: Callable[[], None] | None = None,
     ) -> Claim[Reminder] | None:
-        """Claim what is due for a turn of this exchange; without a working store nothing is.
+        """Claim what is due for a turn of this exchange; None if nothing is, or the store is down.
 
-        What a side call of the session has claimed and not delivered yet is taken over. Who
-        watches the session and claims by itself need not be called back.
+        A claim of a side call of the session that is not delivered yet is taken over. `by` is the
+        caller's own callback, which is not called.
         """
         key = (owner, session)
         reminders = await self._read_or_nothing(key)
         if not reminders.items:
             return None
-        # From here to the claim nobody else comes in between.
+        # No task switch from here to the claim.
         held = self._ledger.list_held(key, requester)
         ready = due(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
         if not ready:
@@ -276,22 +276,22 @@ class ReminderService:
         return claim
 
     async def commit(self, claim: Claim[Reminder]) -> None:
-        """Note that what was claimed is delivered; if it cannot be written yet, it is owed."""
+        """Mark the claimed reminders as delivered; if that cannot be written yet, it is owed."""
         now_ms = self.clock.now_ms()
-        # While the ledger still knows what the claim holds; it may have lost some of it.
+        # Before the commit, while the ledger still knows which items the claim holds.
         self._records.add_ended(claim.key, self._ledger.list_held_by(claim), DELIVERED, now_ms)
         await self._ledger.commit(claim, now_ms)
 
     def release(self, claim: Claim[Reminder]) -> None:
-        """Give back what was claimed, unless it was committed or given back before."""
+        """Release a claim, unless it was committed or released before."""
         self._ledger.release(claim)
 
     async def acknowledge(
         self, owner: str, session: str, ids: Container[str]
     ) -> tuple[Reminder, ...]:
-        """Take it that somebody has got these by another way, durably; return those who waited.
+        """Mark reminders as delivered in another way, durably; return those that were waiting.
 
-        A turn that carries one of them now has nothing to deliver or to give back any more.
+        A turn that carries one of them now no longer delivers or releases it.
         """
         key, now_ms = (owner, session), self.clock.now_ms()
         if self.surely_idle(owner, session):
@@ -311,14 +311,14 @@ class ReminderService:
     def describe_claim(
         self, claim: Claim[Reminder], items: tuple[Reminder, ...]
     ) -> Mapping[str, object]:
-        """Return what the log says of a claim."""
+        """Return the log fields of a claim."""
         return {"reservation": claim.id, "count": len(items), "tasks": join_ids(items)}
 
     async def write_delivered(self, key: SessionKey) -> None:
-        """Write what is owed for a session, as every change does; raises if the store is down."""
+        """Write the owed deliveries of a session; raise if the store is down."""
         await self._amend(key, _keep)
 
-    # What is over.
+    # The sweep.
 
     async def run(self, tick_ms: int) -> NoReturn:
         """Sweep now, and then every tick, for ever."""
@@ -330,13 +330,13 @@ class ReminderService:
             await anyio.sleep(tick_ms / 1000)
 
     async def sweep(self) -> int:
-        """Write what is owed, remove what has expired, and say how many did so undelivered."""
+        """Write owed deliveries, remove expired reminders; return how many were undelivered."""
         self._records.recent.forget(self.clock.now_ms())
         expired = 0
         debtors = iter(self._ledger.debtors())
         while keys := tuple(islice(debtors, AT_ONCE)):
             expired += await self._tidy(keys)
-        # A clock that is ahead for a while loses nothing.
+        # A clock that is ahead for a while must not remove anything.
         before_ms = self._steps.past_ms() - self.rules.retention_ms
         async with aclosing(iterate_due(self.store, KIND, before_ms)) as found:
             async for documents in found:
@@ -344,7 +344,7 @@ class ReminderService:
         return expired
 
     async def _tidy(self, keys: Sequence[SessionKey]) -> int:
-        """Write what is owed and remove what has expired in some sessions; one may fail alone."""
+        """Sweep some sessions side by side; return how many undelivered reminders expired."""
         expired: list[int] = []
         troubles: list[StoreUnavailable] = []
 
@@ -365,9 +365,9 @@ class ReminderService:
     # The document.
 
     async def _read(self, key: SessionKey) -> ReminderList:
-        """Return what a session has now and has not expired."""
+        """Return a session's reminders that have not expired, with owed deliveries applied."""
         document, locks = DocumentKey(KIND, *key), self.store.key_locks
-        # In turn with those who write what was delivered, as the ledger wants it.
+        # Locked, so that it does not overlap a write of deliveries (see the ledger).
         await locks.acquire(document)
         try:
             reminders = await fetch(self.store, document, SHAPE)
@@ -393,16 +393,16 @@ class ReminderService:
             raise
 
     async def _amend(self, key: SessionKey, change: Change[R]) -> tuple[R, int]:
-        """Change a session's reminders; write what is owed and remove what expired with it.
+        """Change a session's reminders; also write owed deliveries and remove expired reminders.
 
-        Whoever leaves meanwhile is held until it is known what became of it, but not for ever.
+        A caller that is cancelled meanwhile waits for the outcome, up to the time limit.
         """
 
         def whole(
             stored: ReminderList,
         ) -> tuple[ReminderList, tuple[R, tuple[Reminder, ...], list[str]]]:
             past_ms = self._steps.past_ms()
-            # First what is owed: what was delivered does not expire, and is not asked for again.
+            # Owed deliveries first: a delivered reminder does not count as expired undelivered.
             applied = self._apply_owed(key, stored)
             living, lost = expire(applied, past_ms, self.rules, self._ledger.list_held(key))
             changed, answer = change(living)
@@ -420,7 +420,7 @@ class ReminderService:
         raise StoreUnavailable("The store of reminders does not answer; try again later.")
 
     def _apply_owed(self, key: SessionKey, reminders: ReminderList) -> ReminderList:
-        """Return a session's reminders as they will be when nothing is owed any more."""
+        """Return a session's reminders with the owed deliveries applied."""
         for reminder_id, at_ms in self._ledger.list_owed(key).items():
             reminders = deliver(reminders, (reminder_id,), at_ms)
         return reminders
@@ -428,8 +428,8 @@ class ReminderService:
     def _find_settled(self, key: SessionKey, stored: ReminderList, past_ms: int) -> list[str]:
         """Return which deliveries are no longer owed when these reminders are written.
 
-        Reminders that are not there may be on a disk that is away for a while; they are remembered
-        until they have expired for certain.
+        Reminders that are missing may be on a disk that is away for a while; their deliveries stay
+        owed until they have certainly expired.
         """
         over_ms = past_ms - self.rules.due_window_ms - self.rules.retention_ms
         there = {reminder.id for reminder in stored.items}

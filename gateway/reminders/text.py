@@ -1,7 +1,7 @@
-"""What a model reads of time: the time tag, and the reminders that are due.
+"""What a model reads about time: the time tag, and the message with due reminders.
 
 A task's text is data: it is written as a JSON string in which nothing can end the line, the quote
-or the bracket around it, and no `<**…**>` is left to be taken for a directive.
+or the bracket around it, and no `<**…**>` can be taken for a directive.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ HEADING = "[Clock Reminder]: scheduled tasks are due."
 MAY_CALL = "You may call tools to complete these tasks."
 TOOLS_ADDED = "If the tool list is incomplete, standard tools have been added."
 
-# Whatever any reader takes for the end of a line, what no text can hold, a bracket that closes,
-# and the marks of directives.
+# Everything that a reader may take for a line end, invalid characters, a closing bracket, and the
+# marks of directives.
 _UNSAFE = (
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\]]"
     r"|<(?=\*)|(?<=\*)>"
@@ -31,14 +31,14 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def local(ms: int, tz: tzinfo) -> str:
-    """Write an instant as a clock on the wall of this zone shows it, with the zone's offset."""
+    """Write an instant as local time of this zone, with the zone's offset."""
     second, millisecond = divmod(ms, 1000)
     shown, offset = _local_second(second, tz)
     return f"{shown}.{millisecond:03d} {offset}"
 
 
 def time_tag(now_ms: int, tz: tzinfo, tz_name: str, offset_ms: int) -> str:
-    """Write the message that tells a model what time it is."""
+    """Write the time tag: the message that tells a model the time."""
     second, millisecond = divmod(now_ms, 1000)
     utc, wall, zone = _tag_second(second, tz, tz_name)
     fraction = f".{millisecond:03d}"
@@ -46,7 +46,7 @@ def time_tag(now_ms: int, tz: tzinfo, tz_name: str, offset_ms: int) -> str:
 
 
 def reminder_text(tasks: tuple[Reminder, ...], standard_tools: bool) -> str:
-    """Write the message that brings due tasks, one line each, in the order they are given."""
+    """Write the message with due reminders, one line each, in the given order."""
     advice = f"{MAY_CALL} {TOOLS_ADDED}" if standard_tools else MAY_CALL
     return "\n".join((HEADING, *map(_line, tasks), advice))
 
@@ -66,7 +66,7 @@ def _quote(text: str) -> str:
 
 
 def _safe_json(text: str) -> str:
-    # Brackets outside of strings come in pairs; within strings an escape means the same.
+    # Brackets outside strings are balanced; inside strings an escape means the same.
     return _strings.sub(lambda string: _in_string.sub(_escape, string[0]), text)
 
 
@@ -74,7 +74,7 @@ def _escape(found: re.Match[str]) -> str:
     return _SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}"
 
 
-# The tag is written on every request; the calendar is asked once a second.
+# The tag is written on every request, but the date is computed only once a second.
 @lru_cache(maxsize=8)
 def _tag_second(second: int, tz: tzinfo, tz_name: str) -> tuple[str, str, str]:
     shown, offset = _local_second(second, tz)

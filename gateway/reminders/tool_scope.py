@@ -1,4 +1,4 @@
-"""What the gateway's tools in an exchange are given."""
+"""What the gateway's tools know about an exchange, and the ports they use."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from gateway.stores.waiting import Unsubscribe
 
 
 class ServerTool(Protocol):
-    """A tool that the gateway runs by itself."""
+    """A tool that the gateway runs itself."""
 
     @property
     def declaration(self) -> ToolDeclaration:
-        """How it is offered to the model."""
+        """The declaration that is offered to the model."""
 
     async def run(self, arguments: str) -> str:
-        """Do what the model asks, and say what came of it, as JSON; never raises."""
+        """Run a call of the model, and return the result as JSON; never raise."""
 
 
 class Asker(Protocol):
-    """The session of a request, as far as it knows what kind of request that is."""
+    """The session of a request, which knows the kind of the request."""
 
     def is_auxiliary(self) -> bool:
-        """Judge again whether the request is a side call of an agent."""
+        """Check again whether the request is a side call of an agent."""
 
     def requester(self) -> Requester:
-        """Return what kind of request it is."""
+        """Return the kind of the request."""
 
 
 class Jobs(Protocol):
     """The jobs of sessions, as a hold that waits for their results sees them."""
 
     def expecting(self, owner: str, session: str) -> int | None:
-        """Return when a session's next run begins, the past if one is under way; None: never."""
+        """Return when a session's next run begins, a past time if one is running; None: never."""
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called when that changes."""
+        """Call the callback when that changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSettings:
-    """What the operator says about the clock."""
+    """The operator's settings for the clock and holds."""
 
     time_tag: str = "always"
     hold_max_ms: int = 60_000
@@ -60,22 +60,22 @@ class TimeSettings:
 class ToolScope(msgspec.Struct, frozen=True, gc=False):
     """For whom the gateway's tools work in one exchange, and what they may do.
 
-    Nothing of the request itself: an answer may be held open for long.
+    It does not refer to the request itself, because an answer may be held for long.
     """
 
     owner: str
     session: str | None
     exchange_id: str
     last_role: str = "user"
-    """Who speaks in the request's last message."""
+    """The role of the request's last message."""
     streams: bool = True
     may_hold: bool = True
     tags_results: bool = True
-    """Whether the time may follow the results of tools: models of one dialect then say nothing."""
+    """Whether the time may follow tool results: models of one dialect then answer nothing."""
     clock: bool = True
-    """Whether there is a clock at all, or only other tools and what waits for the session."""
+    """Whether there are a clock and reminders, or only other tools and waiting results."""
     collects: bool = True
-    """Whether it may take what waits for the session: a run of a job leaves that to the client."""
+    """Whether it may deliver what waits for the session: runs of jobs leave that to the client."""
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
     asker: Asker | None = None

@@ -1,8 +1,8 @@
-"""What the turns of one exchange carry to its session: claimed, then delivered or given back.
+"""What the turns of one exchange deliver to its session: claimed, then committed or released.
 
-A turn that is to tell the model what is due claims it. With the first frames that say anything it
-is delivered; an answer in one piece is delivered as a whole, at its end. Whatever comes to nothing
-is given back, and the next request of the session finds it again.
+A turn that carries due reminders or results to the model claims them. The claim is committed with
+the first frames that have content; for an answer in one piece, at its end. If the turn fails, the
+claim is released, and the next request of the session gets the items.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.stores.rows import OutboxItem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TurnClaim:
-    """Reminders that are due, and results that waited; at least one of both."""
+    """A claim of due reminders, of waiting results, or of both."""
 
     service: ReminderService
     queue: OutboxQueue
@@ -31,18 +31,18 @@ class TurnClaim:
 
     @property
     def results_text(self) -> str:
-        """What the model reads of the results."""
+        """The message with the results, for the model."""
         return "" if self.results is None else results_text(self.results.items)
 
     async def commit(self) -> None:
-        """Note that it is delivered."""
+        """Mark its items as delivered."""
         if self.reminders is not None:
             await self.service.commit(self.reminders)
         if self.results is not None:
             await self.queue.commit(self.results)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release its items."""
         if self.reminders is not None:
             self.service.release(self.reminders)
         if self.results is not None:
@@ -50,7 +50,7 @@ class TurnClaim:
 
 
 class TurnClaims:
-    """The claims of one exchange: that of the turn at hand, and those of an answer in one piece."""
+    """The claims of one exchange: of the current turn, and of an answer in one piece."""
 
     __slots__ = (
         "_quiet_at",
@@ -71,45 +71,45 @@ class TurnClaims:
         self.session = session
         self.queue = queue
         self.current: TurnClaim | None = None
-        """What the turn at hand carries that is not delivered yet."""
+        """The claim of the current turn that is not delivered yet."""
         self.owed: list[TurnClaim] = []
-        """What earlier turns carried of an answer that is handed over in one piece, at its end."""
+        """Claims of earlier turns of an answer in one piece, which is sent at its end."""
         self.with_tools: TurnClaim | None = None
-        """With which the operator's tools were declared: in later turns they are already."""
+        """The claim with which the operator's tools were declared; later turns have them."""
         self._quiet_at: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to deliver or to give back."""
+        """Whether there is nothing to commit or release."""
         return self.current is None and not self.owed
 
     def is_side_call(self) -> bool:
-        """Judge again whether this is a side call, which takes nothing and sets nothing."""
+        """Check again whether this is a side call, which claims nothing and sets nothing."""
         asker = self._scope.asker
         return asker is not None and asker.is_auxiliary()
 
     # Claiming.
 
     def is_idle_now(self) -> bool:
-        """Tell without waiting that nothing is there, as is true of nearly all sessions.
+        """Return without I/O whether nothing waits, as in nearly all sessions.
 
-        The fast form of `claim_due`, which then finds nothing: no task switch, no read.
+        The fast form of `claim_due`, which would then find nothing: no task switch, no read.
         """
         scope, session = self._scope, self.session
         if session is None or not scope.collects:
             return True
         if scope.clock and not self.reminders.surely_idle(scope.owner, session):
             return False
-        # Unless a reminder is scheduled, the end of a turn need not look again.
+        # As long as no reminder is scheduled, the end of a turn need not look again.
         self._quiet_at = self.reminders.counts.scheduled
         return self.queue.idle(scope.owner, session)
 
     def is_unchanged(self) -> bool:
-        """Tell without waiting that no reminder was there at the last look, and none came since."""
+        """Return without I/O whether no reminder was there at the last look or came since."""
         return self._quiet_at == self.reminders.counts.scheduled
 
     async def claim_due(self) -> TurnClaim | None:
-        """Claim what is due in the session, if it may be taken."""
+        """Claim what is due in the session, if this exchange may deliver it."""
         scope, session = self._scope, self.session
         if session is None or not scope.collects:
             return None
@@ -124,23 +124,23 @@ class TurnClaims:
     async def claim(
         self, with_reminders: bool, with_results: bool, by: Callable[[], None] | None = None
     ) -> TurnClaim | None:
-        """Claim what is there for the session; who claims unasked is not called back (`by`)."""
+        """Claim what waits for the session; `by` is the caller's own callback and is not called."""
         scope, session, asker = self._scope, self.session, self._scope.asker
         if session is None or self.is_side_call():
             return None
         reminders = None
         who = (scope.owner, session, scope.exchange_id, asker.requester() if asker else UNKNOWN)
         if with_reminders and (reminders := await self.reminders.reserve(*who, by)):
-            # Whoever leaves while the results are looked for gives it back.
+            # Set before the results are read: on a cancel the reminders are released.
             self.current = TurnClaim(self.reminders, self.queue, reminders, None)
         if with_results and (results := await self.queue.reserve(*who)):
             self.current = TurnClaim(self.reminders, self.queue, reminders, results)
         return self.current
 
-    # Delivering, or giving back.
+    # Commit and release.
 
     async def commit(self) -> None:
-        """Take it that the client has seen the turn that carries something."""
+        """Commit the claim of the current turn: the client has seen the turn."""
         if self.is_side_call():
             self.release()
         claim, self.current = self.current, None
@@ -148,13 +148,13 @@ class TurnClaims:
             await claim.commit()
 
     def keep_for_end(self) -> None:
-        """Take it that the turn ended well, and is handed over later."""
+        """Keep the claim of the current turn until the answer is sent, at its end."""
         if self.current is not None:
             self.owed.append(self.current)
             self.current = None
 
     async def commit_all(self) -> None:
-        """Take it that the client has got the whole answer."""
+        """Commit all kept claims: the client has the whole answer."""
         if self.is_side_call():
             self.release_all()
         owed, self.owed = self.owed, []
@@ -162,7 +162,7 @@ class TurnClaims:
             await claim.commit()
 
     def release(self) -> None:
-        """Give back what a turn carried that came to nothing."""
+        """Release the claim of the current turn: the turn failed."""
         claim, self.current = self.current, None
         if claim is not None:
             claim.release()
@@ -170,7 +170,7 @@ class TurnClaims:
                 self.with_tools = None
 
     def release_all(self) -> None:
-        """Give back all that was not delivered."""
+        """Release all claims that were not committed."""
         self.release()
         for claim in self.owed:
             claim.release()

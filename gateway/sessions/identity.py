@@ -1,8 +1,8 @@
-"""Which session a request belongs to: said by headers or a few members of the body, never by text.
+"""Which session a request belongs to. Headers or a few body members name it, never the text.
 
-The order: a session header first, then metadata, then what Claude Code puts into
-`metadata.user_id`, then a conversation. A sub-agent's request names the main session, and in other
-headers the sub-agent: it belongs to a session of its own, whose id begins with the main one's.
+The order: a session header, then metadata, then what Claude Code puts into `metadata.user_id`, then
+a conversation id. A sub-agent's request names the main session, and the sub-agent in other headers.
+It belongs to a session of its own, whose id begins with the main session's id.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Members = Mapping[str, bytes]
 LONGEST = 256
 CONVERSATION = "conversation:"
 SUB_AGENT = "/agent:"
-# Half of a SHA-256: as good as never the same for two texts.
+# Half of a SHA-256: two texts practically never have the same digits.
 DIGITS = 32
-# Longer than any that is looked for, dashes included: those need not be remembered.
+# Longer than any header name that is looked for, dashes included.
 LONGEST_NAME = 64
 
 # Names without dashes, underscores and case: proxies and clients spell them differently.
@@ -64,13 +64,14 @@ class Requester(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def setter(self) -> str:
-        """What is kept of it with what it sets: the digest, if it offers tools."""
+        """What is stored with the things this request sets: the digest, if it offers tools."""
         return self.system if self.tools else ""
 
     def outranks(self, other: Requester) -> bool:
-        """Whether the other one, which offers no tools, is a side call of this one's session.
+        """Whether the other request is a side call of this one's session.
 
-        Of whom nothing is known, as of an agent of the gateway's own, that cannot be said.
+        A side call offers no tools and has another system text. An unknown requester, such as an
+        agent of the gateway, is never taken for one.
         """
         return self.tools and not other.tools and other.system not in ("", self.system)
 
@@ -79,7 +80,7 @@ UNKNOWN = Requester()
 
 
 def identify(headers: Iterable[tuple[bytes, bytes]], members: Members) -> Identity:
-    """Return which session the request names; an id that cannot be one is a `BadRequest`."""
+    """Return the session that the request names; raise `BadRequest` if the id is not valid."""
     named: dict[str, str] = {}
     for name, value in headers:
         plain = _plain(name) if len(name) <= LONGEST_NAME else ""
@@ -97,7 +98,7 @@ def identify(headers: Iterable[tuple[bytes, bytes]], members: Members) -> Identi
     if not agent:
         return Identity(found)
     if "\0" in agent:
-        raise BadRequest("The sub-agent's id has the character U+0000 in it; leave it out.")
+        raise BadRequest("The sub-agent's id contains the character U+0000; remove it.")
     return Identity(sub_agent_session(found, agent), found)
 
 
@@ -108,21 +109,21 @@ def check_session_id(text: str) -> None:
 
 
 def refuse_session_id(text: str) -> str:
-    """Say why a text cannot be the id of a session; nothing if it can."""
+    """Return why a text cannot be the id of a session; empty if it can."""
     if text.isascii():
         size = len(text)
     else:
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            return "has half a surrogate pair in it, which is no character; leave it out"
+            return "contains half a surrogate pair, which is not a character; remove it"
     if size > LONGEST:
         return f"is longer than {LONGEST} bytes"
-    return "has the character U+0000 in it; leave it out" if "\0" in text else ""
+    return "contains the character U+0000; remove it" if "\0" in text else ""
 
 
 def sub_agent_session(main: str, agent: str) -> str:
-    """Return the session of a sub-agent; what would be too long is hashed."""
+    """Return the session id of a sub-agent; an id that would be too long is hashed."""
     whole = sub_agent_prefix(main) + agent
     if len(whole.encode()) <= LONGEST:
         return whole
@@ -130,7 +131,7 @@ def sub_agent_session(main: str, agent: str) -> str:
 
 
 def sub_agent_prefix(main: str) -> str:
-    """Return how the sessions of a session's sub-agents all begin."""
+    """Return the common prefix of the session ids of a session's sub-agents."""
     fits = len(main.encode()) + len(SUB_AGENT) + DIGITS <= LONGEST
     return (main if fits else _hash(main)) + SUB_AGENT
 
@@ -140,7 +141,7 @@ def _hash(text: str) -> str:
 
 
 def _sub_agent(named: dict[str, str]) -> str:
-    """Return by which id a request's sub-agent goes; nothing for the main conversation."""
+    """Return the id of the sub-agent that sends the request; empty for the main conversation."""
     if agent := named.get(CLAUDE_CODE_AGENT):
         return agent
     thread, codex = named.get(THREAD, ""), named.get(CODEX_AGENT, "")
@@ -150,7 +151,7 @@ def _sub_agent(named: dict[str, str]) -> str:
 
 @lru_cache(maxsize=256)
 def _plain(name: bytes) -> str:
-    """Return a header's name without its spelling, if it may name a session; else nothing."""
+    """Return a header name without dashes and case if it may name a session; else empty."""
     plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
     return plain if plain in _interesting else ""
 
@@ -206,7 +207,7 @@ def _value(data: bytes) -> Any:
 
 
 def _with_halves(data: bytes) -> Any:
-    """Read what has half a surrogate pair in it, so that an id with one is refused, not missed."""
+    """Decode JSON with half a surrogate pair, so that such an id is refused, not overlooked."""
     try:
         return json.loads(data)
     except ValueError:

@@ -35,7 +35,7 @@ from gateway.sessions.directives.routing import NOTHING, Routing, routing_after
 
 @dataclass(frozen=True, slots=True)
 class StopMessage:
-    """A text to be sent as the next user message whenever a turn ends with stop, N times."""
+    """A text that is sent as the next user message when a turn ends with stop, N times."""
 
     text: str
     max_repeats: int
@@ -51,14 +51,13 @@ class StopMessage:
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn that called server tools beside the client's own, and what ours returned.
+    """A turn that called server tools beside the client's own, and what the server tools returned.
 
-    The client was shown its own calls alone. When it comes back with their results, the turn is
-    put together again.
+    The client was shown only its own calls. When it sends their results, the turn is rebuilt.
     """
 
     message: bytes
-    """The assistant's message with all its calls, as JSON in the words of its dialect."""
+    """The assistant's message with all its calls, as JSON of its dialect."""
     dialect: str
     calls: tuple[str, ...]
     """The ids of the calls that the client was shown."""
@@ -74,23 +73,23 @@ class KeptTurn:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """All that is kept of one session."""
+    """The stored state of one session."""
 
     stop: StopMessage | None = None
     routing: Routing = NOTHING
     seen: Mapping[str, int] = field(default_factory=dict)
-    """When each directive was last seen, by fingerprint: one that is resent does not act again."""
+    """When each directive was last seen, by fingerprint: a resent directive does not act again."""
     sent: tuple[SentMessage, ...] = ()
     """Messages with directives that came without any history, the newest last."""
     kept: tuple[KeptTurn, ...] = ()
-    """Turns to be put together again, the oldest first."""
+    """Turns to rebuild, the oldest first."""
     setter: str = ""
     """The digest of the system text under which directives acted last, if tools were offered."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRules:
-    """What the operator says about stop messages."""
+    """The operator's settings for stop messages."""
 
     enabled: bool = True
     default_repeats: int = 10
@@ -98,12 +97,12 @@ class StopRules:
     longest_bytes: int = 4096
 
     def repeats(self, asked: int | None) -> int:
-        """Return how often a message set with this count is sent."""
+        """Return how often a stop message that was set with this count is sent."""
         wanted = asked or self.default_repeats
         return min(wanted, self.max_repeats) if self.max_repeats else wanted
 
     def lower_repeats(self, directive: Directive | Unreadable) -> int | None:
-        """Return how often instead, if a message is set with a larger count than is allowed."""
+        """Return the allowed count if the directive asks for a larger one; else None."""
         asked = directive.repeats if isinstance(directive, SetStopMessage) else None
         return self.repeats(asked) if asked and self.repeats(asked) < asked else None
 
@@ -129,7 +128,7 @@ class DirectiveReport:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why directives did nothing, those that did."""
+        """Why directives did nothing, each reason once."""
         return tuple(e for e in dict.fromkeys(self.effects) if e not in (DONE, UNCHANGED))
 
     def header(self) -> str:
@@ -145,18 +144,18 @@ class DirectiveReport:
 
 @dataclass(frozen=True, slots=True)
 class DirectiveContext:
-    """Where and when directives were found, and what came of those about reminders."""
+    """The message with the directives, the time, and the outcomes of reminder directives."""
 
     message: NewestMessage
     now_ms: int
     reminded: Mapping[str, str] = field(default_factory=dict)
-    """By how each was written: `set`, or the reason why not."""
+    """By the source text of each directive: `set`, or the reason why not."""
 
 
 def apply_directives(
     state: SessionState, found: tuple[Found, ...], rules: StopRules, context: DirectiveContext
 ) -> tuple[SessionState, DirectiveReport]:
-    """Let the directives of a message act on a session, once."""
+    """Apply the directives of a message to a session, each once."""
     message, now_ms = context.message, context.now_ms
     chosen = choose_new(found, message, state.seen, state.sent, now_ms)
     effects: list[str] = []
@@ -169,7 +168,7 @@ def apply_directives(
     if any(isinstance(item.directive, ClearStopMessage) for item in chosen.new):
         state = clear_stop(state)
     done = [item for item, effect in zip(chosen.new, effects, strict=True) if effect == DONE]
-    # What did nothing is not remembered: sent again, it is to be reported again.
+    # A directive that did nothing is not remembered: when it is sent again, it is reported again.
     idle = {message.fingerprint_of(item) for item in chosen.new if item not in done}
     seen = {name: at for name, at in chosen.remembered.items() if name not in idle}
     lowered = [n for item in done if (n := rules.lower_repeats(item.directive)) is not None]
@@ -181,17 +180,17 @@ def apply_directives(
 
 
 def is_sent(state: SessionState, message: NewestMessage) -> bool:
-    """Whether a message is remembered as one that came alone."""
+    """Whether a message is remembered as one that came without history."""
     return message.alone and any(sent.fingerprint == message.fingerprint for sent in state.sent)
 
 
 def end_message(state: SessionState, message: NewestMessage) -> SessionState:
-    """Remember that the exchange of a message ended normally: sent again, it is a new wish."""
+    """Note that the exchange of a message ended normally: sent again, it acts again."""
     return replace(state, sent=end_sent(state.sent, message))
 
 
 def _remembering(state: SessionState, seen: Mapping[str, int]) -> SessionState:
-    """Remember what was seen, unless it was seen just now: a tool loop must not write each time."""
+    """Store what was seen, unless that is recent: a tool loop must not write each time."""
     fresh = all(
         name in state.seen and at - state.seen[name] < RENEW_MS for name, at in seen.items()
     )
@@ -226,7 +225,7 @@ def _refusal(text: str, rules: StopRules) -> str:
 
 
 def needs_session(found: Found) -> bool:
-    """Whether a directive has nothing to act on where no session is named."""
+    """Whether a directive has no effect in a request that names no session."""
     return not isinstance(
         found.directive,
         SetStopMessage | SetStopMessageFile | ClearStopMessage | ForceRoute | Unreadable,
@@ -234,14 +233,14 @@ def needs_session(found: Found) -> bool:
 
 
 def sign(state: SessionState, setter: str, report: DirectiveReport) -> SessionState:
-    """Keep what kind of request the state comes from; one that changed nothing adds tools only."""
+    """Store which kind of request set the state, if it offered tools or changed something."""
     if state.setter == setter or not (setter or DONE in report.effects):
         return state
     return replace(state, setter=setter)
 
 
 def use_one(state: SessionState, meant: StopMessage, now_ms: int) -> tuple[SessionState, bool]:
-    """Count one more use of a stop message; tell whether it is still there and one was left."""
+    """Count one more use of a stop message; return whether it was still set and not used up."""
     stop = _find_armed(state, meant)
     if stop is None:
         return state, False
@@ -250,13 +249,13 @@ def use_one(state: SessionState, meant: StopMessage, now_ms: int) -> tuple[Sessi
 
 
 def disarm(state: SessionState, meant: StopMessage) -> SessionState:
-    """Take a stop message as spent: it stays to be seen, and does nothing until set again."""
+    """Mark a stop message as used up: it stays visible, and is not sent until it is set again."""
     stop = _find_armed(state, meant)
     return state if stop is None else replace(state, stop=replace(stop, used=stop.max_repeats))
 
 
 def _find_armed(state: SessionState, meant: StopMessage) -> StopMessage | None:
-    """Return the session's stop message if it may be sent, and no other was set meanwhile."""
+    """Return the session's stop message if it is still the meant one and may be sent."""
     stop = state.stop
     if stop is None or (stop.text, stop.updated_at_ms) != (meant.text, meant.updated_at_ms):
         return None
@@ -269,9 +268,9 @@ def clear_stop(state: SessionState) -> SessionState:
 
 
 def keep(state: SessionState, kept: KeptTurn, now_ms: int) -> SessionState:
-    """Keep one more turn to be put together again; where there is no room, the oldest go."""
+    """Store one more turn to rebuild later; if there is no room, the oldest are dropped."""
     if not kept.calls or kept.size > MOST_KEPT_BYTES:
-        # Nothing could be told by the client's ids, or all others would have to go for it.
+        # It could not be found by the client's ids, or all others would be dropped for it.
         return state
     room = MOST_KEPT_BYTES
     left: list[KeptTurn] = []
@@ -284,7 +283,7 @@ def keep(state: SessionState, kept: KeptTurn, now_ms: int) -> SessionState:
 
 
 def living(state: SessionState, now_ms: int) -> tuple[KeptTurn, ...]:
-    """Return what is kept and not yet too old, the oldest first."""
+    """Return the kept turns that are not too old, the oldest first."""
     return tuple(item for item in state.kept if now_ms - item.at_ms < KEPT_MS)
 
 
@@ -295,7 +294,7 @@ def without_old(state: SessionState, now_ms: int) -> SessionState:
 
 
 def find_expiry(state: SessionState) -> int | None:
-    """Return when the first of the kept turns is too old."""
+    """Return when the oldest kept turn expires; None if there is none."""
     return min(item.at_ms for item in state.kept) + KEPT_MS if state.kept else None
 
 
@@ -325,7 +324,7 @@ def encode_state(state: SessionState) -> dict[str, object]:
 
 
 def decode_state(document: Mapping[str, Any]) -> SessionState:
-    """Read a session's state from its document; a lookup, type or value error if it is none."""
+    """Read a session's state from its document; raise a lookup, type or value error if invalid."""
     return SessionState(
         stop=_read_stop(document),
         routing=_read_routing(document),
@@ -347,7 +346,7 @@ def _write_routing(routing: Routing) -> dict[str, object]:
 
 def _write_kept(kept: KeptTurn) -> dict[str, object]:
     return {
-        # As text it comes back byte for byte, whatever numbers are in it.
+        # As text it is restored byte for byte, whatever numbers it contains.
         "message": kept.message.decode(),
         "dialect": kept.dialect,
         "calls": list(kept.calls),

@@ -1,8 +1,8 @@
-"""Whether an answer says that no work is left, as task trackers and agents put it.
+"""Whether an answer says that no work is left, in the phrases of task trackers and agents.
 
-It is believed only if a whole sentence states it as a fact, and nothing else in the answer speaks
-of work. Whatever is unsure is no such statement: to go on once too often does less harm than to
-stop too early without a word.
+This counts only if a whole sentence states it as a fact, and nothing else in the answer names more
+work. If unsure, the answer does not count as such a statement: one follow-up too many does less
+harm than stopping too early.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CHINESE_STATEMENTS = re.compile(
     """,
     re.VERBOSE,
 )
-# Words of a sentence beside the statement that speak of work to come, or take the statement back.
+# Words in other sentences that announce more work, or take the statement back.
 _MORE_WORK = re.compile(
     r"\b(?:next|remain(?:s|ing)?|left|still|to-?dos?|pending|outstanding|unfinished|incomplete"
     r"|yet|will|shall|going\s+to|needs?|must|should|(?:have|has)\s+to|let\s+me|let['’]s|continu\w+"
@@ -58,7 +58,7 @@ _MORE_WORK = re.compile(
     r"|正在|失败|报错|其余|另外|几乎|差点|基本|大部分|非|开始|假如|一旦|直到",
     re.IGNORECASE,
 )
-# To offer help is not to name work.
+# An offer of help does not name work.
 _OFFER = re.compile(
     r"(?:please\s+)?(?:let\s+me\s+know|feel\s+free|just\s+(?:ask|tell\s+me))\b"
     r"|if\s+you\b.*\b(?:let\s+me\s+know|tell\s+me|ask|feel\s+free)\b"
@@ -67,12 +67,12 @@ _OFFER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SENTENCE = re.compile(r"""[^.!?。！？]*+[.!?。！？]++[)"'”’*_]*+|[^.!?。！？]++\Z""")
-# A title, an item, a quote or a cell of a table is a place where a statement is only spoken of.
+# In a title, a list item, a quote or a table cell a statement is only mentioned.
 _ASIDE = re.compile(r"\s*+(?:#|>|[-+*•]\s|\d{1,9}[.)]\s|\||\[)")
 _FENCE = re.compile(r"\s*+(```|~~~)")
 _QUOTES = tuple(map(re.compile, ('"', "`", "[“”]", "[「」『』]")))
 _AROUND = "*_ \t\r✅✔☑🎉✨🚀\ufe0f"
-# What was said last counts, and a statement is no longer than this.
+# Only the end of the answer is read, and a statement is not longer than this.
 LOOKED_AT = 64 * 1024
 LONGEST = 120
 
@@ -93,7 +93,7 @@ def states_completion(text: str) -> bool:
 
 
 def _open_quotes(sentence: str) -> int:
-    """Return which kinds of quotes begin or end in a sentence without the other, one bit each."""
+    """Return which kinds of quotes are unbalanced in a sentence, one bit for each kind."""
     odd = (len(quote.findall(sentence)) % 2 for quote in _QUOTES)
     return sum(count << bit for bit, count in enumerate(odd))
 
@@ -110,7 +110,7 @@ def _names_work(sentence: str) -> bool:
 
 
 def _paragraphs(text: str) -> list[tuple[bool, str]]:
-    """Return the paragraphs outside of fenced code, and of each whether it is no plain text."""
+    """Return the paragraphs outside fenced code, each with whether it is an aside."""
     found: list[tuple[bool, list[str]]] = []
     fence = ""
     for line in text.split("\n"):

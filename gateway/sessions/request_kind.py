@@ -1,9 +1,10 @@
-"""What kind of request it is: by its text, its system text, and what its session sent before.
+"""What kind a request is, by its text, its system text, and earlier requests of its session.
 
-Coding agents send side calls (titles and summaries, asked for without tools) in the session of a
-conversation. What a session has sent is remembered in memory; what is stored for it says by which
-kind of request it was set, so that a title request which comes first after a restart is known as
-well. Of a large request all that a session asks is read once, off the event loop (`read_facts`).
+Coding agents send side calls (requests without tools, for titles and summaries) in the session of a
+conversation. The last request with tools of each session is remembered in memory. What is stored
+for a session also says which kind of request set it, so that a title request is recognised even if
+it is the first request after a restart. For a large request, everything that the session needs to
+know is read once, off the event loop (`read_facts`).
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ DIGITS = 32
 
 
 def find_mark(dialect: Dialect, asked: Asked, sentinels: Sentinels) -> Mark | None:
-    """Return what the beginning of a request's text says of it."""
+    """Return the kind of request that the beginning of its text marks, if any."""
     if asked.facts is not None:
         return asked.facts.mark
     return sentinels.find_mark(dialect, asked.body)
 
 
 def last_calls(dialect: Dialect, asked: Asked) -> tuple[str, ...]:
-    """Return the first call's id of each of the last turns that called tools."""
+    """Return the id of the first call of each of the last turns that called tools."""
     if asked.facts is not None:
         return asked.facts.calls
     return _read_last_calls(dialect, asked.body)
 
 
 def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels) -> RequestFacts:
-    """Read all that a session will ask of a large request, as one piece of work."""
+    """Read everything that a session needs to know about a large request, in one job."""
     return RequestFacts(
         system=digest_texts(dialect, body),
         mark=sentinels.find_mark(dialect, body),
@@ -52,29 +53,29 @@ def read_facts(dialect: Dialect, body: bytes, named: bool, sentinels: Sentinels)
 
 
 def _read_last_calls(dialect: Dialect, body: bytes) -> tuple[str, ...]:
-    # To look for a name takes time by its length, and a client may send one of megabytes.
+    # A lookup takes longer for a longer id, and a client may send an id of megabytes.
     return tuple(c for c in dialect.find_call_ids(body)[-MOST_LOOKED_UP:] if len(c) <= LONGEST_CALL)
 
 
 class Sentinels:
-    """Beginnings of texts that tell what a request is for.
+    """Beginnings of texts that mark the purpose of a request.
 
     An agent asks for a summary of its conversation (compaction), or, without tools, for a title or
-    the like (side call). Both are looked for in one pass over the body.
+    the like (side call). Both are searched for in one pass over the body.
     """
 
     def __init__(self, compaction: tuple[str, ...], side_call: tuple[str, ...] = ()) -> None:
         self._compaction = tuple(text.casefold() for text in compaction)
         self._side_call = tuple(text.casefold() for text in side_call)
         starts = self._compaction + self._side_call
-        # The longest word of each tells nearly as much, and most of them have it in common.
+        # The longest word of each is nearly as selective, and most of them share it.
         words = {max(start.split() or [""], key=len) for start in starts}
         self._needles = [msgspec.json.encode(word)[1:-1] for word in sorted(words)]
-        # Other letters can be written in several ways, so that their bytes tell nothing.
+        # JSON can escape non-ASCII letters in several ways, so their bytes cannot be searched for.
         self._tells = all(start.isascii() for start in starts)
 
     def find_mark(self, dialect: Dialect, body: bytes) -> Mark | None:
-        """Return what begins what the user said last, or what instructs the model."""
+        """Return the mark at the beginning of the newest user message or of a system text."""
         if self._tells:
             lowered = body.lower()
             for needle in self._needles:
@@ -92,12 +93,12 @@ class Sentinels:
 
 
 def digest_system(dialect: Dialect, asked: Asked) -> str:
-    """Return a digest of the texts that instruct the model."""
+    """Return the digest of the request's system texts."""
     return digest_texts(dialect, asked.body) if asked.facts is None else asked.facts.system
 
 
 def digest_texts(dialect: Dialect, body: bytes) -> str:
-    """Read the texts that instruct the model, and return their digest."""
+    """Read the system texts of a body, and return their digest."""
     system = "\0".join(dialect.system_texts(body))
     return sha256(system.encode(errors="surrogatepass")).hexdigest()[:DIGITS]
 
@@ -108,17 +109,17 @@ def requester_of(dialect: Dialect, asked: Asked) -> Requester:
 
 
 class SnapshotSetters(Protocol):
-    """Knows what kind of request the snapshot of a session was taken of."""
+    """Knows which kind of request the snapshot of a session comes from."""
 
     def needs_none(self, owner: str, session: str) -> bool:
-        """Tell at no cost that the session has no jobs, and no results wait for it."""
+        """Return without I/O whether the session has no jobs and no results wait for it."""
 
     async def find_setter(self, owner: str, session: str) -> str:
-        """Return the digest of its system text if it offered tools; else nothing."""
+        """Return the digest of its system text if it offered tools; else an empty string."""
 
 
 class SideCalls:
-    """Tells the side calls of a session from its conversation."""
+    """Distinguishes the side calls of a session from its conversation."""
 
     def __init__(
         self, reminders: ReminderService | None, snapshots: SnapshotSetters | None
@@ -140,9 +141,9 @@ class SideCalls:
         self._last.pop(key, None)
 
     def judge_at_once(self, request: SessionRequest) -> bool | None:
-        """Tell whether a request of a session that has no document is a side call.
+        """Return whether a request is a side call, for a session that has no document.
 
-        None: what is stored beside the document has to be looked at.
+        None: that depends on stored reminders or jobs, so `judge` has to be called.
         """
         known = self._judge_by_memory(request)
         if known is not None:
@@ -154,7 +155,7 @@ class SideCalls:
         return False if idle and unasked else None
 
     async def judge(self, request: SessionRequest, state: SessionState) -> bool:
-        """Tell whether a request is a side call, by all that is known of its session."""
+        """Return whether a request is a side call, by memory and by what is stored."""
         if request.key is None:
             return False
         known = self._judge_by_memory(request)
@@ -179,7 +180,7 @@ class SideCalls:
         return None if known is None else known != digest_system(request.dialect, asked)
 
     async def _find_setters(self, request: SessionRequest) -> set[str]:
-        """Return what is stored of the requests that set the session's reminders and jobs."""
+        """Return the stored setters of the session's reminders and jobs."""
         owner, name, found = request.owner, request.name, set[str]()
         assert name is not None
         try:
@@ -189,6 +190,6 @@ class SideCalls:
             if self._snapshots is not None and not self._snapshots.needs_none(owner, name):
                 found.add(await self._snapshots.find_setter(owner, name))
         except StoreUnavailable:
-            # Nothing can be taken from there either.
+            # While the store is down, nothing waits there to be delivered either.
             pass
         return found

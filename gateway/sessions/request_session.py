@@ -33,7 +33,7 @@ NOTHING_LEFT_SAID = "no work is left: the answer says so"
 
 @dataclass(slots=True)
 class SessionServices:
-    """What every session knows: where states are kept, settings, work left, side calls."""
+    """What all sessions share: stored states, settings, the task tracker, side calls."""
 
     states: SessionStates
     settings: SessionSettings
@@ -42,27 +42,27 @@ class SessionServices:
 
 
 class RequestSession:
-    """A session, for the length of one exchange: what it says when a turn has ended."""
+    """A session during one exchange: the stop message, kept turns, whether it is a side call."""
 
     def __init__(
         self,
-        around: SessionServices,
+        services: SessionServices,
         request: SessionRequest,
         state: SessionState,
         kind: Kind,
         message: NewestMessage | None = None,
     ) -> None:
-        self._around = around
-        self._states = around.states
-        # Not the request itself: its request may be large, and the exchange long.
+        self._services = services
+        self._states = services.states
+        # Not the request itself: its body may be large, and the exchange long.
         self._owner, self._name, self._key = request.owner, request.name, request.key
         self._dialect = request.dialect.name
         self._kind = kind
         self._read = state
-        self._read_at = around.states.changes
+        self._read_at = services.states.changes
         self._offered: StopMessage | None = None
         self._claimed: StopMessage | None = None
-        # Of a message that came alone it matters how its exchange ends.
+        # For a message that came without history, it matters how its exchange ends.
         self._message = message if message is not None and is_sent(state, message) else None
         self.awaits_end = self._message is not None
         self._tools = bool(request.asked.tools)
@@ -70,17 +70,17 @@ class RequestSession:
         self._doubtful = None if self._tools or request.key is None else request
         self._system = ""
         if self._tools and request.key is not None:
-            self._system = around.side_calls.last_system(request.key) or ""
+            self._system = services.side_calls.last_system(request.key) or ""
 
     def is_quiet(self) -> bool:
-        """Tell without waiting that there is no stop message, as nearly no session has one."""
+        """Return without I/O whether there is no stop message, as in nearly all sessions."""
         return self._read.stop is None and self._read_at == self._states.changes
 
     def is_auxiliary(self) -> bool:
-        """Judge again whether the request is a side call: one with tools may have come since."""
+        """Check again whether this is a side call: a request with tools may have come since."""
         if self._tools or self._key is None:
             return False
-        last = self._around.side_calls.last_system(self._key)
+        last = self._services.side_calls.last_system(self._key)
         if last is None:
             return False
         self.rest()
@@ -92,27 +92,27 @@ class RequestSession:
         return Requester(self._tools, self._system)
 
     def rest(self) -> None:
-        """Let go of the request: it is not kept through a long wait."""
+        """Release the request, so that it is not in memory during a long wait."""
         request, self._doubtful = self._doubtful, None
         if request is not None:
             self._system = digest_system(request.dialect, request.asked)
 
     async def repeat(self) -> str | None:
-        """Return the text to go on with, if the stop message may be sent once more."""
+        """Return the stop message's text if it may be sent once more; else None."""
         if self._kind in SILENT or self.is_auxiliary():
             return None
-        # Without an id what is in force lives and dies with the exchange.
+        # Without a session id, what is in force ends with the exchange.
         if self._read_at != self._states.changes and self._key is not None:
             self._read_at = self._states.changes
             self._read = await self._states.read(self._key)
         stop = self._read.stop
-        if stop is None or not stop.armed or not self._around.settings.rules.enabled:
+        if stop is None or not stop.armed or not self._services.settings.rules.enabled:
             return None
         self._offered = stop
         return stop.text
 
     async def claim(self, answer: str) -> str:
-        """Count one use of what was offered, durably; return why it is not sent, or nothing."""
+        """Count one use of the stop message, durably; return why it is not sent, or empty."""
         if why := await self._why_no_work_is_left(answer):
             self._log("stop_message_rests", why=why)
             return f"stopMessage was not sent: {why}"
@@ -121,18 +121,18 @@ class RequestSession:
         self._claimed = stop
         counted = await self._change(lambda state: use_one(state, stop, now), failed=None)
         if counted is None:
-            return "stopMessage was not sent: its use cannot be stored"
+            return "stopMessage was not sent: the new count cannot be stored"
         return "" if counted else "stopMessage was not sent: another request used or changed it"
 
     @property
     def uses(self) -> tuple[int, int]:
-        """How often the stop message was used by now, and how often it may be."""
+        """How often the stop message was used until now, and how often it may be used."""
         stop = self._claimed
         assert stop is not None
         return stop.used + 1, stop.max_repeats
 
     async def disarm(self, reason: str) -> None:
-        """Take the stop message that was claimed last as spent."""
+        """Mark the stop message that was claimed last as used up, durably."""
         stop = self._claimed
         assert stop is not None
         self._log("stop_message_disarmed", why=reason)
@@ -141,9 +141,9 @@ class RequestSession:
     async def keep(
         self, message: bytes, calls: tuple[str, ...], results: tuple[ToolResult, ...]
     ) -> None:
-        """Keep a turn of which the client was shown only some calls, to be rebuilt later.
+        """Store a turn of which the client was shown only some calls, to rebuild it later.
 
-        Without a session it is found again by the first of those calls.
+        Without a session it is found again by the id of the first of those calls.
         """
         now_ms = self._states.store.now_ms()
         if not calls:
@@ -156,7 +156,7 @@ class RequestSession:
             self._log("tool_results_not_stored", why=error.message)
 
     async def end(self) -> None:
-        """Remember that the exchange ended normally: its message, sent again, is a new wish."""
+        """Store that the exchange ended normally: its message, sent again, acts again."""
         message = self._message
         assert message is not None
         await self._change(lambda state: (end_message(state, message), None), failed=None)
@@ -172,8 +172,8 @@ class RequestSession:
             return failed
 
     async def _why_no_work_is_left(self, answer: str) -> str:
-        mode = self._around.settings.bd_mode
-        left = None if mode == "heuristic" else await self._around.tracker.is_work_left()
+        mode = self._services.settings.bd_mode
+        left = None if mode == "heuristic" else await self._services.tracker.is_work_left()
         if left is None and mode != "runtime":
             return NOTHING_LEFT_SAID if states_completion(answer) else ""
         return NOTHING_LISTED if left is False else ""

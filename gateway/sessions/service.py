@@ -1,4 +1,4 @@
-"""Opening the session of a request: directives, reminders, what was kept, what is in force."""
+"""Opens the session of a request: applies directives, restores kept turns, finds its routing."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable
 
 NEEDS_SESSION = "this needs a session id, for instance the header x-session-id"
-SIDE_REQUEST = "side requests of an agent do not act"
-SUB_AGENT = "directives do not act in a sub-agent's request"
+SIDE_REQUEST = "directives have no effect in an agent's side request"
+SUB_AGENT = "directives have no effect in a sub-agent's request"
 
 
 class SessionView(msgspec.Struct, frozen=True, gc=False):
-    """A request after its session was looked at: what to send, where to, and what to tell."""
+    """A request after its session was opened: what to send, the routing in force, the report."""
 
     asked: Asked
     kind: Kind = Kind.PLAIN
@@ -88,13 +88,13 @@ class Sessions:
         self._reminders = reminders
         self._side_calls = SideCalls(reminders, snapshots)
         states.on_forget = self._side_calls.forget
-        self.around = SessionServices(states, settings, tracker, self._side_calls)
+        self.services = SessionServices(states, settings, tracker, self._side_calls)
         self.sentinels = Sentinels(settings.compaction_sentinels, settings.side_call_sentinels)
 
     def _glance(self, request: SessionRequest) -> SessionView | None:
-        """Say without waiting what is in force where nothing is kept, as in nearly all sessions.
+        """Return the view without I/O if nothing is stored for the session, as in nearly all.
 
-        The fast form of `_pass_by`, without its four coroutines. None: it takes more than a glance.
+        The fast form of `_pass_by`, without its four coroutines. None: `_pass_by` is needed.
         """
         key = request.key
         if key is None or request.main:
@@ -107,10 +107,10 @@ class Sessions:
             return None
         if is_side_call:
             return SessionView(request.asked, Kind.AUXILIARY)
-        return SessionView(request.asked, kind, RequestSession(self.around, request, NEW, kind))
+        return SessionView(request.asked, kind, RequestSession(self.services, request, NEW, kind))
 
     async def enter(self, request: SessionRequest, upstreams: Collection[str]) -> SessionView:
-        """Take directives out of a request, let them act, and say what is in force."""
+        """Remove directives from a request, apply them, and return what is in force."""
         if not request.asked.directives:
             return self._glance(request) or await self._pass_by(request)
         request = await self._whole(
@@ -126,16 +126,16 @@ class Sessions:
             return msgspec.structs.replace(entry, report=report.header())
         state, report = await self._act(request, await self._with_files(found), message)
         self._log(request, report)
-        session = RequestSession(self.around, request, state, kind, message)
+        session = RequestSession(self.services, request, state, kind, message)
         return SessionView(request.asked, kind, session, state.routing, forced, report.header())
 
     async def look(self, request: SessionRequest) -> SessionView:
-        """Say what is in force for a request whose text does not act."""
+        """Return what is in force for a request whose directives do not act."""
         state = await self.states.read(request.key)
         return SessionView(request.asked, routing=state.routing)
 
     async def preview(self, request: SessionRequest, upstreams: Collection[str]) -> SessionView:
-        """Say what would be sent of a request, and of which kind it is; nothing acts or is kept."""
+        """Return what would be sent and the kind of request; nothing is applied or stored."""
         state = NEW if request.key is None else await self.states.read(request.key)
         # Only a request without tools can be a side call, and only one with tools is remembered.
         kind = self._kind(request) if request.asked.tools else await self._judge(request, state)
@@ -146,7 +146,7 @@ class Sessions:
         return SessionView(request.asked, kind)
 
     async def _pass_by(self, request: SessionRequest) -> SessionView:
-        """Say what is in force for a request that asks for no change of it, as nearly all do."""
+        """Return what is in force for a request without directives, as nearly all are."""
         key = request.key
         state = NEW if key is None else await self.states.read(key)
         kind = await self._judge(request, state)
@@ -155,14 +155,14 @@ class Sessions:
         return await self._entry(request, state, kind)
 
     async def _judge(self, request: SessionRequest, state: SessionState) -> Kind:
-        """Say of what kind a request is, by its text and by all that is known of its session."""
+        """Return the kind of a request, by its text and by what is known about its session."""
         kind = self._kind(request)
         if kind is Kind.AUXILIARY or request.key is None:
             return kind
         return Kind.AUXILIARY if await self._side_calls.judge(request, state) else kind
 
     async def _entry(self, request: SessionRequest, state: SessionState, kind: Kind) -> SessionView:
-        """Say what is in force; a sub-agent is bound to the upstreams of its main session."""
+        """Make the view; a sub-agent has the routing of its main session."""
         routing = state.routing
         if request.main:
             routing = (
@@ -171,13 +171,13 @@ class Sessions:
         if kind is Kind.AUXILIARY:
             return SessionView(request.asked, kind, None, routing)
         return SessionView(
-            request.asked, kind, RequestSession(self.around, request, state, kind), routing
+            request.asked, kind, RequestSession(self.services, request, state, kind), routing
         )
 
     async def _find_kept(
         self, request: SessionRequest, state: SessionState
     ) -> tuple[KeptTurn, ...]:
-        """Return what is kept of turns that this request may carry."""
+        """Return the kept turns that this request may contain parts of."""
         now_ms = self.states.store.now_ms
         if request.name is not None:
             return living(state, now_ms())
@@ -197,7 +197,7 @@ class Sessions:
         return msgspec.structs.replace(request, asked=asked)
 
     def _kind(self, request: SessionRequest) -> Kind:
-        """Say of what kind a request is by itself."""
+        """Return the kind of a request, by the request alone."""
         mark = find_mark(request.dialect, request.asked, self.sentinels)
         if mark is Mark.COMPACTION:
             return Kind.COMPACTION
@@ -236,10 +236,10 @@ class Sessions:
     async def _remind(
         self, request: SessionRequest, found: tuple[Found, ...], message: NewestMessage, now: int
     ) -> Mapping[str, str]:
-        """Set and clear reminders as directives say that have not acted yet; say what came of it.
+        """Set and clear reminders by the directives that are new; return the outcomes by source.
 
-        It comes before they are remembered as seen: if the process dies in between, they act
-        once more, and a reminder that is there already is not set again.
+        This is done before the directives are remembered as seen. If the process dies in between,
+        they act once more, and a reminder that exists already is not set again.
         """
         if not any(isinstance(item.directive, SetReminder | ClearReminders) for item in found):
             return {}
@@ -286,13 +286,13 @@ class Sessions:
     def _log(self, request: SessionRequest, report: DirectiveReport) -> None:
         who = {"owner": request.owner, "session": request.name}
         if report.reasons:
-            # The reasons may repeat what the user wrote; they are told to the user alone.
+            # The reasons may quote what the user wrote, so they are not logged.
             self.states.note("directive_ignored", **who, count=len(report.reasons))
         if report.lowered_to is not None:
             self.states.note("stop_message_lowered", **who, repeats=report.lowered_to)
 
     async def _with_files(self, found: tuple[Found, ...]) -> tuple[Found, ...]:
-        """Put the texts of files in the place of their names."""
+        """Replace stop messages that name a file by the text of the file."""
         if not any(isinstance(item.directive, SetStopMessageFile) for item in found):
             return found
         return tuple([await self._with_file(item) for item in found])
@@ -305,7 +305,7 @@ class Sessions:
 
 
 class _Taken(msgspec.Struct, frozen=True):
-    """The newest user message with its directives, and a request without any."""
+    """The newest user message, its directives, and the body without directives."""
 
     message: NewestMessage
     found: tuple[Found, ...]
@@ -320,7 +320,7 @@ def _take_directives(
     ordinal, texts = dialect.newest_user(body)
     alone = ordinal == 1 and dialect.has_one_message(body)
     message = NewestMessage(ordinal, texts, alone, request.attempt)
-    # The newest message is asked for twice, and histories repeat themselves.
+    # The newest message is read twice, and histories repeat texts.
     read_text = cache(partial(read, upstreams=upstreams, keep_unknown=keep_unknown))
     found = tuple(item for text in texts for item in read_text(text).directives)
     plain = dialect.edit_user_texts(body, partial(_without_directives, read_text))
@@ -330,7 +330,10 @@ def _take_directives(
 def _take_from_large(
     request: SessionRequest, work: Callable[[], _Taken], sentinels: Sentinels
 ) -> _Taken:
-    """Send back no texts; read the facts again, since what is left may begin with a sentinel."""
+    """Take directives out of a large body, and read its facts again.
+
+    The text that is left may begin with a sentinel. The texts themselves are not sent back.
+    """
     taken = work()
     facts = read_facts(request.dialect, taken.body, request.name is not None, sentinels)
     message = taken.message.without_texts()
@@ -343,6 +346,6 @@ def _without_directives(read_text: Callable[[str], Reading], text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Fit a sentence into a quoted header value."""
+    """Make a sentence safe for a quoted header value."""
     ascii_only = text.encode("ascii", "replace").decode()
     return "".join(c if c.isprintable() and c not in '"\\' else "'" for c in ascii_only)

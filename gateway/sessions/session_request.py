@@ -1,4 +1,4 @@
-"""What goes into a session and comes out of it."""
+"""A request as its session sees it, the settings of sessions, and the form of their documents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.stores.documents import DocumentKey, Shape
 KIND = "session"
 NEW = SessionState()
 SHAPE = Shape(KIND, 1, NEW, encode_state, decode_state, find_expiry)
-# Where no session is named, what has to be found again is kept under the id of a call.
+# For a request without a session, kept turns are stored under this prefix and the id of a call.
 CALL = "call:"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What the operator says about sessions."""
+    """The operator's settings for sessions."""
 
     rules: StopRules = field(default_factory=StopRules)
     files_dir: Path | None = None
@@ -31,32 +31,32 @@ class SessionSettings:
     compaction_sentinels: tuple[str, ...] = ()
     side_call_sentinels: tuple[str, ...] = ()
     keep_unknown: bool = False
-    """Whether marks that are no directive stay in the text."""
+    """Whether marks that are not a directive stay in the text."""
 
 
 class Kind(StrEnum):
-    """What a request is to its session."""
+    """The kind of a request, as its session treats it."""
 
     PLAIN = "plain"
     AUXILIARY = "auxiliary"
-    """A coding agent's side call: it is relayed, and nothing else."""
+    """A coding agent's side call: it is only relayed."""
     COMPACTION = "compaction"
-    """The conversation is being summed up: nothing is to be added to that."""
+    """The client asks for a summary of the conversation: nothing is added to the request."""
     STRUCTURED = "structured"
-    """The answer has to have a form: the model is told the time, and nothing else happens."""
+    """The client asks for structured output: only the time is added to the request."""
 
 
 class SessionRequest(msgspec.Struct, frozen=True, gc=False):
-    """One request on its way into its session."""
+    """One request, as its session gets it."""
 
     owner: str
     name: str | None
     asked: Asked
     dialect: Dialect
     exchange_id: str = ""
-    """What all turns of the exchange have in common."""
+    """The id that all turns of the exchange share."""
     key: DocumentKey | None = None
-    """Where the session's state is kept, if the request names a session."""
+    """The key of the session's state, if the request names a session."""
     attempt: Attempt = NO_ATTEMPT
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""

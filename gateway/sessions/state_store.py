@@ -1,4 +1,4 @@
-"""What is kept of sessions, read and changed."""
+"""Reads, changes and sweeps the stored states of sessions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Change = Callable[[SessionState], tuple[SessionState, R]]
 
 
 class SessionStates:
-    """The states of all sessions."""
+    """The stored states of all sessions."""
 
     def __init__(self, store: Documents, note: Note) -> None:
         self.store = store
         self.note = note
-        # Counts what this process changes, so that an exchange need not read again what it read.
+        # Counts changes by this process: while it stays the same, no exchange has to read again.
         self.changes = 0
-        self.on_forget: Callable[[DocumentKey], None] = _tell_nobody
-        """Told of each session that is forgotten."""
+        self.on_forget: Callable[[DocumentKey], None] = lambda key: None
+        """Called for each session that is forgotten."""
 
     async def read(self, key: DocumentKey | None) -> SessionState:
-        """Return what is in force; without a working store, nothing is."""
+        """Return a session's state; an empty one if the store is down."""
         if key is None or self.store.absent(key):
             return NEW
         try:
@@ -46,18 +46,18 @@ class SessionStates:
             return NEW
 
     async def show(self, owner: str, name: str) -> SessionState:
-        """Return what is kept of a session; raises if the store is down."""
+        """Return a session's state; raise `StoreUnavailable` if the store is down."""
         return await fetch(self.store, DocumentKey(KIND, owner, name), SHAPE)
 
     async def change(self, key: DocumentKey, change: Change[R]) -> R:
-        """Change a session's state, durably; raises if that cannot be."""
+        """Change a session's state, durably; raise `StoreUnavailable` if the store is down."""
         try:
             return await amend(self.store, key, change, SHAPE)
         finally:
             self.changes += 1
 
     async def forget(self, owner: str, name: str) -> None:
-        """Remove all that is kept of a session."""
+        """Delete a session's state."""
         key = DocumentKey(KIND, owner, name)
         await self.store.delete(key)
         self.changes += 1
@@ -73,7 +73,7 @@ class SessionStates:
             await anyio.sleep(tick_ms / 1000)
 
     async def sweep(self) -> None:
-        """Forget the turns that were kept long enough; a session of which nothing is left goes."""
+        """Delete kept turns that expired, and sessions of which nothing is left."""
         async with aclosing(iterate_due(self.store, KIND, self.store.now_ms())) as found:
             async for keys in found:
                 for key in keys:
@@ -84,10 +84,6 @@ class SessionStates:
         try:
             await self.change(key, lambda state: (without_old(state, now_ms), None))
         except StoreUnavailable as error:
-            # One bad session must not keep the others from being tidied up.
+            # One bad session must not stop the sweep of the others.
             who = {"owner": key.owner, "session": key.session}
             self.note("sessions_not_swept", **who, why=error.message)
-
-
-def _tell_nobody(key: DocumentKey) -> None:
-    return None

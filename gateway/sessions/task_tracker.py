@@ -1,4 +1,4 @@
-"""The `bd` task tracker: asked whether work is left, quickly, or not at all."""
+"""Asks the `bd` task tracker whether work is left, within a short time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUESTIONS = (
 
 
 class TaskTracker:
-    """Asks `bd`; what it said holds for some seconds. Where there is none, nothing is asked."""
+    """Asks `bd` and caches its answer for some seconds; without `bd` nothing is asked."""
 
     def __init__(
         self, now: Callable[[], float], path: str | None, directory: str | None = None
@@ -34,10 +34,10 @@ class TaskTracker:
         self._asking = anyio.Lock()
 
     async def is_work_left(self) -> bool | None:
-        """Return whether work is left, or None when that cannot be known."""
+        """Return whether work is left; None if that is not known."""
         if self._program is None:
             return None
-        # Of many who want to know at once, one asks.
+        # If many ask at once, one runs the command and the others wait for its answer.
         async with self._asking:
             if self._now() - self._said_at >= CACHE_SECONDS:
                 self._said = await self._ask(self._program)
@@ -64,9 +64,9 @@ async def _lists_anything(command: tuple[str, ...], directory: str | None) -> bo
 
 
 async def _run(command: tuple[str, ...], directory: str | None) -> tuple[int, bytes]:
-    """Run a command to its end; if it is cut off, so is all that it started."""
+    """Run a command to its end; on cancel, kill it and all processes that it started."""
     quiet = subprocess.DEVNULL
-    # While it starts there is nothing yet that could be ended.
+    # While it starts, there is no process yet that could be killed.
     with anyio.CancelScope(shield=True):
         process = await anyio.open_process(
             command, stdin=quiet, stderr=quiet, cwd=directory, start_new_session=True

@@ -1,4 +1,4 @@
-"""Where state is kept: one small document for each kind, owner and session, and rows."""
+"""The stores: one small document for each kind, owner and session, and rows."""
 
 from gateway.stores.documents import (
     Conflict,

@@ -1,10 +1,10 @@
-"""What is on disk: file names, whole files, the lock of one process, whether there is room.
+"""Files on disk: their names, whole reads and writes, the lock of one process, a write probe.
 
-A file is never changed in its place. `replace` writes a temporary file beside it, synchronises
-that, and renames it: a crash leaves the old content or the new, and perhaps a temporary file, which
-the next scan removes. The name itself is durable only after `sync_directory`, which the caller does
-once for many files. `ProcessLock` is an flock, so it ends with its process however that ends; the
-lock file is never removed, because that would free the name while others wait for it.
+A file is never changed in place. `replace` writes a temporary file beside it, syncs that, and
+renames it: a crash leaves the old content or the new, and perhaps a temporary file, which the next
+scan removes. The rename is durable only after `sync_directory`, which the caller does once for many
+files. `ProcessLock` is an flock, so it ends with its process however that ends; the lock file is
+never removed, because that would free the name while others wait for it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ REASONS = {
 
 SUFFIX = ".json"
 TEMPORARY = ".tmp-"
-# A file of this name stands beside the documents and is not one.
+# A file with this name is beside the documents, but is not a document.
 RESERVED = "ntp-state"
-# What a session directory is locked by, and where its rows are.
+# The lock file of a session directory, and its database of rows.
 DIRECTORY_LOCK = ".lock"
 ROWS_FILE = "holdgate.sqlite3"
-# Says that there are rows, so that a file that lost its content is not taken for a new one.
+# Marks that there are rows, so that a database that lost its content is not taken for a new one.
 ROWS_MARKER = "jobs.json"
 LONGEST_PREFIX = 40
 HASH_DIGITS = 24
@@ -58,12 +58,12 @@ _is_plain = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}").fullmatch
 _odd = re.compile(r"[^A-Za-z0-9._-]+")
 PROBE_FILE = ".probe"
 PROBE_BYTES = 4096
-# Whoever asks more often is told what was found last.
+# If asked more often, the last result is returned again.
 PROBE_REST_SECONDS = 2.0
 
 
 def name_of(owner: str, session: str) -> str:
-    """Name the file of a session, without its suffix: its id if that is plain, else a hash."""
+    """Return the file name of a session without suffix: its id if that is plain, else a hash."""
     if owner == LOCAL_OWNER and session != RESERVED and _is_plain(session):
         return session
     readable = _odd.sub("_", session)[:LONGEST_PREFIX].lstrip(".")
@@ -72,7 +72,7 @@ def name_of(owner: str, session: str) -> str:
 
 
 def is_document(file_name: str) -> bool:
-    """Tell whether a file of this name is a session's."""
+    """Return whether a file with this name is a document of a session."""
     return (
         file_name.endswith(SUFFIX)
         and not file_name.startswith(".")
@@ -82,7 +82,7 @@ def is_document(file_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A file that was read, or why it cannot be a document."""
+    """A file that was read; `problem` says why it cannot be a document."""
 
     signature: Signature
     stored: Stored
@@ -90,7 +90,7 @@ class Loaded:
 
 
 def unavailable(error: OSError) -> StoreUnavailable:
-    """Say in a sentence why state is unavailable, without naming paths."""
+    """Return an error that says why state is unavailable, without naming paths."""
     reason = REASONS.get(error.errno or 0) or os.strerror(error.errno or 0).lower()
     failure = StoreUnavailable(f"The session's state is unavailable: {reason}.")
     failure.__cause__ = error
@@ -98,7 +98,7 @@ def unavailable(error: OSError) -> StoreUnavailable:
 
 
 def peek(path: str) -> Signature | None:
-    """Return what changes whenever a file changes, or None if there is no file."""
+    """Return the signature of a file, which changes with the file; None if there is no file."""
     try:
         return _signature(os.lstat(path))
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _signature(status: os.stat_result) -> Signature:
 
 
 def revision_of(content: bytes) -> int:
-    """Number a content: never 0, and another one for another content."""
+    """Return the revision of a content: a digest as a number, never 0."""
     return int.from_bytes(blake2b(content, digest_size=7).digest()) + 1
 
 
@@ -123,10 +123,10 @@ def load(path: str) -> Loaded | None:
         if problem := _problem(status):
             signature = _signature(status)
             return Loaded(signature, Stored(b"", revision_of(repr(signature).encode())), problem)
-        # What was a plain file a moment ago must not become one that leads away, or blocks.
+        # A plain file may have become a link or a pipe since: do not follow it, do not block.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
-            # The signature is older than the content: a change in between is seen as a change.
+            # The signature is taken before the content, so a change in between is noticed.
             signature = _signature(os.fstat(file.fileno()))
             document = file.read()
     except FileNotFoundError:
@@ -143,7 +143,7 @@ def _problem(status: os.stat_result) -> str:
 
 
 def replace(path: str, document: bytes, temporary: str) -> Signature:
-    """Put a whole new file in the place of an old one; the directory is not yet synchronised."""
+    """Replace a file by a new one; the caller still has to sync the directory."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
@@ -160,7 +160,7 @@ def replace(path: str, document: bytes, temporary: str) -> Signature:
 
 
 def put_aside(path: str, at_ms: int) -> str:
-    """Rename a file so that nobody takes it for a document; return its new name."""
+    """Rename a file so that it is not taken for a document; return its new name."""
     old = Path(path)
     when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     name = base = f"{old.stem}.corrupt-{when}"
@@ -173,7 +173,7 @@ def put_aside(path: str, at_ms: int) -> str:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that only its owner can enter, unless it is there; its parent must be."""
+    """Make a directory with mode 0700 if it does not exist; its parent must exist."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
         sync_directory(path.parent)
@@ -189,9 +189,9 @@ def sync_directory(path: str | Path) -> None:
 
 
 class ProcessLock:
-    """A locked file that names its process; shared among those that can share.
+    """A locked file with the id of its process; with `shared`, several processes may hold it.
 
-    The threads of a process may have it together.
+    All threads of the process may use it.
     """
 
     def __init__(self, path: Path, place: str, *, shared: bool = False) -> None:
@@ -202,7 +202,7 @@ class ProcessLock:
         self._changing = RLock()
 
     def hold(self) -> None:
-        """Have the lock, or raise `InUse`; look again whether the file in its place is ours."""
+        """Take the lock, or raise `InUse`; if held, check that the file at its path is still it."""
         with self._changing:
             while not self._ours():
                 self.release()
@@ -211,7 +211,7 @@ class ProcessLock:
                 self._lock()
 
     def release(self) -> None:
-        """Let go of it. The file stays: to remove it would free the name while others wait."""
+        """Release the lock. The file stays: removing it would free the name while others wait."""
         with self._changing:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -234,7 +234,7 @@ class ProcessLock:
             holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
             self.release()
             raise InUse(self._refusal(holder)) from None
-        # Whose it is only helps people; on a full disk the lock holds without it.
+        # The process id only helps people; on a full disk the lock works without it.
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -245,14 +245,14 @@ class ProcessLock:
 
 
 def other_owner() -> StoreUnavailable:
-    """Say that the place was replaced and another process was quicker, without naming paths."""
+    """Return the error that another process took the replaced store, without naming paths."""
     return StoreUnavailable(
-        "The session's state is unavailable: its place is used by another Holdgate."
+        "The session's state is unavailable: another Holdgate uses the same store."
     )
 
 
 class WriteProbe:
-    """Writes a small file and removes it, at most once in a while."""
+    """Checks that the disk is writable: writes and removes a small file, not too often."""
 
     def __init__(self, directory: Path, steady: Callable[[], float] = time.monotonic) -> None:
         self._path = directory / PROBE_FILE

@@ -1,4 +1,4 @@
-"""What is known of documents without the disk: what they hold, which are due, which are newest."""
+"""Documents in memory: a cache of their contents, and an index of which are due or newest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T", str, SessionKey)
 
 LARGEST_CHUNK = 1000
 BUDGET_BYTES = 64 * 1024 * 1024
-# What an entry takes beside its document: key, names, signature, dictionary.
+# The memory of an entry beside its document: key, names, signature, dictionary.
 ENTRY_BYTES = 600
 
 
@@ -30,7 +30,7 @@ class CachedDocument:
 
 
 class DocumentCache:
-    """Forgets what was not used for longest when there is too much."""
+    """An LRU cache of documents, limited by bytes."""
 
     def __init__(self, budget: int = BUDGET_BYTES) -> None:
         self._budget = budget
@@ -41,14 +41,14 @@ class DocumentCache:
         return len(self._entries)
 
     def get(self, key: DocumentKey) -> CachedDocument | None:
-        """Return an entry, and remember that it was used."""
+        """Return an entry, and mark it as used."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
         return entry
 
     def put(self, key: DocumentKey, entry: CachedDocument) -> None:
-        """Keep an entry, at the cost of those not used for longest."""
+        """Add an entry; drop the least recently used ones if there are too many bytes."""
         self.drop(key)
         self._entries[key] = entry
         self._taken += _size(entry)
@@ -68,20 +68,20 @@ def _size(entry: CachedDocument) -> int:
 
 
 class Ranking(Generic[T]):
-    """Things in the order of a number, in chunks, so that one more costs the same among many."""
+    """Things sorted by a number, in chunks, so that an insert stays cheap among many."""
 
     __slots__ = ("_chunks", "_ranks")
 
     def __init__(self) -> None:
         self._ranks: dict[T, int] = {}
-        # Each is sorted and not empty, and all of it comes before all of the next.
+        # Each chunk is sorted and not empty, and comes before the next one as a whole.
         self._chunks: list[list[tuple[int, T]]] = []
 
     def __contains__(self, thing: T) -> bool:
         return thing in self._ranks
 
     def place(self, thing: T, rank: int | None) -> None:
-        """Give a thing its number, or with None take it out."""
+        """Set the number of a thing; None removes it."""
         before = self._ranks.get(thing)
         if before == rank:
             return
@@ -93,12 +93,12 @@ class Ranking(Generic[T]):
             self._put_in((rank, thing))
 
     def lowest(self, below: int, limit: int) -> list[T]:
-        """Return the things whose number is below one, the lowest first."""
+        """Return the things whose number is below a limit, the lowest first."""
         low = takewhile(lambda place: place[0] < below, chain.from_iterable(self._chunks))
         return [thing for _, thing in islice(low, limit)]
 
     def highest(self, before: tuple[int, T] | None, limit: int) -> list[tuple[int, T]]:
-        """Return what comes before a place in the order, or its end, the highest first."""
+        """Return things with numbers, the highest first; only those before a place if given."""
         return list(islice(self._descending(before), limit))
 
     def _descending(self, before: tuple[int, T] | None) -> Iterator[tuple[int, T]]:
@@ -131,10 +131,10 @@ class Ranking(Generic[T]):
 
 
 class DocumentIndex:
-    """What is due and what is new, of all documents of a store.
+    """Which documents of a store are due, and which were written last.
 
-    It holds plain tuples of text and numbers: the garbage collector passes over those, and with
-    100,000 documents its rounds would otherwise be felt.
+    It uses plain tuples of strings and numbers, which the garbage collector does not track: with
+    100,000 documents its pauses would matter otherwise.
     """
 
     def __init__(self) -> None:
@@ -146,13 +146,13 @@ class DocumentIndex:
         return newest is not None and key.session in newest
 
     def put(self, sighting: Sighting) -> None:
-        """Note what a document says now."""
+        """Add or update a document."""
         kind, owner, session = sighting.key
         self._due[kind].place((owner, session), sighting.due_ms)
         self._newest[kind, owner].place(session, sighting.updated_ms)
 
     def drop(self, key: DocumentKey) -> None:
-        """Forget a document."""
+        """Remove a document."""
         kind, owner, session = key
         self._due[kind].place((owner, session), None)
         self._newest[kind, owner].place(session, None)

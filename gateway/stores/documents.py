@@ -1,4 +1,4 @@
-"""What a store of documents does, and how a document is changed.
+"""The protocol of a store of documents, and how a document is changed.
 
 StoreUnavailable                 503  state cannot be read or kept now; says why
  ├── Conflict                         somebody else changed the document first
@@ -28,18 +28,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 OnQuarantine = Callable[[str, str], None]
-"""Is told the name of what was set aside, and why."""
+"""Called with the name of a document or row that was set aside, and the reason."""
 
 LOCAL_OWNER = "local"
 LARGEST_DOCUMENT = 4 * 1024 * 1024
 ENVELOPE = frozenset({"version", "owner", "sessionId", "updatedAtMs"})
-# Another process may win a few times in a row; in this one, changes of a key take turns.
+# Another process may win a few times in a row; in this process, changes of a key are serialized.
 ATTEMPTS = 32
 LATEST = 2**63 - 1
-# Documents that are tidied up at once: they share what makes them durable, and more were not
-# faster, but kept the disk from everybody else.
+# Documents that are swept together: they share one commit. More were not faster, but blocked the
+# disk for others.
 AT_ONCE = 16
-# So many that stay due are not some bad documents, but a store that is down.
+# If more than this stay due, the store is down, and it is not just some bad documents.
 MOST_LEFT = 2_000
 
 
@@ -70,11 +70,11 @@ class InUse(StoreUnavailable):
 
 
 SessionKey = tuple[str, str]
-"""Whose session it is, and its id: (owner, session)."""
+"""A session: (owner, session id)."""
 
 
 class DocumentKey(NamedTuple):
-    """Whose document it is, and of which kind: `session` or `clock`."""
+    """The key of a document: its kind (`session` or `clock`), owner and session."""
 
     kind: str
     owner: str
@@ -83,17 +83,17 @@ class DocumentKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Stored:
-    """A document as it was read, and the revision a write has to name to replace it."""
+    """A document as it was read, and the revision that a write must name to replace it."""
 
     document: bytes
     revision: int
-    # A cached document is decoded once: whose it was, by which shape, and what it was decoded to.
+    # A cached document is decoded only once: its key, the shape, and the decoded value.
     memo: tuple[DocumentKey, object, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedDocument:
-    """A document to be kept, and what the store is asked about it later."""
+    """A document to write, with the times by which the store finds it."""
 
     document: bytes
     updated_ms: int
@@ -108,15 +108,15 @@ class Listed(NamedTuple):
 
 
 def never(_: object) -> None:
-    """Say that nothing is ever due."""
+    """Return None: nothing is ever due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
     """How values of one kind are written, and when something in them is due.
 
-    `decode` sees the whole document, with its `version`, so that it can read older ones too. It
-    says by `Corrupt`, or an error of lookup, type or value, that it cannot. Values are immutable.
+    `decode` gets the whole document with its `version`, so that it can read older ones too. It
+    raises `Corrupt`, or a lookup, type or value error, if it cannot. Values are immutable.
     """
 
     kind: str
@@ -127,12 +127,12 @@ class Shape(Generic[T]):
     due: Callable[[T], int | None] = never
 
     def is_empty(self, value: T) -> bool:
-        """Tell whether there is nothing to keep; such a document is deleted."""
+        """Return whether there is nothing to store; such a document is deleted."""
         return value == self.empty
 
 
 class Documents(Protocol):
-    """A store: one document a key, replaced as a whole, and durable when a call returns."""
+    """A store: one document for each key, replaced as a whole, durable when a call returns."""
 
     now_ms: Callable[[], int]
     key_locks: KeyLocks
@@ -141,19 +141,20 @@ class Documents(Protocol):
         """Return the document, or None if there is none."""
 
     def absent(self, key: DocumentKey) -> bool:
-        """Tell without waiting that there is surely no document; False may mean anything."""
+        """Return without I/O whether there is surely no document; False means not known."""
 
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision (0: there is none yet); return the new revision.
 
-        Raises `Conflict` if another one is there. A revision is never used for another content.
+        Raise `Conflict` if the document has another revision. A revision is never used again for
+        another content.
         """
 
     async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
-        """Remove the document of this revision, else raise `Conflict`; without one, any or none."""
+        """Delete the document of this revision, else raise `Conflict`; None: of any revision."""
 
     async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
-        """Put a corrupt document, if it still has this revision, where only people find it."""
+        """Quarantine a corrupt document, if it still has this revision."""
 
     async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
         """Return the keys whose documents have something due before a time, the earliest first."""
@@ -164,18 +165,18 @@ class Documents(Protocol):
         """Return a page of an owner's sessions, the one written last first."""
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each committed change of this key."""
+        """Call the callback after each committed change of this key."""
 
     async def check(self) -> None:
-        """Raise `StoreUnavailable` if the place where documents are kept cannot be reached."""
+        """Raise `StoreUnavailable` if the store does not work."""
 
     async def aclose(self) -> None:
-        """Finish what was begun, and let go of everything."""
+        """Finish pending writes, and release all resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What an index has to know of a document."""
+    """What an index knows about a document."""
 
     key: DocumentKey
     updated_ms: int
@@ -183,7 +184,7 @@ class Sighting:
 
 
 async def fetch(store: Documents, key: DocumentKey, shape: Shape[T]) -> T:
-    """Return the session's value; a corrupt document is set aside, and the value is empty."""
+    """Return the session's value; a corrupt document is set aside and counts as empty."""
     value, _ = await _fetch(store, key, shape)
     return value
 
@@ -203,9 +204,10 @@ async def update(
 async def amend(
     store: Documents, key: DocumentKey, change: Callable[[T], tuple[T, R]], shape: Shape[T]
 ) -> R:
-    """Apply a pure function that gives a new value and an answer; return the answer it gave last.
+    """Apply a pure function that returns a new value and an answer, durably; return the answer.
 
-    Nothing is written when the value stays equal, or when the function raises.
+    After a conflict the function is called again. Nothing is written if the value stays equal or
+    the function raises.
     """
     await store.key_locks.acquire(key)
     try:
@@ -221,12 +223,14 @@ async def amend(
             return answer
     finally:
         store.key_locks.release(key)
-    raise StoreUnavailable("This session's state is being changed by too many at once; try again.")
+    raise StoreUnavailable("Too many requests change this session's state at once; try again.")
 
 
 async def _fetch(store: Documents, key: DocumentKey, shape: Shape[T]) -> tuple[T, int]:
     if key.kind != shape.kind:
-        raise ValueError(f"A {key.kind} document has not the shape of a {shape.kind} document.")
+        raise ValueError(
+            f"A {key.kind} document does not have the shape of a {shape.kind} document."
+        )
     stored = await store.read(key)
     while stored is not None:
         try:
@@ -249,7 +253,7 @@ async def _keep(
 async def iterate_due(
     store: Documents, kind: str, before_ms: int
 ) -> AsyncGenerator[tuple[DocumentKey, ...]]:
-    """Yield the keys of what is due; what still is after its turn is left to the next sweep."""
+    """Yield the keys of due documents in groups; those that stay due are left to the next sweep."""
     handed: tuple[DocumentKey, ...] = ()
     left: set[DocumentKey] = set()
     while len(left) < MOST_LEFT:
@@ -262,10 +266,10 @@ async def iterate_due(
 
 
 def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocument:
-    """Write a value as the document of a session."""
+    """Encode a value as the document of a session."""
     own = shape.encode(value)
     if not ENVELOPE.isdisjoint(own):
-        raise ValueError(f"A {shape.kind} document has fields of its envelope's names.")
+        raise ValueError(f"A {shape.kind} document uses field names of its envelope.")
     document = msgspec.json.encode(
         {
             "version": shape.version,
@@ -278,13 +282,13 @@ def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocu
     if len(document) > LARGEST_DOCUMENT:
         raise TooLarge(
             f"The session's state would take {len(document)} bytes; "
-            f"at most {LARGEST_DOCUMENT} are kept."
+            f"at most {LARGEST_DOCUMENT} are allowed."
         )
     return SealedDocument(document, now_ms, _due(value, shape))
 
 
 def unseal(key: DocumentKey, stored: Stored, shape: Shape[T]) -> T:
-    """Read a session's value from its document, or raise `Corrupt` or `Newer`."""
+    """Decode a session's value from its document, or raise `Corrupt` or `Newer`."""
     memo = stored.memo
     if memo is not None and memo[1] is shape and memo[0] == key:
         return cast(T, memo[2])
@@ -297,7 +301,7 @@ def unseal(key: DocumentKey, stored: Stored, shape: Shape[T]) -> T:
 
 
 def sight(stored: Stored, shape: Shape[T]) -> Sighting:
-    """Read from a document whose it is, and what an index has to know of it."""
+    """Decode a document for an index: its key, and when it was written and is due."""
     fields = _parse_fields(stored.document)
     key = _key(shape.kind, fields)
     value = _decode_value(fields, shape)
@@ -328,14 +332,14 @@ def _parse_fields(document: bytes) -> dict[str, Any]:
 def _key(kind: str, fields: Mapping[str, Any]) -> DocumentKey:
     owner, session = fields.get("owner", LOCAL_OWNER), fields.get("sessionId")
     if not isinstance(owner, str) or not isinstance(session, str):
-        raise Corrupt("It does not say whose it is.")
+        raise Corrupt("It does not name its owner and session.")
     return DocumentKey(kind, owner, session)
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:
     number = fields.get(name, default)
     if type(number) is not int or not 0 <= number <= LATEST:
-        raise Corrupt(f"Its {name} is not a number that can be.")
+        raise Corrupt(f"Its {name} is not a valid number.")
     return number
 
 
@@ -350,10 +354,10 @@ def _decode_value(fields: Mapping[str, Any], shape: Shape[T]) -> T:
     try:
         return shape.decode(fields)
     except UNREADABLE as error:
-        raise Corrupt(f"Its fields are not those of a {shape.kind} document.") from error
+        raise Corrupt(f"It is not a valid {shape.kind} document.") from error
 
 
 def _due(value: T, shape: Shape[T]) -> int | None:
     due = shape.due(value)
-    # What is due beyond all numbers of a database is due at its last.
+    # Clamped to the integers of a database.
     return None if due is None else max(-LATEST, min(due, LATEST))

@@ -1,18 +1,18 @@
-"""Documents as files: one JSON file a session, readable and changeable by hand.
+"""Documents as files: one JSON file for each session, which people can read and edit.
 
-The file is the truth. What is cached counts only while the file's signature is the one it was read
-from or written with, so every read looks at the file, and that is all a cached read costs. Of keys
-without a file it is remembered that there is none, until their directory changes.
+The file is the truth. A cached document counts only while the file's signature is the one it was
+read or written with. So every read checks the file's signature, and a cached read costs only that.
+For keys without a file, that is remembered until their directory changes.
 
 A change goes to the one thread of `group_commit`; while it is under way its path is in `_busy`, and
-whoever reads or changes that document waits: nobody sees what is not durable. Cache, index and
-watchers learn of a change on the event loop when it is durable, even if whoever asked for it has
-left. A crash before that leaves the old file or the new one, and nobody was told otherwise.
+reads and changes of that document wait: nobody sees what is not durable. Cache, index and watchers
+are updated on the event loop when a change is durable, even if its caller was cancelled. A crash
+before that leaves the old file or the new one, and no caller was told that it succeeded.
 
-At the start a thread looks at all files (`scan`). What is due or listed waits for its end; reads do
-not. Keys that were used meanwhile are in `_touched`, and the scan, which may have seen them
-earlier, does not overrule them. One process owns the directory, by `ProcessLock`, which is looked
-at again before each batch.
+At the start a thread reads all files (`scan`). Queries for due documents and lists wait for its
+end; reads do not. Keys that were used meanwhile are in `_touched`, and the scan, which may have
+read them earlier, does not overwrite them. One process owns the directory by `ProcessLock`, which
+is checked again before each batch.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 READERS = 4
 LOOKS = 4
-# How often a directory is looked at for what was put there by hand.
+# How often a directory is checked for files that people put there.
 LOOK_SECONDS = 0.1
 MOST_ABSENT = 100_000
 GONE = -1
@@ -81,7 +81,7 @@ Settle = Callable[[Done | Exception], None]
 
 @dataclass(frozen=True, slots=True)
 class OwnedDirectory:
-    """A directory that is ours, and the token by which we know our own temporary files."""
+    """A locked directory, and the token that marks temporary files of this process."""
 
     root: Path
     lock: ProcessLock
@@ -89,7 +89,7 @@ class OwnedDirectory:
 
 
 def occupy(root: Path, kinds: Iterable[str]) -> OwnedDirectory:
-    """Make the directories that are missing and lock them, or raise `InUse`."""
+    """Make missing directories and lock the root, or raise `InUse`."""
     lock = ProcessLock(root / DIRECTORY_LOCK, f'The session directory "{root}"')
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -107,9 +107,9 @@ def occupy(root: Path, kinds: Iterable[str]) -> OwnedDirectory:
 
 
 class AbsentKeys:
-    """Keys that had no file since their directory last changed.
+    """Keys without a file since their directory last changed.
 
-    A file put there by hand changes its directory, which is looked at now and then.
+    A file that people put there changes its directory, which is checked regularly.
     """
 
     __slots__ = ("_keys", "_looked", "_root", "_seen", "_steady")
@@ -117,7 +117,7 @@ class AbsentKeys:
     def __init__(self, root: Path, steady: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._steady = steady
-        # By kind: a directory that changes all the time must not cost what the others hold.
+        # By kind: a directory that changes all the time must not clear the others.
         self._keys: dict[str, set[DocumentKey]] = {}
         self._seen: dict[str, int] = {}
         self._looked: dict[str, float] = {}
@@ -129,7 +129,7 @@ class AbsentKeys:
         return key in self._keys[key.kind]
 
     def add(self, key: DocumentKey) -> None:
-        """Take it that a key has no file, if there is a directory that could hold it."""
+        """Remember that a key has no file, if its directory exists."""
         self._look(key.kind, self._steady())
         if self._seen[key.kind] == GONE:
             return
@@ -139,7 +139,7 @@ class AbsentKeys:
         keys.add(key)
 
     def drop(self, key: DocumentKey) -> None:
-        """Take it that a key may have a file."""
+        """Forget a key: it may have a file now."""
         self._keys.get(key.kind, set()).discard(key)
 
     def _look(self, kind: str, now: float) -> None:
@@ -159,14 +159,14 @@ async def open_files(
     now_ms: Callable[[], int],
     on_quarantine: OnQuarantine,
 ) -> Files:
-    """Open the files below a directory; a look at all of them goes on in the background."""
+    """Open the files below a directory; the scan of all files goes on in the background."""
     known = {shape.kind: shape for shape in shapes}
     directory = await run_sync(occupy, root, tuple(known))
     return Files(directory, known, now_ms, on_quarantine)
 
 
 class Files:
-    """A store of one process, below one directory."""
+    """A store of documents in the files below one directory; one process owns it."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Files:
             "holdgate-commit", self._commits.perform
         )
         self._scanned = anyio.Event()
-        # What was used since the scan began is known better than the scan can know it.
+        # Keys that were used since the scan began: what is known about them is newer than the scan.
         self._touched: set[DocumentKey] = set()
         self._scan = Scan(directory.root, shapes, directory.token)
         self._scan.start(self._take_findings, self._end_scan)
@@ -218,13 +218,13 @@ class Files:
             entry = self._cache.get(key)
             if entry is not None and entry.signature == seen:
                 return entry.stored
-            # Then look again: it may have changed while it was read.
+            # Then check again: it may have changed while it was read.
             stored = await self._load(key, path)
-        # A file system that never says the same of a file twice is believed in the end.
+        # On a file system whose signatures never stay the same, the last read counts.
         return stored
 
     def absent(self, key: DocumentKey) -> bool:
-        """Tell without waiting that there is surely no file, as is true of most sessions."""
+        """Return without I/O whether there is surely no file, as for most sessions."""
         return key in self._absent
 
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
@@ -252,29 +252,29 @@ class Files:
         await self._quarantine(Broken(path, revision, reason), key)
 
     async def due(self, kind: str, before_ms: int, limit: int) -> list[DocumentKey]:
-        """Return the keys that have something due before a time, once all files were seen."""
+        """Return the keys that have something due before a time, after the scan of all files."""
         await self._scanned.wait()
         return self._index.due(kind, before_ms, limit)
 
     async def listing(
         self, kind: str, owner: str, after: Listed | None, limit: int
     ) -> list[Listed]:
-        """Return a page of an owner's sessions, once all files were seen."""
+        """Return a page of an owner's sessions, after the scan of all files."""
         await self._scanned.wait()
         return self._index.listing(kind, owner, after, limit)
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each committed change of this key."""
+        """Call the callback after each committed change of this key."""
         return self._watchers.watch(key, callback)
 
     async def check(self) -> None:
-        """See whether the session directory is there, and takes something."""
+        """Check that the session directory exists and is writable."""
         if peek(self._root) is None:
             raise StoreUnavailable("The session directory is gone.")
         await self._probe.check()
 
     async def aclose(self) -> None:
-        """Write what was submitted, end the threads, and leave the directory to others."""
+        """Write what was submitted, end the threads, and unlock the directory."""
         with anyio.move_on_after(CLOSING_SECONDS, shield=True):
             await run_sync(self._scan.stop, abandon_on_cancel=True)
         await self._worker.aclose()
@@ -344,7 +344,7 @@ class Files:
         before = self._cache.get(key)
         self._cache.put(key, entry)
         shape = self._shapes.get(key.kind)
-        # One that is not what it should be is judged by whoever reads it.
+        # A corrupt document is handled by its reader.
         with suppress(Corrupt, Newer):
             if shape is not None and (sighting := sight(entry.stored, shape)).key == key:
                 self._note(sighting)
@@ -372,7 +372,7 @@ class Files:
             if not isinstance(finding, Broken):
                 if finding.key not in self._touched:
                     self._index.put(finding)
-            # A file that is being written is in better hands.
+            # A file that is being written is checked by its writer.
             elif finding.path not in self._busy:
                 with suppress(StoreUnavailable):
                     self._quarantine(finding, None).add_done_callback(_ignore_outcome)
@@ -383,6 +383,6 @@ class Files:
 
 
 def _ignore_outcome(future: asyncio.Future[Done]) -> None:
-    # Nobody waits for it; whoever asks for that session is told.
+    # Nobody waits for the outcome; the next reader of that session gets the error.
     if not future.cancelled():
         future.exception()

@@ -1,14 +1,14 @@
-"""Group commit: whoever changes something waits in a queue, and all that wait are written at once.
+"""Group commit: changes wait in a queue, and all that wait are written together.
 
-`BatchWorker` is a thread that takes everything that waits for it, performs it as one batch, and
-answers each. Whoever waits may leave: what was submitted is done all the same, and its consequences
-are noted on the event loop by `settle`, whether or not anybody is there to hear the outcome.
+`BatchWorker` is a thread that takes all waiting jobs, performs them as one batch, and answers each.
+A caller may be cancelled: its job is done all the same, and `settle` gets the outcome on the event
+loop, whether or not anybody waits for it.
 
-`FileCommitter` performs a batch of changes of files. Each file is synchronised by itself, several
-at a time, since a journal takes them up together; then each directory is synchronised once for all.
-Nothing is acknowledged before that. A crash before the synchronisation of the directory leaves each
-file old or new, never half; nobody was told yet that it is new. A failed synchronisation is told as
-a failure, though the new file may be there: the next read finds it by its signature.
+`FileCommitter` performs a batch of file changes. Each file is synced by itself, several at a time,
+since a journal writes them together; then each directory is synced once for all. Nothing is
+acknowledged before that. A crash before the sync of the directory leaves each file old or new,
+never half, and no caller was told that it is new. A failed sync is reported as a failure, though
+the new file may be there: the next read finds it by its signature.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Ticket(Generic[J, R]):
 
 
 class BatchWorker(Generic[J, R]):
-    """Does jobs in batches, in the order they came; `perform` gives an outcome for each."""
+    """Performs jobs in batches, in order; `perform` returns an outcome for each."""
 
     def __init__(self, name: str, perform: Callable[[list[J]], list[R | Exception]]) -> None:
         self._perform = perform
@@ -58,12 +58,12 @@ class BatchWorker(Generic[J, R]):
         self._queue: SimpleQueue[_Ticket[J, R] | None] = SimpleQueue()
         self._waiting = 0
         self._closed = False
-        # A store that is never used needs no thread.
+        # The thread starts with the first job.
         self._begun = False
         self._thread = Thread(target=self._serve, name=name, daemon=True)
 
     def submit(self, job: J, settle: Callable[[R | Exception], None]) -> asyncio.Future[R]:
-        """Have a job done; its outcome is given to `settle` first, then to the future."""
+        """Queue a job; its outcome goes to `settle` first, then to the future."""
         if self._closed:
             raise StoreUnavailable("The store is closed.")
         if self._waiting >= LONGEST_QUEUE:
@@ -93,7 +93,7 @@ class BatchWorker(Generic[J, R]):
             going = batch[-1] is not None
             tickets = [ticket for ticket in batch if ticket is not None]
             outcomes = self._outcomes([ticket.job for ticket in tickets])
-            # Without an event loop nobody waits any more.
+            # If the event loop is closed, nobody waits any more.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._answer, tickets, outcomes)
 
@@ -113,7 +113,7 @@ class BatchWorker(Generic[J, R]):
     def _answer(self, tickets: list[_Ticket[J, R]], outcomes: list[R | Exception]) -> None:
         self._waiting -= len(tickets)
         for ticket, outcome in zip(tickets, outcomes, strict=True):
-            # Each by itself: one that fails to settle must not keep the others waiting.
+            # Each by itself: a failing `settle` must not block the others.
             self._loop.call_soon(_settle, ticket, outcome)
 
 
@@ -135,7 +135,7 @@ def _resolve(future: asyncio.Future[R], outcome: R | Exception) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a job: the new file's signature, or the name a file was given."""
+    """The outcome of a file change: the new file's signature, or the new name of a file."""
 
     changed: bool
     signature: Signature | None = None
@@ -150,7 +150,7 @@ class FileChange(Protocol):
         """The file it is about."""
 
     def do(self, temporary: Callable[[str], str]) -> Done:
-        """Do it, up to the durability of the name; raise `Conflict`, or what the disk says."""
+        """Do the change except the sync of the directory; raise `Conflict` or an `OSError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +163,14 @@ class Put:
     document: bytes
 
     def do(self, temporary: Callable[[str], str]) -> Done:
-        """Write the new file in the place of the old one."""
+        """Replace the file."""
         _expect(self.path, self.expected, self.known)
         directory = os.path.dirname(self.path)  # noqa: PTH120 - a hot path of plain text
         try:
             signature = disk.replace(self.path, self.document, temporary(directory))
         except FileNotFoundError:
-            # Somebody removed all documents of this kind at once. The directory above is not made
-            # again: where it was mounted, state would be kept in the wrong place.
+            # Somebody removed the directory of this kind. The directory above is not made again:
+            # if it is a mount point, state would be stored in the wrong place.
             disk.make_directory(Path(directory))
             signature = disk.replace(self.path, self.document, temporary(directory))
         return Done(changed=True, signature=signature)
@@ -178,7 +178,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove a file that has the expected revision, or whatever is there."""
+    """Remove a file that has the expected revision; None: any revision."""
 
     path: str
     expected: int | None
@@ -204,7 +204,7 @@ class SetAside:
     at_ms: int
 
     def do(self, temporary: Callable[[str], str]) -> Done:
-        """Give the file a name that is not a document's."""
+        """Rename the file, so that it is not a document any more."""
         loaded = disk.load(self.path)
         if loaded is None or loaded.stored.revision != self.expected:
             return Done(changed=False)
@@ -224,7 +224,7 @@ def _revision(path: str, known: CachedDocument | None) -> int:
 
 
 class FileCommitter:
-    """Performs batches of jobs in a directory that is ours."""
+    """Performs batches of file changes in a locked directory."""
 
     def __init__(self, lock: ProcessLock, token: str) -> None:
         self._lock = lock
@@ -233,7 +233,7 @@ class FileCommitter:
         self._pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="holdgate-files")
 
     def perform(self, batch: list[FileChange]) -> list[Done | Exception]:
-        """Do all jobs, make them durable, and say what became of each."""
+        """Do all changes, make them durable, and return the outcome of each."""
         try:
             self._lock.hold()
         except OSError as error:
@@ -245,7 +245,7 @@ class FileCommitter:
         return self._durable(batch, list(self._pool.map(self._attempt, batch)))
 
     def close(self) -> None:
-        """End the threads that have nothing to do."""
+        """End the threads, without waiting."""
         self._pool.shutdown(wait=False)
 
     def _attempt(self, job: FileChange) -> Done | Exception:

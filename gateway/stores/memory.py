@@ -1,4 +1,4 @@
-"""Documents in memory, for tests: everything a store does but last."""
+"""A store of documents in memory, for tests: it does everything except to survive a restart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 
 class Memory:
-    """A store that is gone with its process."""
+    """A store of documents that ends with its process."""
 
     def __init__(self, now_ms: Callable[[], int], on_quarantine: OnQuarantine) -> None:
         self.now_ms = now_ms
@@ -34,7 +34,7 @@ class Memory:
         return f"<Memory {len(self._documents)} documents>"
 
     def absent(self, key: DocumentKey) -> bool:
-        """Tell whether there is no document."""
+        """Return whether there is no document."""
         return key not in self._documents
 
     async def read(self, key: DocumentKey) -> Stored | None:
@@ -75,11 +75,11 @@ class Memory:
         return self._index.listing(kind, owner, after, limit)
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each change of this key."""
+        """Call the callback after each change of this key."""
         return self._watchers.watch(key, callback)
 
     async def check(self) -> None:
-        """Memory is always there."""
+        """Do nothing: memory always works."""
 
     async def aclose(self) -> None:
         """Forget everything."""

@@ -1,9 +1,9 @@
-"""What a store of rows does: jobs and runs, conversations and locks, deliveries and events.
+"""The protocols of a store of rows: jobs and runs, conversations and locks, deliveries and events.
 
-Each call is one transaction, durable when it returns. Meaning is in pure functions that are given
-to `change`-like calls and run inside the transaction, in a thread of the store's; they may be run
-again, and must not wait. What they raise undoes the call, and is raised to whoever made it.
-Leases are by the host's time, which is not corrected and does not jump with the gateway's clock.
+Each call is one transaction, durable when it returns. Calls like `change` get a pure function that
+runs inside the transaction, in a thread of the store; it may be run again, and must not wait. If it
+raises, the transaction is undone, and the caller gets the error. Leases use the host's time, which
+is not corrected and does not jump with the gateway's clock.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ R = TypeVar("R")
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What becomes of a job that is due: how it is kept, and the run rows that are new.
+    """The claim of a due job: the changed job, and the new run rows.
 
-    The row whose status is `running`, if there is one, is to be executed by whoever claimed it.
+    If there is a row whose status is `running`, the claimer executes it.
     """
 
     job: Job
     runs: tuple[Run, ...]
     items: tuple[OutboxItem, ...] = ()
-    """What the session is told of it."""
+    """Items for the session's queue."""
 
 
 class AgentConversation(msgspec.Struct, frozen=True):
-    """The messages of an agent's session, as a JSON array, and the version that they are."""
+    """The messages of an agent's session, as a JSON array, and their version."""
 
     owner: str
     agent: str
@@ -51,25 +51,25 @@ class Snapshot(msgspec.Struct, frozen=True):
     answer: str
     updated_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()
-    """What went up beside the body, such as the betas that it speaks of; never a credential."""
+    """Headers that belong to the body, such as its betas; never a credential."""
 
 
 class OutboxItem(msgspec.Struct, frozen=True):
-    """Something for a session that is not asking right now: what a run came to."""
+    """An item that waits for a session: the result of a run, or a notice about a job."""
 
     id: str
     owner: str
     session: str
     at_ms: int
     text: str
-    """What the model is to read."""
+    """The text for the model."""
     job_id: str = ""
     run_id: str = ""
     name: str = ""
     status: Literal["ok", "failed", "missed"] = "ok"
-    """Whether it is a result, or tells of a job that failed for good or whose times were missed."""
+    """`ok` for a result; `failed` or `missed` for a notice about a job."""
     missed: int = 0
-    """How many times were missed."""
+    """How many runs were missed."""
     seq: int = 0
     """Its place in the session's queue, given by the store; higher is later."""
 
@@ -88,21 +88,21 @@ class SessionEvent(msgspec.Struct, frozen=True):
 
 
 Notice = Callable[[Job, Job | None, Run], OutboxItem | None]
-"""What a session is told of a run: by its job before, after (None: deleted), and the run."""
+"""Makes the notice of a run from its job before, the job after (None: deleted), and the run."""
 
 
 def no_notice(before: Job, after: Job | None, run: Run) -> None:
-    """Tell the session nothing."""
+    """Return None: there is no notice."""
 
 
 class JobRows(Protocol):
     """Jobs and their runs."""
 
     async def add(self, job: Job, again: Callable[[Job], Job], most: int) -> tuple[Job, bool]:
-        """Keep a new job; if its owner has one with its `dedupe_key`, keep `again(that one)`.
+        """Add a job; if its owner has one with its `dedupe_key`, change that one by `again`.
 
-        Returns the job as kept, and whether it was there already. Raises `Conflict` when the
-        `job_id` is taken, `TooMany` when its owner has `most` jobs already.
+        Return the stored job, and whether it existed. Raise `Conflict` if the `job_id` exists,
+        `TooMany` if its owner already has `most` jobs.
         """
 
     async def get(self, job_id: str, owner: str | None = None) -> Job | None:
@@ -116,24 +116,24 @@ class JobRows(Protocol):
     async def change(
         self, job_id: str, owner: str | None, change: Callable[[Job], tuple[Job | None, R]]
     ) -> R | None:
-        """Replace a job by what a function makes of it, or delete it with its runs for None.
+        """Change a job by a function; if that returns None, delete the job with its runs.
 
-        Returns the function's answer, and None if there is no such job. Raises `Conflict` when
-        the new `dedupe_key` is another job's.
+        Return the function's answer; None if there is no such job. Raise `Conflict` if another
+        job has the new `dedupe_key`.
         """
 
     async def next_run_ms(self) -> int | None:
-        """Return when the earliest job is to be looked at; jobs that run do not count."""
+        """Return the earliest `next_run_ms` of all jobs that are not running."""
 
     async def claim(
         self, now_ms: int, holder: str, until_ms: int, claim: Callable[[Job], Claimed | None]
     ) -> Claimed | None:
         """Claim the earliest job whose `next_run_ms` has come and that is not running.
 
-        What the function makes of it is kept in one transaction, the running row with a lease of
-        the holder until then. None if there is none, or the function says so for all.
-        A (job, due time) that has a row already is not given another one: the function is then
-        called again with `due_ms` behind it, never giving a second row.
+        What the function returns is stored in one transaction, the running row with a lease of the
+        holder until `until_ms`. Return None if no job is due, or the function returns None for all.
+        A (job, due time) with a row does not get another one: the function is then called again
+        with a later `due_ms`.
         """
 
     async def claim_now(
@@ -147,7 +147,7 @@ class JobRows(Protocol):
         """Claim one job, due or not; None if there is no such job, or it is running."""
 
     async def extend(self, run_id: str, holder: str, until_ms: int) -> bool:
-        """Lengthen the lease of a run; False when it is no longer the holder's."""
+        """Extend the lease of a run; return False if the holder has lost it."""
 
     async def finish(
         self,
@@ -157,16 +157,16 @@ class JobRows(Protocol):
         keep_runs: int,
         notice: Notice = no_notice,
     ) -> Job | None:
-        """Record how a run ended, what that makes of its job, and what is delivered.
+        """Record the end of a run, the change of its job, and the items to deliver.
 
-        All in one transaction, and only while the run's row still says `running`; returns the job
-        as kept, None if it is gone (or the run was taken for interrupted meanwhile). A job that
-        was removed gets no rows and delivers nothing. Rows beyond `keep_runs` are removed, the
-        oldest first, never one that is running or owed.
+        All in one transaction, and only while the run's row is still `running`. Return the stored
+        job; None if it was deleted (or the run was ended as interrupted meanwhile). A removed job
+        gets no rows and delivers nothing. Rows beyond `keep_runs` are deleted, the oldest first,
+        never one that is running or owed.
         """
 
     async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
-        """Delete the row of a running run, and keep what that makes of its job, if it is there."""
+        """Delete the row of a running run, and change its job; None if the row does not exist."""
 
     async def end_lapsed(
         self,
@@ -174,33 +174,33 @@ class JobRows(Protocol):
         change: Callable[[Job, Run], tuple[Job, Run] | None],
         notice: Notice = no_notice,
     ) -> list[Run]:
-        """Record as the function says each running run whose lease ended before a time.
+        """End each running run whose lease ended before a time, as the function says.
 
-        One of which it says nothing is left as it is.
-        Embedded stores call it once at start with the end of all time: the former process is gone.
+        If it returns None, the run is left as it is. A process that has the store for itself calls
+        this at its start with `LATEST`, since the former process is gone.
         """
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first."""
 
     async def list_owed(self) -> list[tuple[Job, Run]]:
-        """Return runs that ended well and whose result is not yet in the session it came from.
+        """Return successful runs whose result was not returned to the job's session yet.
 
-        The oldest first; also of jobs that were deleted by the end of that run.
+        The oldest first; also runs of jobs that were deleted after that run.
         """
 
     async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
-        """Take it that a run's result is in the session it came from; False: it was not owed.
+        """Mark a run's result as returned to its session; return False if it was not owed.
 
-        With an item, that is put into the session's queue instead, in the same transaction.
+        An item is added to the session's queue in the same transaction.
         """
 
     async def forget(self, owner: str, session: str) -> int:
-        """Delete the jobs of a session, with their runs; say how many."""
+        """Delete the jobs of a session, with their runs; return how many."""
 
 
 class ConversationRows(Protocol):
-    """Conversations of agents, and the request a relay session was last seen with."""
+    """Conversations of agents, and snapshots of relay sessions."""
 
     async def get(self, owner: str, agent: str, session: str) -> AgentConversation | None:
         """Return a conversation."""
@@ -209,10 +209,10 @@ class ConversationRows(Protocol):
         """Return the conversations of a session, with whatever agent, the newest first."""
 
     async def put(self, conversation: AgentConversation) -> int:
-        """Replace the conversation of the version given (0: new); return the new version.
+        """Replace the conversation of the given version (0: new); return the new version.
 
-        No version is given twice. A conversation that is not dated is dated by the store. Raises
-        `Conflict` if another one is there.
+        No version is used twice. Without `updated_ms` the store sets the time. Raise `Conflict` if
+        the conversation has another version.
         """
 
     async def listing(
@@ -221,77 +221,77 @@ class ConversationRows(Protocol):
         """Return (updated_ms, session, agent), newest first, after a (updated_ms, session)."""
 
     async def forget(self, owner: str, session: str) -> int:
-        """Delete a session's conversations and its snapshot; say how many conversations."""
+        """Delete a session's conversations and its snapshot; return how many conversations."""
 
     async def snapshot(self, owner: str, session: str) -> Snapshot | None:
-        """Return what is kept of a relay session."""
+        """Return the snapshot of a relay session."""
 
     async def keep_snapshot(self, owner: str, session: str, snapshot: Snapshot) -> None:
-        """Replace what is kept of a relay session."""
+        """Replace the snapshot of a relay session."""
 
 
 class LockRows(Protocol):
-    """Locks: one holder a session, by token, for as long as the lease is renewed."""
+    """Locks: one holder for each session, by token, as long as the lease is renewed."""
 
     async def take(
         self, owner: str, session: str, token: str, reason: str, ttl_ms: int
     ) -> str | None:
-        """Take the lock; None when taken, else the reason of the one who has it."""
+        """Take the lock; return None if that worked, else the reason of the holder."""
 
     async def extend(self, owner: str, session: str, token: str, ttl_ms: int) -> bool:
-        """Renew the lease; False when the lock is no longer this token's."""
+        """Renew the lease; return False if this token no longer holds the lock."""
 
     async def release(self, owner: str, session: str, token: str) -> bool:
-        """Free the lock if it is this token's."""
+        """Release the lock if this token holds it; return whether it did."""
 
 
 class DeliveryRows(Protocol):
-    """What waits for sessions that are not asking, and what happened in them."""
+    """Items that wait for sessions, and events of sessions."""
 
     async def add(self, item: OutboxItem) -> OutboxItem:
-        """Put an item at the end of its session's queue; the same id twice is one item."""
+        """Append an item to its session's queue; the same id twice is one item."""
 
     async def pending(self, owner: str, session: str) -> list[OutboxItem]:
-        """Return what is not delivered, in order, reserved or not."""
+        """Return undelivered items, in order, reserved or not."""
 
     async def waiting(self) -> list[SessionKey]:
-        """Return (owner, session) of all that have something undelivered."""
+        """Return the sessions that have undelivered items."""
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Mark items delivered; return the ids of those that were not yet."""
+        """Mark items as delivered; return the ids of those that were not yet."""
 
     async def forget(self, owner: str, session: str) -> None:
-        """Delete a session's items, its events, and that somebody wants to hear of it."""
+        """Delete a session's items, its events, and the interest in it."""
 
     async def note(self, event: SessionEvent) -> SessionEvent | None:
-        """Append to the log of a session; None if that very event is in it already.
+        """Append an event to the log of a session; return None if it is already there.
 
-        Of a log that is too long the oldest events go.
+        If the log is too long, its oldest events are deleted.
         """
 
     async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
-        """Return a session's events of higher numbers, in order."""
+        """Return a session's events after a number, in order."""
 
     async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
-        """Return an owner's events of higher numbers, of all sessions, in order."""
+        """Return the events of all sessions of an owner after a number, in order."""
 
     async def last_event(self, owner: str, session: str) -> int:
         """Return the number of the newest event of all sessions, 0 if there is none."""
 
     async def prune(self, before_ms: int) -> int:
-        """Delete events, delivered items and interests that are older; say how many."""
+        """Delete events, delivered items and interests that are older; return how many."""
 
     async def note_interest(self, owner: str, session: str, at_ms: int) -> None:
-        """Remember that somebody wants to hear of this session."""
+        """Store that somebody listens to this session."""
 
     async def interests(self) -> list[SessionKey]:
-        """Return the sessions somebody wants, or wanted lately, to hear of."""
+        """Return the sessions that somebody listens to, or did lately."""
 
     async def position(self, name: str) -> int:
-        """Return how far a reader of events has come, 0 if it was never said."""
+        """Return the stored position of a reader of events; 0 if there is none."""
 
     async def move(self, name: str, seq: int) -> None:
-        """Remember how far a reader of events has come; it never goes back."""
+        """Store the position of a reader of events; it never goes back."""
 
 
 class Rows(Protocol):
@@ -303,7 +303,7 @@ class Rows(Protocol):
     deliveries: DeliveryRows
 
     async def check(self) -> None:
-        """Raise `StoreUnavailable` if the place where rows are kept cannot be reached."""
+        """Raise `StoreUnavailable` if the store does not work."""
 
     async def aclose(self) -> None:
-        """Finish what was begun, and let go of everything."""
+        """Finish pending writes, and release all resources."""

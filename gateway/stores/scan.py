@@ -1,4 +1,4 @@
-"""The look at all files when a store opens: what is due, what is broken, what a crash left."""
+"""Reads all files when a store opens: finds due and broken documents, removes temporary files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REST_SECONDS = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A file that cannot be a document, and why."""
+    """A file that is not a valid document, and why."""
 
     path: str
     revision: int
@@ -31,7 +31,7 @@ Finding = Sighting | Broken
 
 
 class Scan:
-    """Reads every file once, in a thread, and hands what it finds to the event loop in slices."""
+    """Reads every file once, in a thread, and passes findings to the event loop in slices."""
 
     def __init__(self, root: Path, shapes: Mapping[str, Shape[Any]], token: str) -> None:
         self._root = root
@@ -41,11 +41,11 @@ class Scan:
         self._thread: Thread | None = None
 
     def start(self, found: Callable[[list[Finding]], None], ended: Callable[[], None]) -> None:
-        """Begin; `found` and `ended` are called on this event loop."""
+        """Start; `found` and `ended` are called on this event loop."""
         loop = asyncio.get_running_loop()
 
         def run() -> None:
-            # Without an event loop nobody wants to know any more.
+            # If the event loop is closed, nobody needs the findings.
             with suppress(RuntimeError):
                 for findings in self.slices():
                     loop.call_soon_threadsafe(found, findings)
@@ -55,13 +55,13 @@ class Scan:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it early, and wait for its end."""
+        """Stop early, and wait for the end of the thread."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def slices(self) -> Iterator[list[Finding]]:
-        """Yield what is found, some at a time."""
+        """Yield findings, some at a time."""
         findings: list[Finding] = []
         for kind, shape in self._shapes.items():
             for name in self._names(kind):
@@ -73,7 +73,7 @@ class Scan:
                 if len(findings) >= SLICE:
                     yield findings
                     findings = []
-                    # Requests come first.
+                    # A pause, since requests come first.
                     self._stopped.wait(REST_SECONDS)
         yield findings
 
@@ -98,7 +98,7 @@ class Scan:
         except Corrupt as error:
             return Broken(path, loaded.stored.revision, error.message)
         except Newer:
-            # Left as it is; whoever asks for this session is told.
+            # The file stays; a request for this session gets the error.
             return None
 
 

@@ -1,4 +1,4 @@
-"""From a URL to an open store."""
+"""Opens the store of a URL."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SQLITE = "sqlite:///"
 
 
 def system_ms() -> int:
-    """Return the system's time in milliseconds."""
+    """Return the host's time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def tell_nobody(name: str, reason: str) -> None:
-    """Tell nobody of a document that was set aside."""
+    """Do nothing about a document that was set aside."""
 
 
 async def open_documents(
@@ -47,7 +47,8 @@ async def open_documents(
         return Memory(now_ms, on_quarantine)
     if url.startswith(SQLITE) and len(url) > len(SQLITE):
         return await open_sqlite(sqlite_path(url), now_ms, on_quarantine)
-    raise StoreUnavailable(f'No store is known for "{url.partition(":")[0]}:".')
+    scheme = url.partition(":")[0]
+    raise StoreUnavailable(f'No store is known for "{scheme}:"; use sqlite:///path or memory:.')
 
 
 async def open_rows(
@@ -63,13 +64,13 @@ async def open_rows(
 
     `lease_ms` is the host's time, by which leases end.
     """
-    around = RowServices(now_ms, lease_ms, on_quarantine)
+    services = RowServices(now_ms, lease_ms, on_quarantine)
     if isinstance(documents, Sqlite):
-        return open_shared_rows(documents, around)
+        return open_shared_rows(documents, services)
     if isinstance(documents, Files):
-        return await open_embedded_rows(session_dir, documents.lock, around)
+        return await open_embedded_rows(session_dir, documents.lock, services)
     if isinstance(documents, Memory):
-        return open_memory_rows(around)
+        return open_memory_rows(services)
     raise StoreUnavailable(f'No store of rows is known for "{url.partition(":")[0]}:".')
 
 

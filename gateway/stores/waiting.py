@@ -1,4 +1,4 @@
-"""Who is next to change something, and who wants to know that it changed."""
+"""Locks by key within one process, and watchers of changes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ Unsubscribe = Callable[[], None]
 
 
 class KeyLocks:
-    """Lets those of this process who change the same thing go one after another, in order."""
+    """Locks by key for the tasks of this process; waiters get a lock in order."""
 
     def __init__(self) -> None:
-        # Whose turn it is waits for nobody, mostly; the line is made for the first who does.
+        # Mostly nobody waits: the queue is made for the first waiter.
         self._lines: dict[Hashable, deque[anyio.Event] | None] = {}
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def try_acquire(self, thing: Hashable) -> bool:
-        """Take one's turn if nobody else has it now."""
+        """Take the lock without waiting; return whether it was free."""
         if thing in self._lines:
             return False
         self._lines[thing] = None
         return True
 
     async def acquire(self, thing: Hashable) -> None:
-        """Wait for one's turn; whoever has had it gives it back."""
+        """Wait for the lock; the caller must release it."""
         if self.try_acquire(thing):
             return
         line = self._lines[thing]
@@ -40,7 +40,7 @@ class KeyLocks:
         try:
             await called.wait()
         except BaseException:
-            # Whoever leaves the line gives back a turn that was already theirs.
+            # A cancelled waiter releases a lock that it already got.
             if called.is_set():
                 self.release(thing)
             else:
@@ -48,7 +48,7 @@ class KeyLocks:
             raise
 
     def release(self, thing: Hashable) -> None:
-        """Let the next one have the turn."""
+        """Release the lock to the next waiter."""
         line = self._lines[thing]
         if line:
             line.popleft().set()
@@ -57,9 +57,9 @@ class KeyLocks:
 
 
 class Watch:
-    """One who wants to know that a thing changed; called, that is over.
+    """One watch of a thing; calling it ends the watch.
 
-    There may be thousands, each for as long as an answer is held: it takes a fifth of a closure.
+    There may be thousands, one for each held answer: it takes a fifth of the memory of a closure.
     """
 
     __slots__ = ("_thing", "_watchers", "callback")
@@ -70,42 +70,42 @@ class Watch:
         self.callback = callback
 
     def __call__(self) -> None:
-        """Watch no longer."""
+        """End the watch."""
         self._watchers.end(self._thing, self)
 
 
 class Watchers:
-    """Calls back those who want to know that something changed."""
+    """Callbacks for changes, by the thing that changes."""
 
     def __init__(self) -> None:
-        # Nearly all things are watched by one: a tuple takes a third of a dictionary.
+        # Nearly all things have one watch: a tuple takes a third of the memory of a dictionary.
         self._watches: dict[Hashable, tuple[Watch, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._watches)
 
     def watch(self, thing: Hashable, callback: Callable[[], None]) -> Unsubscribe:
-        """Add a callback; return what takes it back."""
+        """Add a callback; return a function that removes it."""
         watch = Watch(self, thing, callback)
         self._watches[thing] = (*self._watches.get(thing, ()), watch)
         return watch
 
     def end(self, thing: Hashable, watch: Watch) -> None:
-        """Take a callback back."""
+        """Remove a callback."""
         watches = self._watches.get(thing, ())
-        left = () if watches == (watch,) else tuple(one for one in watches if one is not watch)
+        left = () if watches == (watch,) else tuple(item for item in watches if item is not watch)
         if left:
             self._watches[thing] = left
         else:
             self._watches.pop(thing, None)
 
     def notify(self, thing: Hashable, by: Callable[[], None] | None = None) -> None:
-        """Have all callbacks of a thing called soon; one that fails hurts only itself.
+        """Call all callbacks of a thing soon, except `by`; a failing one does not affect others.
 
-        Whoever changed it, and watches it, knows already and is not called if that is said.
+        `by` is the callback of the caller, who knows of the change already.
         """
         watches = self._watches.get(thing)
-        # A single watch is that of whoever says so; of thousands at once none is looked at twice.
+        # With `by`, a single watch is the caller's own: the fast case of thousands at once.
         if watches and (by is None or len(watches) > 1):
             loop = asyncio.get_running_loop()
             for watch in watches:

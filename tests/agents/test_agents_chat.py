@@ -287,7 +287,9 @@ async def test_an_unknown_agent_is_told_the_known_ones() -> None:
     async with room(model("x")) as gate:
         answer = await said(gate, "hello", agent="nobody")
         assert (answer.status, answer.error["code"]) == (404, "not_found")
-        assert answer.error["message"] == "No agent is called 'nobody'; there are: helper, other."
+        assert (
+            answer.error["message"] == "No agent is called 'nobody'; known agents: helper, other."
+        )
 
 
 async def test_other_ways_to_ask() -> None:
@@ -387,6 +389,6 @@ def test_of_two_agents_of_one_id_the_later_counts(caplog: pytest.LogCaptureFixtu
     agents.announce()
     assert agents.find("a") is second
     assert [fields["name"] for _, fields in noted_] == ["B", "C"]
-    assert caplog.messages == ["the agent a is there twice; the later one counts"]
+    assert caplog.messages == ["the agent a is configured twice; the later one is used"]
     with pytest.raises(NotFound, match="none is configured"):
         Agents([], means).find("a")

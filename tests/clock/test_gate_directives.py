@@ -182,12 +182,12 @@ class TestClearing:
 
 
 UNREADABLE = {
-    "tomorrow": "clock takes clear, or a JSON object with time and message",
-    '{"time":"tomorrow","message":"tea"}': "dueAt must be a date, a time",
-    '{"time":"2026-02-02T22:00:00","message":"tea"}': "dueAt must be a date, a time",
+    "tomorrow": "use clear, or a JSON object with time and message",
+    '{"time":"tomorrow","message":"tea"}': "dueAt must be a date and time",
+    '{"time":"2026-02-02T22:00:00","message":"tea"}': "dueAt must be a date and time",
     '{"time":"2026-02-30T22:00:00Z","message":"tea"}': "dueAt is not a real date",
     '{"time":"2028-02-02T22:00:00Z","message":"tea"}': "dueAt is more than a year ahead",
-    '{"time":"2026-02-02T20:00:00Z","message":"tea"}': "dueAt is too long past",
+    '{"time":"2026-02-02T20:00:00Z","message":"tea"}': "dueAt is too far in the past",
     '{"time":"2026-02-02T22:00:00Z"}': "the reminder cannot be read",
     '{"time":"2026-02-02T22:00:00Z","message":"tea","tool":"x"}': "the reminder cannot be read",
 }
@@ -238,5 +238,5 @@ class TestIgnored:
         async with room(ManualClock(NOW), SPOKEN, limits__reminders_per_session=1) as gate:
             await remind(gate, MINUTE * 5, "the one")
             answer = await gate.ask(talk(remember(MINUTE * 6) + "hi"), SESSION)
-            assert told(answer).startswith('ignored; reason="clock: A session may have 1')
+            assert told(answer).startswith('ignored; reason="clock: A session can have at most 1')
             assert await tasks(gate) == ["the one"]

@@ -144,7 +144,7 @@ async def compare_beginnings(kept: Kept, scope: ToolScope) -> None:
 
 async def describe_view(stage: Stage, view: SessionView) -> tuple[object, ...]:
     """Return all that can be told from a view, and what is remembered after it."""
-    session, side_calls = view.session, stage.sessions.around.side_calls
+    session, side_calls = view.session, stage.sessions.services.side_calls
     remembered = side_calls.last_system(DocumentKey(KIND, OWNER, SESSION))
     others = side_calls.last_system(DocumentKey(KIND, OWNER, "another"))
     about = (msgspec.structs.replace(view, session=None), remembered, others)

@@ -54,7 +54,7 @@ def in_the_way(path: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "garbage": (overwrite, "not a database"),
     "pages are missing": (cut_off, "damaged"),
-    "empty, beside what speaks of jobs": (empty, "empty, though something was kept in it"),
+    "empty, beside what speaks of jobs": (empty, "empty, but it had content before"),
     "cannot be opened": (in_the_way, ""),
 }
 

@@ -78,7 +78,10 @@ async def test_a_one_time_job_is_tried_again_and_its_failure_told_once(place: An
         assert await all_tries(gate, clock, job_id, "error") == RETRIES
         (item,) = await seen(lambda: inbox(gate, session), lambda found: len(found) > 0)
         assert (item["name"], item["status"]) == ("tea", "failed")
-        assert item["text"] == "It was tried 5 times; the last try was an error: no luck"
+        assert (
+            item["text"]
+            == "It was tried 5 times and is not tried again; the last try failed: no luck"
+        )
         job = await job_of(gate, job_id)
         assert (job["enabled"], job["next_run_at"]) == (False, None)
         assert "5" in job["disabled_reason"]
@@ -148,7 +151,7 @@ async def test_a_restart_between_two_tries(tmp_path: Path) -> None:
     async with house(model(), clock=ManualClock(NOW + DAY), settings=kept(tmp_path)) as gate:
         await ran(gate, job_id, "error", "error", "missed")
         (item,) = await inbox(gate, "helper")
-        assert (item["status"], item["text"][:17]) == ("missed", "1 time was missed")
+        assert (item["status"], item["text"][:16]) == ("missed", "1 run was missed")
         assert (await job_of(gate, job_id))["enabled"] is False
 
 
@@ -167,7 +170,7 @@ async def test_a_kill_in_the_only_try(tmp_path: Path) -> None:
                 await seen(partial(statuses, door, job_id), lambda f: f == ["interrupted"])
                 found = await door.fetch(get("/api/sessions/helper/inbox?wait_ms=5000"))
                 (item,) = found.json["items"]
-                assert item["text"].startswith("It was tried once, and is not tried again")
+                assert item["text"].startswith("It was tried once and is not tried again")
                 await gate.kill()
 
 
@@ -197,7 +200,7 @@ async def test_missed_times_are_told_with_their_count(tmp_path: Path) -> None:
     for hours, count in ((3, 3), (5, 5)):
         clock = ManualClock(NOW + hours * HOUR + 2 * MINUTE)
         async with house(model(), clock=clock, settings=grace) as gate:
-            says_all = f"{count} times were missed, the last at "
+            says_all = f"{count} runs were missed, the last at "
             (item,) = await seen(
                 partial(inbox, gate),
                 partial(begins_with, says_all),
@@ -228,7 +231,7 @@ async def test_the_next_message_of_the_session_brings_it(
         else:
             await gate.ask(None, "x-session-id: s")
         texts = [text for _, text in said(gate.requests[-1])]
-        line = '[Scheduled task "news" missed]: 1 time was missed at '
+        line = '[Scheduled task "news" missed]: 1 run was missed at '
         assert sum(str(text).startswith(line) for text in texts) == 1
         assert await inbox(gate, session) == []
 

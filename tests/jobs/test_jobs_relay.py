@@ -280,7 +280,7 @@ async def test_a_follow_up_that_is_lost_is_an_error() -> None:
         job_id = await add(gate, agent="")
         await run_now(gate, job_id)
         (run,) = await ran(gate, job_id, "error")
-        assert "did not come to an end" in run["error"]
+        assert "gave no final answer" in run["error"]
         assert run["result"] == "One moment."
         assert await inbox(gate) == []
 

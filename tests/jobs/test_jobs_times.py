@@ -174,7 +174,7 @@ async def test_after_a_while_off_one_late_run_or_none(
         last = NOW + off // HOUR * HOUR
         assert ms_of(runs[-1]["due_at"]) == last
         if missed:
-            assert f"{missed} times were missed" in runs[0]["error"]
+            assert f"{missed} runs were missed" in runs[0]["error"]
         assert sum(run["missed"] for run in runs) == missed
         assert ms_of((await job_of(gate, job_id))["next_run_at"]) == last + HOUR
         assert len(gate.requests) == wanted.count("ok")
@@ -196,7 +196,7 @@ async def test_a_time_that_was_missed_for_good_disables_its_job(tmp_path: Path) 
         job_id = await add(gate, schedule=at(NOW + HOUR))
     async with house(model(), clock=ManualClock(NOW + DAY), settings=kept(tmp_path)) as gate:
         (run,) = await ran(gate, job_id, "missed")
-        assert "1 time was missed" in run["error"]
+        assert "1 run was missed" in run["error"]
         job = await job_of(gate, job_id)
         assert (job["enabled"], job["last_status"]) == (False, "missed")
         assert "missed" in job["disabled_reason"]
@@ -214,7 +214,7 @@ async def test_times_that_come_while_it_runs_are_told_of() -> None:
         await asked(gate, 2)
         cue.give()
         runs = await ran(gate, job_id, "ok", "missed", "ok")
-        assert "2 times were missed" in runs[1]["error"]
+        assert "2 runs were missed" in runs[1]["error"]
 
 
 async def test_a_clock_that_steps_back_gives_no_time_twice() -> None:

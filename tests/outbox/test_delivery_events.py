@@ -172,7 +172,7 @@ async def test_an_owner_has_so_many_subscriptions() -> None:
         clients = [await gate.subscribe("", ANN) for _ in range(20)]
         refused = await gate.fetch(get(EVENTS, ANN))
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-        assert refused.error["message"].startswith("You have 20 subscriptions")
+        assert refused.error["message"].startswith("You already have 20 subscriptions")
         await gate.subscribe("", BOB)
         clients[0].leave()
         await until(lambda: len(gate.house.feed.subscribers) == 20)

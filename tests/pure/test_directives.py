@@ -160,7 +160,7 @@ def test_each_form(text: str, value: Directive) -> None:
     assert only(text) == value
 
 
-NOT_CLOSED = "the text or file name is not closed, or is followed by more than a count"
+NOT_CLOSED = "the quote or file name is not closed, or more than a count follows it"
 JSON = "the reminder cannot be read: "
 UNREADABLE = [
     ("<**stopMessage:**>", "stopMessage", "the text is empty"),
@@ -175,8 +175,8 @@ UNREADABLE = [
     ("<**stopMessage:<file://a.md> 3**>", "stopMessage", NOT_CLOSED),
     ("<**stopMessage:<file:a.md>**>", "stopMessage", NOT_CLOSED),
     ("<**stopMessage:<file:// >**>", "stopMessage", "the file name is empty"),
-    ("<**clock:**>", "clock", "clock takes clear, or a JSON object with time and message"),
-    ('<**clock:"clear"**>', "clock", "clock takes clear, or a JSON object with time and message"),
+    ("<**clock:**>", "clock", "use clear, or a JSON object with time and message"),
+    ('<**clock:"clear"**>', "clock", "use clear, or a JSON object with time and message"),
     ('<**clock:{"time":"t"}**>', "clock", JSON + "Object missing required field `message`"),
     (
         '<**clock:{"time":"t","message":1}**>',
@@ -198,8 +198,8 @@ UNREADABLE = [
     ('<**!é"\\' + "z" * 50 + "**>", "!", "no upstream is called '???" + "z" * 37 + "'"),
     ("<**!glm.**>", "!", "no model is called ''"),
     ("<**#glm.a b**>", "#", "no model is called 'a b'"),
-    ("<**!glm.a,openai**>", "!", "name upstreams, or one model of one upstream"),
-    ("<**!openai,glm.a**>", "!", "name upstreams, or one model of one upstream"),
+    ("<**!glm.a,openai**>", "!", "use a list of upstreams, or one upstream.model"),
+    ("<**!openai,glm.a**>", "!", "use a list of upstreams, or one upstream.model"),
 ]
 
 
@@ -216,7 +216,7 @@ def test_broken_json_is_explained() -> None:
     assert isinstance(surrogate, Unreadable)
 
 
-KNOWN = "known are stopMessage:text, clock:clear, clear, !upstream, #upstream, @upstream, upstream.model"
+KNOWN = "known directives: stopMessage:text, clock:clear, clear, !upstream, #upstream, @upstream, upstream.model"
 UNKNOWN = [
     ("<****>", "", KNOWN),
     ("<** **>", "", KNOWN),
@@ -374,7 +374,7 @@ def test_a_text_with_too_many_marks_is_left_as_it_is() -> None:
     fits = "<**clear**>" * (MOST_MARKS - 1) + "`<**`"
     assert read(fits, UPSTREAMS).text == "`<**`"
     text = fits + "<**"
-    reason = "a text with more than 1000 marks is not read"
+    reason = "a text with more than 1000 marks is not searched"
     assert read(text, UPSTREAMS) == Reading(text, (Found(Unreadable("directives", reason), ""),))
 
 
@@ -385,7 +385,7 @@ def test_a_text_that_is_too_long_is_left_as_it_is(letter: str) -> None:
     fits = letter * room + "." * rest
     assert read(f"{fits}<**clear**>", UPSTREAMS).text == fits
     text = f"{fits}.<**clear**>"
-    reason = "a text of more than 1048576 bytes is not read"
+    reason = "a text of more than 1048576 bytes is not searched"
     assert read(text, UPSTREAMS) == Reading(text, (Found(Unreadable("directives", reason), ""),))
     assert read(fits * 2, UPSTREAMS) == Reading(fits * 2)
 

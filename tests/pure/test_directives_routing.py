@@ -78,8 +78,8 @@ def test_a_forced_route_stands_alone() -> None:
 def test_the_error_names_what_is_in_force() -> None:
     routing = routed("<**!glm,kimi**> <**!glm.glm-4.7**> <**#glm,kimi.k2,kimi**>")
     assert no_route("default", routing) == (
-        "No upstream is left for 'default': <**!glm,kimi**>, <**!glm.glm-4.7**>, "
-        "<**#glm,kimi.k2,kimi**> in force; send <**clear**> to forget that."
+        "No upstream is left for 'default' with the directives in force (<**!glm,kimi**>, "
+        "<**!glm.glm-4.7**>, <**#glm,kimi.k2,kimi**>); send <**clear**> to remove them."
     )
     assert in_force(Routing()) == ()
 

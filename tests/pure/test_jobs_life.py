@@ -112,13 +112,16 @@ def test_when_it_is_due_first(schedule: dict[str, Any], due_ms: int) -> None:
 def test_a_job_that_would_never_be_due_is_not_made() -> None:
     draft = read_draft({"schedule": TOMORROW, "message": "x"}, NOW, RULES)
     sentence = refusal(lambda: make_job(draft, "j-1", "me", "s-1", "", NOW + DAY, RULES))
-    assert sentence == "schedule.at is past, 2026-02-03T21:22:38.229Z; give a later one by update."
+    assert (
+        sentence
+        == "schedule.at is in the past, 2026-02-03T21:22:38.229Z; set a later time with update."
+    )
     leap = read_draft(
         {"schedule": {"kind": "cron", "cron": "0 0 29 2 *"}, "message": "x"}, NOW, RULES
     )
     soon = JobRules(cron_lookahead_days=30)
     sentence = refusal(lambda: make_job(leap, "j-1", "me", "s-1", "", NOW, soon))
-    assert sentence == "schedule has no time ahead; give another one."
+    assert sentence == "schedule has no further run time; set another schedule."
 
 
 # Changed
@@ -159,7 +162,7 @@ def test_what_was_given_can_be_taken_back() -> None:
 
 @pytest.mark.parametrize("name", ["session_id", "agent_id"])
 def test_a_job_stays_where_it_is(name: str) -> None:
-    sentence = f"{name} of a job cannot be changed; add a job where it is to be."
+    sentence = f"{name} of a job cannot be changed; add a new job instead."
     for value in ("other", ""):
         moved: dict[str, Any] = {name: value}
         assert refusal(partial(changed, made(), **moved)) == sentence
@@ -300,7 +303,7 @@ def test_no_time_comes_twice_though_the_clock_goes_back() -> None:
     on = enable_job(disable_job(job, NOW + 5 * HOUR), NOW, RULES)
     assert on.due_ms == NOW + 6 * HOUR
     over = replace(disable_job(made(TOMORROW), NOW + DAY), due_ms=None)
-    assert "schedule.at is past" in refusal(partial(enable_job, over, NOW, RULES))
+    assert "schedule.at is in the past" in refusal(partial(enable_job, over, NOW, RULES))
 
 
 def test_a_cron_that_had_no_further_time_may_have_one_again() -> None:
@@ -321,7 +324,7 @@ def test_enabling_forgets_failures_and_their_reason() -> None:
 
 
 def test_a_time_that_is_past_cannot_be_enabled() -> None:
-    past = "schedule.at is past, 2026-02-03T21:22:38.229Z; give a later one by update."
+    past = "schedule.at is in the past, 2026-02-03T21:22:38.229Z; set a later time with update."
     off = disable_job(made(TOMORROW), NOW)
     for job in (off, replace(off, due_ms=None)):
         assert refusal(partial(enable_job, job, NOW + DAY, RULES)) == past

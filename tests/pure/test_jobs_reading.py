@@ -227,7 +227,7 @@ def test_a_job_that_was_shown_may_be_sent_back() -> None:
 @pytest.mark.parametrize("given", [{}, {"job_id": None}, {"job": {"job_id": " "}}, {"job": {}}])
 def test_which_job_must_be_said(given: dict[str, Any]) -> None:
     sentence = refusal(lambda: read_patch(given))
-    assert sentence == "job_id is missing; name one of the jobs that list shows."
+    assert sentence == "job_id is missing; use one that list shows."
     assert refusal(lambda: read_job_id(given)) == sentence
 
 
@@ -239,14 +239,14 @@ def test_to_name_a_job_nothing_else_is_looked_at() -> None:
 
 
 def test_a_message_must_be_there() -> None:
-    missing = "message is missing; say what is to be sent when it is time."
+    missing = "message is missing; say what to send when the job is due."
     assert refusal(lambda: draft({"schedule": HOURLY})) == missing
     assert refusal(lambda: draft({"schedule": HOURLY, "payload": {"message": None}})) == missing
 
 
 @pytest.mark.parametrize("message", ["", " ", "\n\t "])
 def test_a_message_must_say_something(message: str) -> None:
-    empty = "message is empty; say what is to be sent when it is time."
+    empty = "message is empty; say what to send when the job is due."
     assert refused(message=message) == empty
     assert refused(payload={"message": message}) == empty
 
@@ -271,7 +271,7 @@ def test_a_schedule_must_be_there() -> None:
 def test_texts_have_a_longest(name: str, most: int) -> None:
     assert getattr(patch(**{name: f" {'é' * most} "}), name) == "é" * most
     assert refused(**{name: "é" * (most + 1)}) == (
-        f"{name}: {most + 1} characters are more than the {most} allowed; make it shorter."
+        f"{name} has {most + 1} characters; make it shorter, at most {most} characters."
     )
 
 
@@ -283,9 +283,7 @@ def test_the_limits_are_those_of_the_specification() -> None:
 @pytest.mark.parametrize("broken", ["a\x00b", "a\ud800b"])
 def test_what_no_store_can_hold(broken: str) -> None:
     for name in ("message", "name", "dedupe_key", "session_id"):
-        assert refused(**{name: broken}) == (
-            f"{name}: a character in it is broken; leave that out."
-        )
+        assert refused(**{name: broken}) == (f"{name} contains an invalid character; remove it.")
 
 
 @pytest.mark.parametrize(
@@ -300,10 +298,10 @@ def test_what_no_store_can_hold(broken: str) -> None:
 )
 @pytest.mark.parametrize("name", ["message", "name", "session", "dedupe_key", "schedule_text"])
 def test_texts_must_be_texts(name: str, value: object, kind: str) -> None:
-    assert refused(**{name: value}) == f"{name} must be a text, not {kind}."
+    assert refused(**{name: value}) == f"{name} must be a string, not {kind}."
 
 
-@pytest.mark.parametrize("value, kind", [("true", "a text"), (1, "a number"), ([], "a list")])
+@pytest.mark.parametrize("value, kind", [("true", "a string"), (1, "a number"), ([], "a list")])
 @pytest.mark.parametrize("name", ["enabled", "delete_after_run"])
 def test_truth_is_true_or_false(name: str, value: object, kind: str) -> None:
     assert refused(**{name: value}) == f"{name} must be true or false, not {kind}."
@@ -312,25 +310,24 @@ def test_truth_is_true_or_false(name: str, value: object, kind: str) -> None:
 @pytest.mark.parametrize("value", ["MAIN", "new", "", "main,isolated"])
 def test_a_session_is_main_or_isolated(value: str) -> None:
     assert refused(session=value) == (
-        "session must be 'main', to go on with the conversation, or 'isolated', to start a fresh "
-        "one."
+        "session must be 'main', to continue the conversation, or 'isolated', to start a new one."
     )
 
 
 @pytest.mark.parametrize("name", ["payload", "schedule"])
-@pytest.mark.parametrize("value, kind", [("x", "a text"), ([HOURLY], "a list"), (5, "a number")])
+@pytest.mark.parametrize("value, kind", [("x", "a string"), ([HOURLY], "a list"), (5, "a number")])
 def test_objects_must_be_objects(name: str, value: object, kind: str) -> None:
     assert refused(**{name: value}).startswith(f"{name} must be an object, not {kind}; send for")
 
 
 def test_a_job_must_be_an_object() -> None:
     sentence = refusal(lambda: draft({"job": "mail"}))
-    assert sentence.startswith("job must be an object, not a text; put the job's members into it")
+    assert sentence.startswith("job must be an object, not a string; put the job's members into it")
     assert refusal(lambda: read_job_id({"job": ["mail"]})).startswith("job must be an object")
 
 
 def test_what_is_no_json_at_all_is_refused_too() -> None:
-    assert refused(name=object()) == "name must be a text, not that."
+    assert refused(name=object()) == "name must be a string, not that."
 
 
 @pytest.mark.parametrize("name", ["every_ms", "prompt", "", "next_run", "jobs"])

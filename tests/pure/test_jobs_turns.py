@@ -118,7 +118,7 @@ def test_of_several_times_the_last_runs_and_the_others_are_counted() -> None:
         status="missed",
         due_ms=NOW + 2 * MINUTE,
         finished_ms=NOW + 3 * MINUTE + 7,
-        error="3 times were missed, the last at 2026-02-02T21:24:38.229Z.",
+        error="3 runs were missed, the last at 2026-02-02T21:24:38.229Z.",
         missed=3,
     )
     assert job.due_ms == NOW + 4 * MINUTE
@@ -129,7 +129,7 @@ def test_of_several_times_the_last_runs_and_the_others_are_counted() -> None:
 def test_one_that_was_missed() -> None:
     _, (missed, run) = claimed(every(), NOW + MINUTE)
     assert (missed.missed, missed.due_ms, run.due_ms) == (1, NOW, NOW + MINUTE)
-    assert missed.error == "1 time was missed at 2026-02-02T21:22:38.229Z."
+    assert missed.error == "1 run was missed at 2026-02-02T21:22:38.229Z."
 
 
 def test_what_is_just_within_the_grace_runs() -> None:
@@ -336,9 +336,7 @@ def test_after_too_many_failures_it_is_disabled() -> None:
     job, _ = running(replace(every(), consecutive_failures=4))
     job = kept(ended(job, "error", NOW + 1, "No."))
     assert (job.enabled, job.next_run_ms, job.due_ms) == (False, None, NOW + MINUTE)
-    assert job.disabled_reason == (
-        "It failed as often in a row as it may, 5; enable it to try again."
-    )
+    assert job.disabled_reason == "It failed too often in a row (5); enable it to try again."
     assert (job.consecutive_failures, job.last_error, job.updated_ms) == (5, "No.", NOW + 1)
     again = enable_job(job, NOW + 2, RULES)
     assert (again.enabled, again.consecutive_failures) == (True, 0)
@@ -510,11 +508,11 @@ def test_what_was_changed_meanwhile_stands() -> None:
 def test_what_failed_for_good_is_told_once() -> None:
     job = replace(once(), retries=4, retry_ms=NOW, due_ms=None)
     begun, run = running(job)
-    ends: tuple[tuple[Status, str], ...] = (("error", "an error"), ("skipped", "skipped"))
+    ends: tuple[tuple[Status, str], ...] = (("error", "failed"), ("skipped", "was skipped"))
     for end, says in ends:
         over = finish_run(run, NOW, end, error="No\n luck.")
         told = write_failure_notice(begun, apply_end(begun, over, NOW, RULES), over)
-        assert told == f"It was tried 5 times; the last try was {says}: No luck."
+        assert told == f"It was tried 5 times and is not tried again; the last try {says}: No luck."
 
 
 def test_what_was_tried_once_only() -> None:
@@ -522,7 +520,7 @@ def test_what_was_tried_once_only() -> None:
     over, none = finish_run(run, NOW, "error", error=None), JobRules(misfire_grace_ms=0)
     told = write_failure_notice(begun, apply_end(begun, over, NOW, none), over)
     assert told == (
-        "It was tried once, and is not tried again; the last try was an error: no reason is known."
+        "It was tried once and is not tried again; the last try failed: no reason is known."
     )
 
 

@@ -113,7 +113,7 @@ def test_too_many() -> None:
     full = added(*(replace(TEA, text=f"{n}") for n in range(99)))
     two = (replace(TEA, text="99"), replace(TEA, text="100"))
     with pytest.raises(
-        InvalidInput, match=r"may have 100 reminders, and these would be 101; cancel some"
+        InvalidInput, match=r"at most 100 reminders, and this would make 101; cancel some"
     ):
         schedule(full, two, HERE, NOW, RULES, iter("ab").__next__)
     assert len(added(two[0], tasks=full).items) == 100
@@ -127,7 +127,7 @@ def test_delivered_ones_give_way_the_oldest_first() -> None:
     one_more, _ = schedule(tasks, (TEA,), HERE, NOW, few, new_id)
     assert [task.id for task in one_more.items] == ["id-1", "id-3", "a"]
     wanted = (TEA, replace(TEA, text="x"), replace(TEA, text="y"))
-    with pytest.raises(InvalidInput, match=r"may have 3 reminders, and these would be 4"):
+    with pytest.raises(InvalidInput, match=r"at most 3 reminders, and this would make 4"):
         schedule(tasks, wanted, HERE, NOW, few, iter("abc").__next__)
 
 

@@ -76,7 +76,7 @@ def test_times_that_are_times(due_at: str, utc: str) -> None:
 FORM = "dueAt must be a date"
 UNREAL = "dueAt is not a real date"
 AHEAD = "dueAt is more than a year ahead"
-PAST = "dueAt is too long past"
+PAST = "dueAt is too far in the past"
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_a_year_ahead_and_no_more() -> None:
     [
         ("", "", "task is empty"),
         (" \n\t", "", "task is empty"),
-        ("x" * 4097, "", "task: 4097 bytes are more than the 4096 allowed; make it shorter."),
-        ("茶" * 1366, "", "task: 4098 bytes are more"),
-        ("a\ud800", "", "task: a character in it is broken"),
-        ("x", "t" * (TOOL_BYTES + 1), "tool: 257 bytes are more"),
-        ("x", "\udfff", "tool: a character in it is broken"),
+        ("x" * 4097, "", "task has 4097 bytes; make it shorter, at most 4096 bytes."),
+        ("茶" * 1366, "", "task has 4098 bytes; make it shorter"),
+        ("a\ud800", "", "task contains an invalid character"),
+        ("x", "t" * (TOOL_BYTES + 1), "tool has 257 bytes; make it shorter"),
+        ("x", "\udfff", "tool contains an invalid character"),
     ],
 )
 def test_texts_that_cannot_be(task: str, tool: str, said: str) -> None:
@@ -217,11 +217,11 @@ def test_arguments_that_are_no_object_are_kept_as_text(arguments: str) -> None:
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ('{"a":"\ud800"}', "arguments: a character in it is broken"),
-        ('{"a":"' + "x" * 8192 + '"}', "arguments: 8200 bytes are more"),
-        ("x" * 8193, "arguments: 8193 bytes are more"),
-        ('"' * 8192, "arguments: 16386 bytes are more"),
-        ('{"a":[' + ",".join(["1e15"] * 1000) + "]}", "arguments: 19007 bytes are more"),
+        ('{"a":"\ud800"}', "arguments contains an invalid character"),
+        ('{"a":"' + "x" * 8192 + '"}', "arguments has 8200 bytes; make it shorter"),
+        ("x" * 8193, "arguments has 8193 bytes; make it shorter"),
+        ('"' * 8192, "arguments has 16386 bytes; make it shorter"),
+        ('{"a":[' + ",".join(["1e15"] * 1000) + "]}", "arguments has 19007 bytes; make it shorter"),
         (nested(DEPTH + 1), f"arguments are nested more than {DEPTH} levels deep"),
         ('{"a":' + "[" * DEPTH + "]" * DEPTH + "}", "arguments are nested more than"),
     ],

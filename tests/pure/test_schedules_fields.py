@@ -85,8 +85,8 @@ def test_at_when_clocks_are_changed(wall: str, utc: str) -> None:
 
 EXAMPLE = "it is now 2026-02-02T21:22:38.229Z, so in ten minutes it is 2026-02-02T21:32:38.229Z."
 WHAT_AT_IS = (
-    "schedule.at must be a date and a time with an offset, as RFC 3339 writes them, or without one "
-    f"and in schedule.tz, or seconds or milliseconds since 1970; {EXAMPLE}"
+    "schedule.at must be a date and time in RFC 3339 format (without an offset it is read in "
+    f"schedule.tz), or seconds or milliseconds since 1970; {EXAMPLE}"
 )
 
 
@@ -123,15 +123,15 @@ def test_at_that_is_no_time(at: object) -> None:
         ("2026-02-04T10:61", f"schedule.at is not a real date and time; {EXAMPLE}"),
         ("2026-06-30T23:59:60Z", f"schedule.at is not a real date and time; {EXAMPLE}"),
         ("0000-01-01T00:00:00Z", f"schedule.at is not a real date and time; {EXAMPLE}"),
-        (iso(NOW), f"schedule.at is past; {EXAMPLE}"),
-        ("0001-01-01T00:00:00+23:59", f"schedule.at is past; {EXAMPLE}"),
-        ("0001-01-01T00:00:00", f"schedule.at is past; {EXAMPLE}"),
-        (0, f"schedule.at is past; {EXAMPLE}"),
+        (iso(NOW), f"schedule.at is in the past; {EXAMPLE}"),
+        ("0001-01-01T00:00:00+23:59", f"schedule.at is in the past; {EXAMPLE}"),
+        ("0001-01-01T00:00:00", f"schedule.at is in the past; {EXAMPLE}"),
+        (0, f"schedule.at is in the past; {EXAMPLE}"),
         (iso(NOW + YEAR_MS + 1), f"schedule.at is more than 366 days ahead; {EXAMPLE}"),
         ("9999-12-31T23:59:59-23:59", f"schedule.at is more than 366 days ahead; {EXAMPLE}"),
         ("9999-12-31T23:59:59", f"schedule.at is more than 366 days ahead; {EXAMPLE}"),
         (99_999_999_999, f"schedule.at is more than 366 days ahead; {EXAMPLE}"),
-        (100_000_000_000, f"schedule.at is past; {EXAMPLE}"),
+        (100_000_000_000, f"schedule.at is in the past; {EXAMPLE}"),
     ],
 )
 def test_at_that_cannot_be(at: object, sentence: str) -> None:
@@ -184,7 +184,7 @@ def test_the_grid_begins_where_it_is_said(at: object, anchor_ms: int) -> None:
 )
 def test_the_grid_begins_in_known_time(at: str) -> None:
     given: dict[str, object] = {"kind": "every", "every_ms": HOUR, "at": at}
-    assert refusal(given) == "schedule.at is before 1970; start the grid later."
+    assert refusal(given) == "schedule.at is before 1970; use a later time."
 
 
 def test_the_grid_begins_within_a_year() -> None:
@@ -220,7 +220,7 @@ def test_cron(cron: str, expression: str) -> None:
 
 @pytest.mark.parametrize("cron", [None, "", 5, ["0 9 * * *"], {}])
 def test_cron_that_is_no_text(cron: object) -> None:
-    sentence = 'schedule.cron must be a text of 5 fields, such as "30 9 * * MON-FRI".'
+    sentence = 'schedule.cron must be a string of 5 fields, such as "30 9 * * MON-FRI".'
     assert refusal({"kind": "cron", "cron": cron}) == sentence
 
 
@@ -237,26 +237,26 @@ def test_cron_of_too_few_or_many_fields(cron: str, count: int) -> None:
 @pytest.mark.parametrize(
     "cron, found",
     [
-        ("60 9 * * *", "'60' is no minute; it takes 0 to 59, "),
-        ("0 24 * * *", "'24' is no hour; it takes 0 to 23, "),
-        ("0 9 0 * *", "'0' is no day-of-month; it takes 1 to 31, L for the last day and LW "),
-        ("0 9 32 * *", "'32' is no day-of-month; "),
-        ("0 9 15W * *", "'15W' is no day-of-month; "),
-        ("0 9 ? * 1", "'?' is no day-of-month; "),
-        ("0 9 * 13 *", "'13' is no month; it takes 1 to 12, or JAN to DEC, "),
-        ("0 9 * Smarch *", "'Smarch' is no month; "),
-        ("0 9 * * 8", "'8' is no day-of-week; it takes 0 to 7, or SUN to SAT, 5L for "),
-        ("0 9 * * Fryday", "'Fryday' is no day-of-week; "),
-        ("0 9 * * MON#6", "'MON#6' is no day-of-week; "),
-        ("0 9 * * FRI-MON", "'FRI-MON' is no day-of-week; "),
-        ("0 9 * * L", "'L' is no day-of-week; "),
-        ("60 0 9 * * *", "'60' is no second; it takes 0 to 59, "),
-        ("*/0 9 * * *", "'*/0' is no minute; "),
-        ("1,,2 9 * * *", "'1,,2' is no minute; "),
-        ("-1 9 * * *", "'-1' is no minute; "),
-        ("٣ 9 * * *", "'٣' is no minute; "),
-        ("30 2 31 13 *", "'13' is no month; "),
-        ("\ud800 9 * * *", r"'\ud800' is no minute; "),
+        ("60 9 * * *", "'60' is not a valid minute; use 0 to 59, "),
+        ("0 24 * * *", "'24' is not a valid hour; use 0 to 23, "),
+        ("0 9 0 * *", "'0' is not a valid day-of-month; use 1 to 31, L for the last day and LW "),
+        ("0 9 32 * *", "'32' is not a valid day-of-month; "),
+        ("0 9 15W * *", "'15W' is not a valid day-of-month; "),
+        ("0 9 ? * 1", "'?' is not a valid day-of-month; "),
+        ("0 9 * 13 *", "'13' is not a valid month; use 1 to 12, or JAN to DEC, "),
+        ("0 9 * Smarch *", "'Smarch' is not a valid month; "),
+        ("0 9 * * 8", "'8' is not a valid day-of-week; use 0 to 7, or SUN to SAT, 5L for "),
+        ("0 9 * * Fryday", "'Fryday' is not a valid day-of-week; "),
+        ("0 9 * * MON#6", "'MON#6' is not a valid day-of-week; "),
+        ("0 9 * * FRI-MON", "'FRI-MON' is not a valid day-of-week; "),
+        ("0 9 * * L", "'L' is not a valid day-of-week; "),
+        ("60 0 9 * * *", "'60' is not a valid second; use 0 to 59, "),
+        ("*/0 9 * * *", "'*/0' is not a valid minute; "),
+        ("1,,2 9 * * *", "'1,,2' is not a valid minute; "),
+        ("-1 9 * * *", "'-1' is not a valid minute; "),
+        ("٣ 9 * * *", "'٣' is not a valid minute; "),
+        ("30 2 31 13 *", "'13' is not a valid month; "),
+        ("\ud800 9 * * *", r"'\ud800' is not a valid minute; "),
     ],
 )
 def test_cron_with_a_field_that_cannot_be_read(cron: str, found: str) -> None:
@@ -269,16 +269,18 @@ def test_cron_with_a_field_that_cannot_be_read(cron: str, found: str) -> None:
     "cron, day", [("0 0 31 2 *", "31"), ("0 0 30,31 feb *", "30,31"), ("0 0 31 2,4,6 */2", "31")]
 )
 def test_cron_of_a_day_that_no_month_has(cron: str, day: str) -> None:
-    sentence = f"schedule.cron never comes: no month in it has a day {day}."
+    sentence = f"schedule.cron is never due: no month in it has a day {day}."
     assert refusal({"kind": "cron", "cron": cron}) == sentence
 
 
 def test_cron_that_does_not_come_within_the_lookahead() -> None:
     assert refusal({"kind": "cron", "cron": "0 0 * 2 MON#5"}) == (
-        "schedule.cron never comes: it has no time in the next 3660 days."
+        "schedule.cron is never due in the next 3660 days; use another expression."
     )
     month = JobRules(cron_lookahead_days=30)
-    assert refusal({"kind": "cron", "cron": "0 0 1 7 *"}, month).endswith("the next 30 days.")
+    assert refusal({"kind": "cron", "cron": "0 0 1 7 *"}, month).startswith(
+        "schedule.cron is never due in the next 30 days;"
+    )
     assert read({"kind": "cron", "cron": "0 0 1 3 *"}, month) == Cron("0 0 1 3 *", "UTC")
 
 
@@ -292,8 +294,8 @@ def test_seconds_only_where_jobs_may_run_within_a_minute() -> None:
     six: dict[str, object] = {"kind": "cron", "cron": "0 0 9 * * *"}
     assert read(six, JobRules(min_interval_ms=MINUTE - 1)) == Cron("0 0 9 * * *", "UTC")
     assert refusal(six, JobRules(min_interval_ms=MINUTE)) == (
-        "schedule.cron has 6 fields, but jobs may not run more often than every 60000 ms; leave "
-        "the field for seconds out."
+        "schedule.cron has 6 fields, but jobs may not run more often than every 60000 ms; remove "
+        "the field for seconds."
     )
 
 
@@ -334,7 +336,7 @@ def test_the_smallest_gap(cron: str, interval_ms: int, gap: int | None) -> None:
         return
     assert refusal({"kind": "cron", "cron": cron}, rules) == (
         f"schedule.cron has times that are {gap} seconds apart, but jobs may not run more often "
-        f"than every {interval_ms} ms; choose fewer."
+        f"than every {interval_ms} ms; choose fewer times."
     )
 
 
@@ -394,7 +396,7 @@ def test_tz_that_is_unknown(given: dict[str, object], tz: str) -> None:
 
 @pytest.mark.parametrize("tz", [8, True, ["UTC"], {}])
 def test_tz_that_is_no_text(tz: object) -> None:
-    sentence = "schedule.tz must be a text, an IANA name such as Asia/Shanghai or UTC."
+    sentence = "schedule.tz must be a string, an IANA name such as Asia/Shanghai or UTC."
     assert refusal({"kind": "cron", "cron": "0 9 * * *", "tz": tz}) == sentence
 
 
@@ -413,8 +415,8 @@ def test_kind(kind: str) -> None:
             {"kind": "x" * 99},
             f"schedule.kind cannot be '{'x' * 60}…'; use at, every or cron.",
         ),
-        ({"kind": 1}, "schedule.kind must be a text: at, every or cron."),
-        ({"kind": ["at"]}, "schedule.kind must be a text: at, every or cron."),
+        ({"kind": 1}, "schedule.kind must be a string: at, every or cron."),
+        ({"kind": ["at"]}, "schedule.kind must be a string: at, every or cron."),
         (
             {"kind": "cron", "when": 1},
             "schedule has no member 'when'; it has kind, at, every_ms, cron, tz.",

@@ -260,7 +260,7 @@ def test_a_schedule_of_a_zone_alone_is_where_the_words_are_meant() -> None:
 
 NOT_UNDERSTOOD = (
     'it is not understood; write it like "every 5 minutes", "hourly", "daily at 9am" or "weekdays '
-    'at 18:30", or give schedule instead.'
+    'at 18:30", or use schedule instead.'
 )
 
 
@@ -341,11 +341,11 @@ INTERVALS = (
         ("每个月", NO_DAY),
         (
             "daily at 9:00 and 18:30",
-            "times with different minutes need a job each, or a schedule of kind cron.",
+            "times with different minutes need one job each, or a schedule of kind cron.",
         ),
         (
             "每天9点和18点半",
-            "times with different minutes need a job each, or a schedule of kind cron.",
+            "times with different minutes need one job each, or a schedule of kind cron.",
         ),
         ("every 0 minutes", INTERVALS),
         ("every 0.5 seconds", INTERVALS),
@@ -358,7 +358,7 @@ INTERVALS = (
         ),
         (
             "today at 5am",
-            "schedule.at is past; it is now 2026-02-02T21:45:30.000Z, so in ten minutes it is "
+            "schedule.at is in the past; it is now 2026-02-02T21:45:30.000Z, so in ten minutes it is "
             "2026-02-02T21:55:30.000Z.",
         ),
         (
@@ -371,7 +371,7 @@ INTERVALS = (
             "schedule.at is not a real date and time; it is now 2026-02-02T21:45:30.000Z, so in ten "
             "minutes it is 2026-02-02T21:55:30.000Z.",
         ),
-        ("0 0 31 2 *", "schedule.cron never comes: no month in it has a day 31."),
+        ("0 0 31 2 *", "schedule.cron is never due: no month in it has a day 31."),
     ],
 )
 def test_words_that_mean_what_cannot_be(text: str, sentence: str) -> None:

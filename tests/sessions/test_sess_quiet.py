@@ -143,7 +143,9 @@ async def test_side_requests_of_an_agent_are_left_alone() -> None:
         await gate.ask(talk(WORK, GO_ON + "hi", tools=TOOLS), SESSION)
         side = await gate.ask(talk(TITLE, GO_ON + "hi"), SESSION)
         assert text_of(side) == "title"
-        assert told(side) == 'ignored; reason="side requests of an agent do not act"'
+        assert (
+            told(side) == 'ignored; reason="directives have no effect in an agent\'s side request"'
+        )
         assert messages(gate.requests[-1]) == [TITLE, user("hi")]
         assert (await stop_message(gate))["used"] == 0
         assert text_of(await gate.ask(talk(WORK, "hi"), SESSION)) == "a\n\nb\n\nc\n\nd"

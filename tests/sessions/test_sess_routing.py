@@ -221,9 +221,9 @@ async def test_what_needs_a_session_is_ignored_without_one(text: str) -> None:
 UNREADABLE = {
     "<**!nobody**>": "no upstream is called 'nobody'",
     "<**#**>": "no upstream is named",
-    "<**!a.m,b**>": "name upstreams, or one model of one upstream",
-    '<**stopMessage:"x" y**>': "the text or file name is not closed",
-    "<**clock:soon**>": "clock takes clear, or a JSON object",
+    "<**!a.m,b**>": "use a list of upstreams, or one upstream.model",
+    '<**stopMessage:"x" y**>': "the quote or file name is not closed",
+    "<**clock:soon**>": "use clear, or a JSON object",
     "<**clock:clear**>": "switched off (clock.enabled)",
     "<**!bé“x**>": "no upstream is called 'b??x'",
 }

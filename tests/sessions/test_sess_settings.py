@@ -140,7 +140,7 @@ async def test_the_file_is_read_when_it_is_set(texts: Path) -> None:
 
 OUTSIDE = "the file is not inside stop_message.files_dir"
 UNREADABLE = "the file cannot be read"
-NO_FILE = "it is not a file of at most 4096 bytes"
+NO_FILE = "it is not a file, or is larger than 4096 bytes"
 REFUSED = {
     "../secret.md": OUTSIDE,
     "deep/../../secret.md": OUTSIDE,

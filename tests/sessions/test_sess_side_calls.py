@@ -136,7 +136,9 @@ async def test_a_title_request_that_comes_first_after_a_restart_spends_no_stop_m
     async with in_process(model("title", "a", "b", "c", "d"), settings=kept(tmp_path)) as gate:
         side = await gate.ask(title(GO_ON + "hi"), SESSION)
         assert text_of(side) == "title"
-        assert told(side) == 'ignored; reason="side requests of an agent do not act"'
+        assert (
+            told(side) == 'ignored; reason="directives have no effect in an agent\'s side request"'
+        )
         assert (await stop_message(gate))["used"] == 0
         assert text_of(await gate.ask(main("hi"), SESSION)) == "a\n\nb\n\nc\n\nd"
 
@@ -356,7 +358,9 @@ async def test_a_request_that_says_it_is_for_a_title_takes_nothing_in_a_new_sess
     async with in_process(play(says("hm")), clock=time) as gate:
         await remind(gate, "drink tea", NOW)
         side = await gate.ask(talk(OPENCODE, GO_ON + "hi"), SESSION)
-        assert told(side) == 'ignored; reason="side requests of an agent do not act"'
+        assert (
+            told(side) == 'ignored; reason="directives have no effect in an agent\'s side request"'
+        )
         await gate.ask(main("hi"), SESSION)
         first, second = gate.requests
         assert messages(first) == [OPENCODE, user("hi")]

@@ -81,7 +81,9 @@ async def test_the_users_state_stays_with_the_conversation(name: str) -> None:
 async def test_directives_of_a_sub_agent_are_removed_and_do_not_act() -> None:
     async with in_process(model(), model()) as gate:
         answer = await gate.ask(sub(GO_ON + "<**b.m**><**!b**>find it"), *CLAUDE)
-        assert told(answer) == 'ignored; reason="directives do not act in a sub-agent\'s request"'
+        assert (
+            told(answer) == 'ignored; reason="directives have no effect in a sub-agent\'s request"'
+        )
         assert text_of(answer) == "answer 1"
         assert newest(gate.fakes[0].requests[0]) == "find it"
         assert (await look(gate)).status == 404

@@ -67,8 +67,8 @@ async def test_nothing_acts_and_nothing_is_changed_in(name: str) -> None:
 
 UNKNOWN: dict[str, tuple[str, str]] = {
     '<**stopmesage:"go",3**>hi': ("hi", "did you mean <**stopMessage:text**>?"),
-    "<**nobody.model**>hi": ("hi", "known are stopMessage:text, "),
-    "2<**3**>4": ("24", "known are stopMessage:text, "),
+    "<**nobody.model**>hi": ("hi", "known directives: stopMessage:text, "),
+    "2<**3**>4": ("24", "known directives: stopMessage:text, "),
     "<**A**>": (".", "did you mean <**!a**>?"),
 }
 
@@ -107,7 +107,7 @@ async def test_a_text_that_is_too_much_is_left_as_it_is(name: str) -> None:
     async with in_process(model()) as gate:
         answer = await gate.ask(talk(said), SESSION)
         assert text_of(answer) == "answer 1"
-        assert told(answer) == f'ignored; reason="directives: {name} is not read"'
+        assert told(answer) == f'ignored; reason="directives: {name} is not searched"'
         assert messages(gate.requests[0]) == [user(said)]
         assert (await look(gate)).status == 404
 

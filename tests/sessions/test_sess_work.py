@@ -58,7 +58,9 @@ class Bd:
 
     def tracks(self, gate: Running) -> None:
         """Be the tracker of a gateway."""
-        gate.gateway.parts.sessions.around.tracker = TaskTracker(lambda: self.now, str(self.place))
+        gate.gateway.parts.sessions.services.tracker = TaskTracker(
+            lambda: self.now, str(self.place)
+        )
 
 
 def gate_in(mode: str, *texts: str, bd_dir: str = "/") -> AbstractAsyncContextManager[Running]:
@@ -119,7 +121,7 @@ async def test_what_bd_says_decides(tmp_path: Path, name: str, mode: str) -> Non
 )
 async def test_without_bd_the_models_words_decide(said: str, fires: bool, mode: str) -> None:
     async with gate_in(mode, said) as gate:
-        gate.gateway.parts.sessions.around.tracker = TaskTracker(time.monotonic, "/nowhere")
+        gate.gateway.parts.sessions.services.tracker = TaskTracker(time.monotonic, "/nowhere")
         await gate.ask(talk(GO_ON), SESSION)
         assert bool(follow_ups(gate.requests)) is fires
 
@@ -166,7 +168,7 @@ async def test_bd_is_asked_in_its_directory(tmp_path: Path) -> None:
     for where, asked, fires in ((str(project), [LIST, READY], False), ("/nowhere", [], True)):
         async with gate_in("auto", MORE, bd_dir=where) as gate:
             tracker = TaskTracker(lambda: bd.now, str(tmp_path), where)
-            gate.gateway.parts.sessions.around.tracker = tracker
+            gate.gateway.parts.sessions.services.tracker = tracker
             await gate.ask(talk(GO_ON), SESSION)
             assert bool(follow_ups(gate.requests)) is fires
             assert bd.asked == asked
@@ -190,7 +192,7 @@ async def test_the_client_is_told_that_it_was_not_sent() -> None:
 
 async def test_runtime_without_bd_goes_on() -> None:
     async with gate_in("runtime", DONE) as gate:
-        gate.gateway.parts.sessions.around.tracker = TaskTracker(time.monotonic, "/nowhere")
+        gate.gateway.parts.sessions.services.tracker = TaskTracker(time.monotonic, "/nowhere")
         await gate.ask(talk(GO_ON), SESSION)
         assert len(follow_ups(gate.requests)) == 3
 

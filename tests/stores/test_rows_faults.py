@@ -112,7 +112,7 @@ async def test_a_directory_that_another_holdgate_took(embedded: RowBackend) -> N
         embedded.root.joinpath(".lock").unlink()
         another = ProcessLock(embedded.root / ".lock", "The directory")
         another.hold()
-        with pytest.raises(StoreUnavailable, match="its place is used by another Holdgate"):
+        with pytest.raises(StoreUnavailable, match="another Holdgate uses the same store"):
             await rows.jobs.add(job("b"), same, 99)
         another.release()
         await rows.jobs.add(job("b"), same, 99)

@@ -225,7 +225,7 @@ async def test_a_job_that_cannot_be_read_hurts_only_itself(durable: RowBackend) 
         assert claimed is not None
         assert claimed.job.job_id == "c"
         assert await rows.jobs.get("b") is None
-    reason = "It is not what is kept in jobs."
+    reason = "It is not a valid row of jobs."
     assert durable.quarantined == [("jobs/a", reason), ("jobs/b", reason)]
     connection = sqlite3.connect(durable.path)
     found = connection.execute("SELECT kind, id, at_ms, reason, content FROM corrupt_rows")
@@ -261,7 +261,7 @@ async def test_a_database_of_nothing_but_bad_jobs(
         for name in "abc":
             await rows.jobs.add(job(name), same, 9)
         tamper(embedded.path, "UPDATE jobs SET job = 'x'")
-        with pytest.raises(StoreUnavailable, match="Too many of the rows"):
+        with pytest.raises(StoreUnavailable, match="Too many rows"):
             await rows.jobs.listing(None)
         assert await rows.jobs.listing(None) == []
 

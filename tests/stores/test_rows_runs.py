@@ -160,7 +160,7 @@ async def test_a_single_time_that_has_a_row(jobs: JobRows) -> None:
     left = await jobs.get("j")
     assert left is not None
     assert (left.enabled, left.next_run_ms) == (False, None)
-    assert left.disabled_reason == "All its times have been run already."
+    assert left.disabled_reason == "The schedule has no further run time."
 
 
 async def test_by_hand_at_a_time_of_the_schedule(jobs: JobRows) -> None:
@@ -272,7 +272,7 @@ async def test_times_missed_before_anybody_read_of_them_are_one_item(rows: Rows)
         await rows.jobs.claim(STEP, "me", 1, missed(count))
     [told] = await rows.deliveries.pending("ann", "s")
     assert (told.id, told.missed) == ("run:m3", 5)
-    assert told.text == "5 times were missed, the last at 1970-01-01T00:00:00.003Z."
+    assert told.text == "5 runs were missed, the last at 1970-01-01T00:00:00.003Z."
     assert await rows.deliveries.deliver("ann", "s", (told.id,)) == (told.id,)
     await rows.jobs.claim(STEP, "me", 1, missed(4))
     [told] = await rows.deliveries.pending("ann", "s")

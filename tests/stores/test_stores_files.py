@@ -266,7 +266,7 @@ async def test_one_whose_lock_was_taken_over_stops_writing(durable: Backend) -> 
         lock_of(durable).unlink()
         async with durable.opened() as second:
             await update(second, clock("a"), plus_one, CLOCK)
-            with pytest.raises(StoreUnavailable, match="used by another") as refusal:
+            with pytest.raises(StoreUnavailable, match="another Holdgate uses") as refusal:
                 await update(store, clock("a"), plus_one, CLOCK)
             assert str(durable.root.parent) not in refusal.value.message
         assert (await update(store, clock("a"), plus_one, CLOCK)).count == 3

@@ -1,12 +1,12 @@
 """Schedules in Chinese: 每5分钟, 每天上午9点, 工作日18:30, 每周一、三9点半, 10分钟后.
 
-The idea: Chinese has no spaces to cut at, so each kind of schedule is one pattern that must fit the
-whole text, but for days with times: there every cut is tried, and the first is taken whose left
+The idea: Chinese has no spaces to split at, so each kind of schedule is one pattern that must match
+the whole text. Only for days with times every split is tried, and the first one is taken whose left
 side is days and whose right side is times.
 
-Invariants: a rule returns None for what is not its own, so that the next one is asked, and the
-first that knows the whole text decides. What is half a schedule (每周, 每天) is refused with what
-is missing, after all other rules.
+Invariants: a rule returns None for a text that it does not know, then the next rule is tried; the
+first rule that knows the whole text decides. An incomplete schedule (每周, 每天) is refused after
+all other rules, with what is missing.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _UNITS = {
     "星期": WEEK,
     "礼拜": WEEK,
 }
-# Where no day is said, it is the next time that it is that time.
+# Without a day, the next time of the clock is meant, today or tomorrow.
 _AHEAD = {"": None, "今天": 0, "今日": 0, "明天": 1, "明日": 1, "后天": 2}
-# They leave the day open, though not that it comes again.
+# They say that it recurs, but not on which day.
 _WITHOUT_DAY = {"每周", "每星期", "每个星期", "每礼拜", "每月", "每个月"}
 _MORNING = {"凌晨", "清晨", "早上", "早晨", "上午"}
 _NIGHT = {"晚上", "夜里", "深夜"}
@@ -91,7 +91,7 @@ _is_week_list = re.compile(
 
 
 def read_chinese(words: str, now: Now) -> Members | None:
-    """Read a tidy text; None if it says nothing known."""
+    """Read a normalized text; return None if it is not understood."""
     text = _SHORT.sub(r"\1天\2上", words.replace(" ", ""))
     return apply_rules(_RULES, text, now)
 
@@ -101,7 +101,7 @@ def _read_interval(text: str, now: Now) -> Members | None:
     if found is None:
         return None
     unit, said = _UNITS[found["unit"]], found["number"]
-    # 每天 alone names days, not an interval: it wants a time of day, and another rule says so.
+    # 每天 alone names days, not an interval: it needs a time of day, and another rule says so.
     if said is None and unit >= UNITS["day"]:
         return None
     number = 1 if said is None else _number(said)
@@ -166,7 +166,7 @@ def _minute(found: re.Match[str]) -> int | None:
 
 
 def _time_in(part: str | None, hour: int, minute: int) -> DayTime | None:
-    """Find the hour that is meant in a part of the day, such as 下午 or 晚上."""
+    """Return the time of day for an hour in a part of the day, such as 下午 or 晚上."""
     if hour > 23 or minute > 59 or (part in _MORNING and hour > 12):
         return None
     # Twelve in the night is midnight: the day begins with it.

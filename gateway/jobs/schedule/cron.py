@@ -1,9 +1,9 @@
 """Cron expressions: the times of day they name, and the days on which they name them.
 
-cronsim reads the expression and knows its days. The times of a day are worked out here, by
-arithmetic: an expression can have 86,400 of them, and most questions are about how many there are
-between two moments. Moments are wall times, as seconds since 1970 on a clock that never changes;
-what a zone makes of them is said in zones.py.
+cronsim parses the expression and decides about days. The times within a day are computed here, by
+arithmetic: an expression can have 86,400 of them, and most callers ask how many there are between
+two moments. Moments are wall times, as seconds since 1970 on a clock that never changes; zones.py
+converts them to UTC.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIELDS = {
 }
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _ANY_TIME = datetime(2000, 1, 1)
-# cronsim knows 7 as Sunday, but not the name as the end of a range.
+# cronsim accepts 7 as Sunday, but not SUN as the end of a range.
 _to_sunday = re.compile(r"-SUN\b", re.IGNORECASE)
 
 
@@ -56,7 +56,7 @@ class Dial:
 
     @property
     def is_hourly(self) -> bool:
-        """Whether no hour is left out, so that the expression is about the course of an hour."""
+        """Whether the expression has times in every hour of the day."""
         return len(self.hours) == 24
 
     def has_day(self, day: int) -> bool:
@@ -83,17 +83,17 @@ class Dial:
         return found[-2:]
 
     def gap_below(self, seconds: int, today: int, days: int) -> int | None:
-        """Return the smallest gap between two times if it is less; so many days are looked at."""
+        """Return the smallest gap between two times if it is below `seconds`; check `days` days."""
         first, last = self._nth(0), self._nth(self._rank(DAY) - 1)
         gaps = list(self._gaps_in_a_day())
-        # Whether two days in a row have times matters only where the night alone is too short.
+        # Two days in a row matter only if the gap over midnight is too short.
         if DAY + first - last < seconds and (apart := self._gap_of_days(today, days)):
             gaps.append(apart * DAY + first - last)
         smallest = min(gaps, default=seconds)
         return smallest if smallest < seconds else None
 
     def _days(self, start: int, end: int, step: int = 1) -> Iterator[tuple[int, range]]:
-        """Go through the days that have times between two moments, each with their ranks."""
+        """Yield the days that have times between two moments, each with the ranks of its times."""
         for day in range(start // DAY, -(-end // DAY))[::step]:
             midnight = day * DAY
             ranks = range(
@@ -103,7 +103,7 @@ class Dial:
                 yield midnight, ranks
 
     def _rank(self, second: int) -> int:
-        """Tell how many of a day's times are before a second of it."""
+        """Return how many of a day's times are before a second of the day."""
         if second == 0:
             return 0
         hour, rest = divmod(second, 3600)
@@ -111,7 +111,7 @@ class Dial:
         rank, here = _place(self.hours, hour)
         for values, value in ((self.minutes, minute), (self.seconds, second)):
             before, is_there = _place(values, value)
-            # Within a part that is not on the dial, nothing more comes before.
+            # If the hour or minute has no times, nothing within it comes before.
             rank = rank * len(values) + (before if here else 0)
             here = here and is_there
         return rank
@@ -143,14 +143,14 @@ def _place(values: tuple[int, ...], value: int) -> tuple[int, bool]:
 
 
 def tidy(expression: str) -> str:
-    """Write an expression with single spaces, and a nickname such as `@daily` in full."""
+    """Return an expression with single spaces; a nickname such as `@daily` is written out."""
     text = " ".join(expression.split())
     return NICKNAMES.get(text.lower(), text)
 
 
 @lru_cache(maxsize=512)
 def read_dial(expression: str) -> Dial:
-    """Read five fields, or six with leading seconds; raises `InvalidInput`."""
+    """Read five fields, or six with leading seconds, or raise `InvalidInput`."""
     if len(expression) > LONGEST:
         raise InvalidInput(f"schedule.cron has more than {LONGEST} characters; make it shorter.")
     fields = _to_sunday.sub("-7", expression).split()
@@ -171,9 +171,9 @@ def _parse_fields(fields: list[str]) -> CronSim:
         name = str(error).removeprefix("Bad ")
     field = fields[list(FIELDS).index(name) - len(FIELDS)]
     if name == "day-of-month" and _is_read([*fields[:-2], "*", fields[-1]]):
-        raise InvalidInput(f"schedule.cron never comes: no month in it has a day {field}.")
+        raise InvalidInput(f"schedule.cron is never due: no month in it has a day {field}.")
     raise InvalidInput(
-        f"schedule.cron: {field!r} is no {name}; it takes {FIELDS[name]}, "
+        f"schedule.cron: {field!r} is not a valid {name}; use {FIELDS[name]}, "
         f"with lists (1,3), ranges (1-5), steps (*/5) and *."
     )
 
@@ -187,6 +187,6 @@ def _is_read(fields: list[str]) -> bool:
 
 
 def explain_cron(expression: str) -> str:
-    """Say in words what an expression that can be read means."""
+    """Describe a valid expression in words."""
     words = read_dial(expression).calendar.explain()
     return words[:1].lower() + words[1:]

@@ -56,13 +56,13 @@ _UNITS = {form: ms for name, ms in UNITS.items() for form in (name, f"{name}s", 
     "weeks": WEEK,
     "w": WEEK,
 }
-# Where no day is said, it is the next time that it is that time.
+# Without a day, the next time of the clock is meant, today or tomorrow.
 _AHEAD = {"": None, "once": None, "today": 0, "tomorrow": 1, "the day after tomorrow": 2}
 _WITHOUT_DAY = {"weekly", "every week", "each week", "monthly", "every month", "each month"}
 
 
 def _one_of(words: Iterable[str]) -> str:
-    # A longer word first, so that a shorter one in it is not taken for it.
+    # Longer words first, so that a shorter word does not match the beginning of a longer one.
     return "|".join(sorted(words, key=len, reverse=True))
 
 
@@ -110,7 +110,7 @@ _between_ends = re.compile(r" ?- ?| to | through | thru ").split
 
 
 def read_english(words: str, now: Now) -> Members | None:
-    """Read a tidy text; None if it says nothing known."""
+    """Read a normalized text; return None if it is not understood."""
     return apply_rules(_RULES, words, now)
 
 
@@ -169,7 +169,7 @@ def _combine(said: str, times: list[DayTime], now: Now) -> Members | None:
 
 
 def _cuts(words: str) -> Iterator[tuple[str, str]]:
-    """Cut a text into days and times, in either order, wherever there is a space."""
+    """Split a text at each space into days and times, in either order."""
     if words.startswith("at "):
         yield "", words
     tokens = words.split(" ")

@@ -1,6 +1,6 @@
-"""What the words of `schedule_text` come to, whatever the language: the members of `schedule`.
+"""The meanings of a `schedule_text` in any language, as the members of `schedule`.
 
-Each language has a module that finds these in a text: an interval, a delay, days with times of day,
+Each language has a module that finds them in a text: an interval, a delay, days with times of day,
 or one day with a time.
 """
 
@@ -43,7 +43,7 @@ class DayTime(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The instant from which a delay counts, and the wall clock that says what day it is."""
+    """The instant from which a delay counts, and the wall clock for the current day."""
 
     ms: int
     wall: datetime
@@ -52,18 +52,18 @@ class Now(NamedTuple):
 def apply_rules(
     rules: Iterable[Callable[[str, Now], Members | None]], text: str, now: Now
 ) -> Members | None:
-    """Return what the first rule that knows a text makes of it; None if none does."""
+    """Return the result of the first rule that knows a text; None if none does."""
     return next((found for rule in rules if (found := rule(text, now)) is not None), None)
 
 
 def require_all(times: Iterable[DayTime | None]) -> list[DayTime] | None:
-    """Return times of day; None if one of them is none."""
+    """Return the times of day; None if one of them is None."""
     found = list(times)
     return None if None in found else [time for time in found if time is not None]
 
 
 def refuse_half(has_no_day: bool, days: Days | None) -> None:
-    """Refuse a text that says how often, but not on which day or at what time."""
+    """Raise `InvalidInput` for a text without a day or without a time of day."""
     if has_no_day:
         raise InvalidInput(NO_DAY)
     if days is not None:
@@ -71,7 +71,7 @@ def refuse_half(has_no_day: bool, days: Days | None) -> None:
 
 
 def tidy_text(text: str) -> tuple[str, str]:
-    """Return a text in small letters, with single spaces and plain signs, and the zone after it."""
+    """Return the text in lower case with single spaces and plain signs, and the zone at its end."""
     words = " ".join(unicodedata.normalize("NFKC", text).split()).rstrip(" .!。")
     named = _ZONE.search(words)
     if named is None:
@@ -80,13 +80,13 @@ def tidy_text(text: str) -> tuple[str, str]:
 
 
 def every(number: float, unit_ms: int) -> Members:
-    """Mean an interval."""
+    """Return the members of an interval."""
     return {"kind": "every", "every_ms": _whole(number * unit_ms)}
 
 
 def after(number: float, unit_ms: int, now: Now) -> Members:
-    """Mean a delay."""
-    # Far beyond what is allowed, and still a date.
+    """Return the members of one time after a delay."""
+    # The limit is far beyond what is allowed, and still a valid date.
     ms = min(_whole(number * unit_ms), 1000 * WEEK)
     return {"kind": "at", "at": iso(now.ms + ms)}
 
@@ -96,23 +96,23 @@ def _whole(ms: float) -> int:
 
 
 def recurring(days: Days, times: Sequence[DayTime]) -> Members:
-    """Mean some times on some days."""
+    """Return the members of some times on some days."""
     minutes = {time.minute for time in times}
     if len(minutes) > 1:
         raise InvalidInput(
-            "times with different minutes need a job each, or a schedule of kind cron."
+            "times with different minutes need one job each, or a schedule of kind cron."
         )
     hours = ",".join(str(hour) for hour in sorted({time.hour for time in times}))
     return {"kind": "cron", "cron": f"{minutes.pop()} {hours} {days.day} * {days.weekday}"}
 
 
 def hourly(minute: int) -> Members:
-    """Mean once in each hour of the clock."""
+    """Return the members of one time in each hour."""
     return {"kind": "cron", "cron": f"{minute} * * * *"}
 
 
 def once(time: DayTime, now: Now, days_ahead: int | None = None) -> Members:
-    """Mean a time of a day from today, or, where no day is said, the next time it is that time."""
+    """Return the members of one time, some days ahead; without a day, today or tomorrow."""
     at = now.wall.replace(hour=time.hour, minute=time.minute, second=0, microsecond=0)
     if days_ahead is None:
         days_ahead = 0 if at > now.wall else 1
@@ -120,7 +120,7 @@ def once(time: DayTime, now: Now, days_ahead: int | None = None) -> Members:
 
 
 def on_weekdays(numbers: frozenset[int]) -> Days:
-    """Mean some days of the week, Sunday being 0."""
+    """Return some days of the week; Sunday is 0."""
     if len(numbers) == 7:
         return Days()
     if numbers == WEEKDAYS:
@@ -129,5 +129,5 @@ def on_weekdays(numbers: frozenset[int]) -> Days:
 
 
 def day_range(first: int, last: int) -> frozenset[int]:
-    """Return the days of the week from one to another, also around its end."""
+    """Return the days of the week from one to another, also across Sunday."""
     return frozenset((first + step) % 7 for step in range((last - first) % 7 + 1))

@@ -1,9 +1,9 @@
 """When a job is due: once, at a steady interval, or as a cron expression says.
 
-All instants are UTC milliseconds. A cron expression means the wall clock of its zone. One that
-names every hour follows the clock as it runs, so an hour that comes twice has its times twice. Of
-any other, each time comes once on each day, also when the clock is changed: what comes twice counts
-the first time, and what is jumped over is due at the jump.
+All instants are UTC milliseconds. A cron expression means the wall clock of its zone. If it has
+times in every hour, it follows the clock as it runs: an hour that comes twice has its times twice.
+Any other expression has each time once a day, also when the clock is changed: a time that comes
+twice counts the first time, and a time that is skipped is due at the change.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class At(msgspec.Struct, frozen=True, tag_field="kind", tag="at"):
 
 
 class Every(msgspec.Struct, frozen=True, tag_field="kind", tag="every"):
-    """On a grid of so many milliseconds, which is not shifted by when a run really happens."""
+    """At a fixed interval, which does not shift with the real times of runs."""
 
     every_ms: int
     anchor_ms: int
-    """Where the grid begins; the first time is after the job's creation, never at it."""
+    """Where the interval starts to count; the first time is after the job's creation."""
 
 
 class Cron(msgspec.Struct, frozen=True, tag_field="kind", tag="cron"):
-    """Whenever the wall clock of a zone fits an expression."""
+    """Whenever the wall clock of a zone matches a cron expression."""
 
     expression: str
     tz: str
@@ -53,7 +53,7 @@ Schedule = At | Every | Cron
 def next_due(schedule: Schedule, after_ms: int, lookahead_days: int = LOOKAHEAD_DAYS) -> int | None:
     """Return the first time after an instant; None: never again, or not within the lookahead.
 
-    An expression or a zone that this version cannot read, perhaps kept by another, is never due.
+    An expression or zone that this version cannot read, stored by another version, is never due.
     """
     match schedule:
         case At(at_ms):
@@ -68,7 +68,7 @@ def next_due(schedule: Schedule, after_ms: int, lookahead_days: int = LOOKAHEAD_
 def next_times(
     schedule: Schedule, after_ms: int, count: int, lookahead_days: int = LOOKAHEAD_DAYS
 ) -> tuple[int, ...]:
-    """Return the next times after an instant, at most so many."""
+    """Return the next times after an instant, at most `count`."""
     times: list[int] = []
     while len(times) < count:
         due = next_due(schedule, times[-1] if times else after_ms, lookahead_days)
@@ -79,10 +79,10 @@ def next_times(
 
 
 def times_between(schedule: Schedule, first_ms: int, until_ms: int) -> tuple[int, int, int | None]:
-    """Tell how many times there are from an instant to another, both included.
+    """Count the times from an instant to another, both included.
 
-    Returns their number, the last of them (`first_ms` if there is none), and the last but one. Of a
-    cron expression the last ten years are looked at.
+    Return their number, the last of them (`first_ms` if there is none), and the last but one. For a
+    cron expression only the last ten years count.
     """
     match schedule:
         case At(at_ms):
@@ -106,7 +106,7 @@ def _points_between(grid: Every, first_ms: int, until_ms: int) -> tuple[int, lis
 def _next_on_dial(cron: Cron, after_ms: int, lookahead_days: int) -> int | None:
     start = after_ms // 1000 + 1
     for dial, span in _spans(cron, start, start + lookahead_days * DAY):
-        # What was jumped over is due at the jump.
+        # Times that the clock skipped are due at its change.
         if span.start >= start and dial.count(span.lost, span.first):
             return span.start * 1000
         wall = dial.first(max(span.first, start + span.offset), span.end)
@@ -130,7 +130,7 @@ def _times_on_dial(cron: Cron, first_ms: int, until_ms: int) -> tuple[int, list[
 
 
 def _is_made_up(dial: Dial, span: Span) -> bool:
-    """Whether a span starts with a time for those it jumped over, and none of its own."""
+    """Whether a span starts with a time for skipped ones, and not with a time of its own."""
     is_own = dial.count(span.first, span.first + 1) > 0
     return not is_own and dial.count(span.lost, span.first) > 0
 
@@ -170,7 +170,7 @@ def show_schedule(schedule: Schedule) -> ScheduleView:
 
 
 def in_words(schedule: Schedule) -> str:
-    """Say when a job is due, for people; most of it can be read back as `schedule_text`."""
+    """Describe a schedule for people; most descriptions are valid as `schedule_text`."""
     match schedule:
         case At(at_ms, tz):
             return moment_in_words(at_ms, tz)

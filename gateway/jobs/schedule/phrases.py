@@ -10,7 +10,7 @@ from gateway.jobs.schedule.zones import find_zone
 from gateway.reminders.text import local
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-# The largest that fits is used. A day alone is 24 hours: "every day" would leave the time open.
+# The largest unit that divides is used. One day is 24 hours: "every day" would need a time.
 UNITS = (
     (86_400_000, "day"),
     (3_600_000, "hour"),
@@ -30,13 +30,13 @@ _are_days = re.compile(r"[0-6](?:,[0-6])*").fullmatch
 
 
 def interval_in_words(ms: int) -> str:
-    """Write a length of time as a whole number of one unit, without the number if that is one."""
+    """Write a duration as a whole number of one unit; without the number if it is one."""
     unit, name = next((u, n) for u, n in UNITS if ms % u == 0 and (ms > u or n != "day"))
     return name if ms == unit else f"{ms // unit} {name}s"
 
 
 def moment_in_words(ms: int, tz: str) -> str:
-    """Write an instant as the wall clock of a zone shows it; in UTC where the zone is not known."""
+    """Write an instant in the local time of a zone; in UTC if the zone is not known."""
     try:
         name, zone = tz or "UTC", find_zone(tz or "UTC")
     except InvalidInput:
@@ -47,7 +47,7 @@ def moment_in_words(ms: int, tz: str) -> str:
 
 
 def dial_in_words(expression: str) -> str:
-    """Say what a cron expression means; one that cannot be read stands for itself."""
+    """Describe a cron expression; one that cannot be read is shown as it is."""
     fields = expression.split()
     if len(fields) == 5 and (words := _plain(*fields)):
         return words
@@ -79,5 +79,5 @@ def _days(day: str, weekday: str) -> str | None:
 
 
 def join_words(words: list[str]) -> str:
-    """List words as a sentence does."""
+    """Join words with commas and `and`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

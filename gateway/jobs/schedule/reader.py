@@ -1,15 +1,15 @@
-"""Schedules as clients and models write them: read, checked, and refused in one sentence.
+"""Reads and checks schedules as clients and models write them.
 
-The idea: two spellings, one reader. A text in `schedule_text` is turned into the members that
-`schedule` would have, by the first language that knows it; then both are read by the same code, so
-that a limit holds for either.
+The idea: two forms, one reader. A `schedule_text` is converted to the members that `schedule` would
+have, by the first language that knows it; then both are read by the same code, so that all limits
+apply to both.
 
 Invariants:
-- What is read is due at least once after now, within the limits of the operator; else it is
+- A schedule that was read is due at least once after now, within the operator's limits; else it is
   refused with one sentence that names the member and says what to write instead.
-- `schedule` wins over `schedule_text`, unless it says nothing but a zone.
-- A schedule that was shown can be sent back as it is while it is still ahead, and means the same.
-- A time without an offset is meant in the zone given, a time with one is the same everywhere.
+- `schedule` wins over `schedule_text`, unless it only has a zone.
+- A schedule that was shown can be sent back as long as it is still due, and means the same.
+- A time without an offset is read in the given zone; a time with an offset needs no zone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gateway.timestamps import iso
 LONGEST_TEXT = 200
 EXAMPLES = '"every 5 minutes", "hourly", "daily at 9am" or "weekdays at 18:30"'
 _MINUTE_MS = 60_000
-# Smaller numbers are seconds: as milliseconds they would be in 1973, as seconds in 5138.
+# Smaller numbers are seconds: this one is in 1973 as milliseconds, and in 5138 as seconds.
 _FIRST_IN_MS = 100_000_000_000
 _END_MS = 253_402_300_800_000
 _NAIVE_EPOCH = datetime(1970, 1, 1)
@@ -69,7 +69,7 @@ MEMBERS = ScheduleRequest.__struct_fields__
 
 
 def read_schedule(given: Mapping[str, object], text: str, now_ms: int, rules: JobRules) -> Schedule:
-    """Read `schedule`, or `schedule_text` where that says only `tz`; or raise `InvalidInput`."""
+    """Read `schedule`, or `schedule_text` if that only has `tz`; or raise `InvalidInput`."""
     members = _members(given)
     words = text.strip()
     if members.keys() <= {"tz"} and words:
@@ -85,7 +85,7 @@ def _members(given: Mapping[str, object]) -> Members:
         raise InvalidInput(
             f"schedule has no member {_quote(unknown)}; it has {', '.join(MEMBERS)}."
         )
-    # Whoever must send every member sends those that mean nothing empty.
+    # Clients that must send every member send the unused ones empty.
     return {name: value for name, value in given.items() if value is not None and value != ""}
 
 
@@ -108,12 +108,12 @@ def _parse_words(words: str, now: Now) -> Members:
     if _is_moment(words):
         return {"kind": "at", "at": words}
     found = read_english(words, now) or read_chinese(words, now)
-    # A bare expression is no language; whether it can be read is seen later.
+    # A cron expression alone is accepted too; it is checked later.
     if found is None and _is_cron(words):
         return {"kind": "cron", "cron": words}
     if found is None:
         raise InvalidInput(
-            f"it is not understood; write it like {EXAMPLES}, or give schedule instead."
+            f"it is not understood; write it like {EXAMPLES}, or use schedule instead."
         )
     return found
 
@@ -121,7 +121,7 @@ def _parse_words(words: str, now: Now) -> Members:
 def _read_members(members: Members, now_ms: int, rules: JobRules) -> Schedule:
     kind = _read_kind(members)
     allowed, read = _KINDS[kind]
-    # A 0 says nothing, as an empty text does: some clients must send every member.
+    # A 0 counts as absent, like an empty string: some clients must send every member.
     for name, value in members.items():
         if name not in ("kind", "tz", *allowed) and value != 0:
             raise InvalidInput(
@@ -135,7 +135,7 @@ def _read_kind(members: Members) -> str:
     if kind is None:
         raise InvalidInput("schedule.kind is missing; use at, every or cron.")
     if not isinstance(kind, str):
-        raise InvalidInput("schedule.kind must be a text: at, every or cron.")
+        raise InvalidInput("schedule.kind must be a string: at, every or cron.")
     word = kind.strip().lower()
     if word not in _KINDS:
         raise InvalidInput(f"schedule.kind cannot be {_quote(kind)}; use at, every or cron.")
@@ -145,7 +145,7 @@ def _read_kind(members: Members) -> str:
 def _read_at(members: Members, now_ms: int, rules: JobRules) -> At:
     at_ms, tz = _read_moment(members, now_ms, rules)
     if at_ms <= now_ms:
-        raise InvalidInput(f"schedule.at is past; {_example(now_ms)}")
+        raise InvalidInput(f"schedule.at is in the past; {_example(now_ms)}")
     return At(at_ms, tz)
 
 
@@ -166,33 +166,35 @@ def _read_every(members: Members, now_ms: int, rules: JobRules) -> Every:
         )
     anchor_ms = _read_moment(members | {"tz": tz}, now_ms, rules)[0] if "at" in members else now_ms
     if anchor_ms < 0:
-        raise InvalidInput("schedule.at is before 1970; start the grid later.")
+        raise InvalidInput("schedule.at is before 1970; use a later time.")
     return Every(every_ms, anchor_ms)
 
 
 def _read_cron(members: Members, now_ms: int, rules: JobRules) -> Cron:
     given = members.get("cron")
     if not isinstance(given, str):
-        raise InvalidInput('schedule.cron must be a text of 5 fields, such as "30 9 * * MON-FRI".')
+        raise InvalidInput(
+            'schedule.cron must be a string of 5 fields, such as "30 9 * * MON-FRI".'
+        )
     cron = Cron(tidy(given), _read_tz(members, rules))
     dial = read_dial(cron.expression)
     if cron.expression.count(" ") == 5 and rules.min_interval_ms >= _MINUTE_MS:
         raise InvalidInput(
             f"schedule.cron has 6 fields, but jobs may not run more often than every "
-            f"{rules.min_interval_ms} ms; leave the field for seconds out."
+            f"{rules.min_interval_ms} ms; remove the field for seconds."
         )
     if next_due(cron, now_ms, rules.cron_lookahead_days) is None:
         raise InvalidInput(
-            f"schedule.cron never comes: it has no time in the next "
-            f"{rules.cron_lookahead_days} days."
+            f"schedule.cron is never due in the next {rules.cron_lookahead_days} days; "
+            f"use another expression."
         )
-    # An expression has whole seconds: rounded up, so that no gap is too small.
+    # Expressions have whole seconds: round up, so that no gap is too small.
     seconds = -(-rules.min_interval_ms // 1000)
     gap = dial.gap_below(seconds, now_ms // 1000 // DAY, rules.cron_lookahead_days)
     if gap is not None:
         raise InvalidInput(
             f"schedule.cron has times that are {gap} seconds apart, but jobs may not run more "
-            f"often than every {rules.min_interval_ms} ms; choose fewer."
+            f"often than every {rules.min_interval_ms} ms; choose fewer times."
         )
     return cron
 
@@ -209,28 +211,29 @@ def _read_tz(members: Members, rules: JobRules) -> str:
     if tz is None:
         tz = rules.timezone
     if not isinstance(tz, str):
-        raise InvalidInput("schedule.tz must be a text, an IANA name such as Asia/Shanghai or UTC.")
+        raise InvalidInput(
+            "schedule.tz must be a string, an IANA name such as Asia/Shanghai or UTC."
+        )
     tz = tz.strip()
     find_zone(tz)
     return tz
 
 
 def _read_moment(members: Members, now_ms: int, rules: JobRules) -> tuple[int, str]:
-    """Read `at`, and the zone to show it in: the one that was given or that it was meant in."""
+    """Read `at`; return the instant, and the zone to show it in if one was used."""
     tz = _read_tz(members, rules)
-    # Shown again only if it was given: an instant needs no zone.
+    # The zone is shown again only if it was given: an instant needs no zone.
     kept = tz if "tz" in members else ""
     given = members.get("at")
-    # A number in quotes is a number.
+    # A number in quotes counts as a number.
     if isinstance(given, str) and _is_number(given.strip()):
         given = int(given)
     if isinstance(given, int | float) and not isinstance(given, bool):
         return _check_range(_epoch_ms(given), now_ms), kept
     if not isinstance(given, str) or not _is_moment(given.strip()):
         raise InvalidInput(
-            f"schedule.at must be a date and a time with an offset, as RFC 3339 writes them, or "
-            f"without one and in schedule.tz, or seconds or milliseconds since 1970; "
-            f"{_example(now_ms)}"
+            f"schedule.at must be a date and time in RFC 3339 format (without an offset it is "
+            f"read in schedule.tz), or seconds or milliseconds since 1970; {_example(now_ms)}"
         )
     try:
         moment = datetime.fromisoformat(given.strip().upper())
@@ -249,7 +252,7 @@ def _epoch_ms(number: float) -> int:
 
 def _local_ms(moment: datetime, tz: str, now_ms: int) -> int:
     second, ms = divmod((moment - _NAIVE_EPOCH) // _MS, 1000)
-    # What is out of bounds by far is so in every zone, and not every zone has a date for it.
+    # A time far out of range is so in every zone, and some zones have no date for it.
     near = min(max(second, -LEAD), (now_ms + 2 * YEAR_MS) // 1000)
     return instant_of(near, find_zone(tz)) * 1000 + ms
 

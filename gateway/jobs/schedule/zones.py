@@ -1,4 +1,4 @@
-"""What a time zone makes of wall times: offsets, changes of the clock, and stretches between them.
+"""Converts wall times of a time zone: offsets, changes of the clock, and the spans between them.
 
 Moments are whole seconds since 1970: in UTC, or as a clock on the wall shows them.
 """
@@ -16,18 +16,18 @@ from gateway.errors import InvalidInput
 from gateway.timestamps import FIRST_SECOND, LAST_SECOND
 
 DAY = 86_400
-# No zone was ever further behind or ahead of itself than a day.
+# No zone ever changed its clock by more than a day.
 LEAD = 2 * DAY
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Files beside the zones that are none of IANA's, or not the same on every machine.
+# Files beside the zones that are not IANA names, or differ between machines.
 _NOT_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 _LONGEST = 64
 
 
 class Span(NamedTuple):
-    """A stretch of wall time with one offset, from `first` up to, not including, `end`.
+    """A span of wall time with one offset, from `first` up to, not including, `end`.
 
-    The wall times from `lost` up to `first` were jumped over just before.
+    The wall times from `lost` up to `first` were skipped just before.
     """
 
     lost: int
@@ -56,19 +56,19 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def offset_at(second: int, zone: tzinfo) -> int:
-    """Return by how many seconds the wall clock is ahead of UTC at an instant."""
+    """Return how many seconds the wall clock is ahead of UTC at an instant."""
     offset = (_EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
     return int((offset or timedelta()).total_seconds())
 
 
 def spans(start: int, end: int, zone: tzinfo, once: bool) -> Iterator[Span]:
-    """Cut the time between two instants, and some time before, where the clock is changed.
+    """Split the time between two instants, and some time before, at each change of the clock.
 
-    With `once` no wall time comes twice: what the clock shows again is left out, and what it jumps
-    over is lost. Else the stretches are just what the clock shows.
+    With `once` no wall time comes twice: times that the clock shows again are left out, and times
+    that it skips are marked as lost. Else the spans are just what the clock shows.
     """
     done: int | None = None
-    # Only from the time before is it known what the clock has shown already.
+    # The time before tells which wall times the clock has shown already.
     begin = max(start - LEAD if once else start, FIRST_SECOND)
     for since, till, offset in _pieces(begin, min(end, LAST_SECOND), zone):
         shown = since + offset
@@ -79,8 +79,8 @@ def spans(start: int, end: int, zone: tzinfo, once: bool) -> Iterator[Span]:
 
 
 def _pieces(start: int, end: int, zone: tzinfo) -> Iterator[tuple[int, int, int]]:
-    # Each is up to twice as long as the one before: the next time is mostly near, and ten years
-    # are few pieces.
+    # Each piece is up to twice as long as the previous one: the next time is mostly near, and ten
+    # years are still few pieces.
     length = DAY
     while start < end:
         till = _until_change(start, min(start + length, end), zone)
@@ -89,7 +89,7 @@ def _pieces(start: int, end: int, zone: tzinfo) -> Iterator[tuple[int, int, int]
 
 
 def _until_change(start: int, end: int, zone: tzinfo) -> int:
-    """Return when the clock is changed next, or the end if it is not before."""
+    """Return when the clock changes next; `end` if it does not change before."""
     offset = offset_at(start, zone)
     for since in range(start, end, DAY):
         till = min(since + DAY, end)
@@ -102,9 +102,9 @@ def _until_change(start: int, end: int, zone: tzinfo) -> int:
 
 
 def instant_of(wall: int, zone: tzinfo) -> int:
-    """Return when a wall clock shows a time: the first time, if it does so twice.
+    """Return when a wall clock shows a time; the first instant if it does so twice.
 
-    A time that the clock jumps over is the moment of the jump.
+    A time that the clock skips is the instant of the change.
     """
-    around = spans(wall - LEAD, wall + LEAD, zone, once=True)
-    return next(max(wall, s.first) - s.offset for s in around if s.lost <= wall < s.end)
+    nearby = spans(wall - LEAD, wall + LEAD, zone, once=True)
+    return next(max(wall, s.first) - s.offset for s in nearby if s.lost <= wall < s.end)

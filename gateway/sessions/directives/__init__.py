@@ -1,1 +1,1 @@
-"""Directives in user text, `<**…**>`: found, taken out, and remembered."""
+"""Directives in user text, `<**…**>`: found, removed, and remembered."""

@@ -1,9 +1,9 @@
-"""Where the code and the quotes of a Markdown text are: places in which nothing is a directive.
+"""Finds the code and the quotes of a Markdown text, in which nothing is a directive.
 
 Fences, inline code, indented code and quotes follow CommonMark, with three exceptions. Containers
 are not tracked: a fence or a quote may begin on the line of a list item, and a quote is one line,
-no more. A fence may begin in the middle of a line, if nothing follows it there but the name of a
-language: people write that, and mean code.
+no more. A fence may begin in the middle of a line, if only the name of a language follows it there:
+people write that, and mean code.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from bisect import bisect_left
 from functools import cached_property
 from itertools import accumulate
 
-# Every repetition is possessive, so that no stretch of hostile text is looked at twice, and every
-# search begins with a literal, which makes it fast.
+# Every repetition is possessive, so that hostile text cannot cause backtracking, and every search
+# begins with a literal, which makes it fast.
 _TOKEN = re.compile(r"``*+|~~~~*+|>|<\*\*|\*\*>|(?:\\[\\`])++")
 _CLOSE = "**>"
 _MARKS = ("<**", _CLOSE)
@@ -32,7 +32,7 @@ _TICKS = re.compile("``*+")
 _INFO = re.compile(r"[\w+#./-]*+[ \t\r]*+$", re.MULTILINE)
 _BLANK_LINES = r"(?:[ \t\r]*+\n)"
 _INDENTED_LINES = rf"(?:(?: {{4}}| {{0,3}}\t)[^\n]*+(?:\n|\Z)|{_BLANK_LINES})++"
-# It matches blank lines that no code follows as well, so that they are looked at once.
+# It also matches blank lines without code after them, so that they are scanned only once.
 _INDENTED = re.compile(rf"\n{_BLANK_LINES}++({_INDENTED_LINES})?")
 _INDENTED_FIRST = re.compile(rf"{_BLANK_LINES}*+({_INDENTED_LINES})")
 _LIST_ITEM = re.compile(_ITEM)
@@ -40,9 +40,9 @@ _INDENT = re.compile("[ \t]*+")
 
 
 class Prose:
-    """Finds the marks `<**` and `**>` of one text, passing over its code and quotes.
+    """Finds the marks `<**` and `**>` of one text outside its code and quotes.
 
-    A text is gone through once, from its beginning to its end.
+    The text is scanned once, from its beginning to its end.
     """
 
     def __init__(self, text: str) -> None:
@@ -53,7 +53,7 @@ class Prose:
         self._indented_at = 0
 
     def next_mark(self, at: int) -> re.Match[str] | None:
-        """Return the first mark from here on; `at` is a place that is not in code itself."""
+        """Return the first mark from `at` on; `at` must not be inside code."""
         while token := _TOKEN.search(self._text, at, self._end):
             indented = self._skip_indented(token.start()) if self._indented_blocks else None
             if indented is not None:
@@ -65,7 +65,7 @@ class Prose:
         return None
 
     def _past(self, token: re.Match[str]) -> int:
-        """Return where to go on after a token: at the end of what it begins, if anything."""
+        """Return where to continue after a token: behind the code or quote it begins, if any."""
         sign, end = token[0][0], None
         if sign != "\\" and (sign == ">" or len(token[0]) >= 3):
             end = self._past_block(token)
@@ -84,7 +84,7 @@ class Prose:
         return self._past_fence(token, in_item=bool(lead[1]))
 
     def _lead(self, at: int) -> re.Match[str] | None:
-        """Return what stands before this place in its line, if a block may begin here."""
+        """Return the text before this position in its line, if a block may begin here."""
         start = self._text.rfind("\n", max(0, at - LONGEST_LEAD), at) + 1
         return _LEAD.fullmatch(self._text, start, at)
 
@@ -129,8 +129,8 @@ class Prose:
     def _past_inner_fence(self, opening: re.Match[str]) -> int | None:
         """Return the end of a fence that begins in the middle of a line.
 
-        Of backticks it may end in the middle of one as well, or never. Tildes are also written for
-        the fun of it; theirs has to end as a fence does.
+        A fence of backticks may also end in the middle of a line, or never. Tildes are often
+        decoration, so a fence of tildes must end with a proper closing line.
         """
         run, at = opening[0], opening.end()
         if not _INFO.match(self._text, at):
@@ -145,14 +145,14 @@ class Prose:
     def _past_tildes(self, run: str, at: int) -> int | None:
         starts, ends, lengths, longest = self._tilde_closings
         first = bisect_left(starts, at)
-        # Known beforehand: a text may open many that are never closed.
+        # Checked before the search: a text may open many that are never closed.
         if first == len(starts) or longest[first] < len(run):
             return None
         return next(ends[n] for n in range(first, len(starts)) if lengths[n] >= len(run))
 
     @cached_property
     def _tilde_closings(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Where lines of tildes begin and end, how many they are, and the most from each on."""
+        """Starts, ends and lengths of closing tilde lines, and the longest from each on."""
         found = [closing for closing in _CLOSING.finditer(self._text) if closing[2][0] == "~"]
         lengths = [len(closing[2]) for closing in found]
         longest = list(accumulate(reversed(lengths), max))[::-1]
@@ -160,7 +160,7 @@ class Prose:
         return starts, ends, lengths, longest
 
     def _skip_indented(self, at: int) -> int | None:
-        """Return the end of the indented code that this place is in, if it is in any."""
+        """Return the end of the indented code around this position; None if there is none."""
         blocks = self._indented_blocks
         while self._indented_at < len(blocks) and blocks[self._indented_at][1] <= at:
             self._indented_at += 1
@@ -170,7 +170,7 @@ class Prose:
 
     @cached_property
     def _indented_blocks(self) -> list[tuple[int, int]]:
-        """Where indented code is: after a blank line or at the beginning, and not in a list."""
+        """Spans of indented code: after a blank line or at the beginning, and not in a list."""
         text = self._text
         first = _INDENTED_FIRST.match(text)
         blocks = [first.span(1)] if first else []
@@ -180,7 +180,7 @@ class Prose:
         return blocks
 
     def _is_code(self, block: re.Match[str]) -> bool:
-        """Whether an indented block is code, and does not go on with a list item before it."""
+        """Whether an indented block is code and does not continue a list item before it."""
         line = self._text.rfind("\n", 0, block.start()) + 1
         item = _LIST_ITEM.match(self._text, line, block.start())
         if item is None:

@@ -1,4 +1,4 @@
-"""Whether the directives of a message act, or have acted already."""
+"""Decides whether the directives of a message act, or have acted already."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway.sessions.directives.model import ForceRoute, Found, Unreadable
 REMEMBERED_MS = 30 * 60 * 1000
 MOST_REMEMBERED = 256
 MOST_SENT = 16
-# Nobody wants the same once more so soon after the first was sent.
+# The same message within this time is a retry, not a second request for the same.
 RETRY_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One sending of a request: what tells a retry from another request."""
+    """One sending of a request: what distinguishes a retry from another request."""
 
     request_id: str = ""
     idempotency_key: str = ""
@@ -44,29 +44,29 @@ class NewestMessage:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What names it: its ordinal and its whole text."""
+        """The digest that identifies the message: of its ordinal and its whole text."""
         return _digest(str(self.ordinal), *self.texts)
 
     def without_texts(self) -> NewestMessage:
-        """Return it as far as it is named: its texts may be long."""
+        """Return the message with its fingerprint but without its texts, which may be long."""
         named = NewestMessage(self.ordinal, (), self.alone, self.attempt)
         named.__dict__["fingerprint"] = self.fingerprint
         return named
 
     def fingerprint_of(self, found: Found) -> str:
-        """Return what names one of its directives."""
+        """Return the digest that identifies one of its directives."""
         return _digest(self.fingerprint, found.source)
 
 
 class SentMessage(msgspec.Struct, frozen=True, rename="camel"):
-    """A message that came alone and whose directives acted, as it was sent last."""
+    """The last sending of a message that came without history and whose directives acted."""
 
     fingerprint: str
     sent_at_ms: int
     request_id: str = ""
     idempotency_hash: str = ""
     ended: bool = False
-    """Whether its exchange ended normally; False also while it is going on."""
+    """Whether its exchange ended normally; also False while it is running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ def choose_new(
     sent: tuple[SentMessage, ...],
     now_ms: int,
 ) -> ChosenDirectives:
-    """Tell the directives that act from those of a message that was seen in the last half hour.
+    """Separate the directives that act now from those seen in the last half hour.
 
-    Seeing one again renews the memory, so a tool loop may last longer than that. Directives for one
-    request act always, and what cannot be read is reported always; neither is remembered.
+    Seeing a directive again renews the memory, so a tool loop may last longer than that. Directives
+    for one request always act, and unreadable ones are always reported; neither is remembered.
     """
     known = {name: at for name, at in seen.items() if now_ms - at < REMEMBERED_MS}
     lasting = (f for f in found if not isinstance(f.directive, ForceRoute | Unreadable))
@@ -104,11 +104,11 @@ def choose_new(
 
 
 def is_retry(message: NewestMessage, sent: tuple[SentMessage, ...], now_ms: int) -> bool:
-    """Whether a message that came alone is one that was sent before, and not a new wish.
+    """Whether a message without history is a retry of an earlier one, and not a new request.
 
-    A client that sends no history can only mean the same again by sending the same again. So it is
-    a retry if the client says so, or if it is the last that was sent, and its exchange did not end
-    normally or it was sent only just now.
+    A client that sends no history can only repeat a request by sending the same message again. So
+    it is a retry if the client says so, or if it equals the last message and that was sent just now
+    or its exchange did not end normally.
     """
     before = next((item for item in sent if item.fingerprint == message.fingerprint), None)
     if before is None:
@@ -125,7 +125,7 @@ def is_retry(message: NewestMessage, sent: tuple[SentMessage, ...], now_ms: int)
 def remember_sent(
     sent: tuple[SentMessage, ...], message: NewestMessage, now_ms: int
 ) -> tuple[SentMessage, ...]:
-    """Remember a message that came alone; its exchange has not ended yet."""
+    """Remember a message that came without history; its exchange has not ended yet."""
     name, attempt = message.fingerprint, message.attempt
     others = [
         item
@@ -149,6 +149,6 @@ def end_sent(sent: tuple[SentMessage, ...], message: NewestMessage) -> tuple[Sen
 def _digest(*texts: str) -> str:
     digest = sha256()
     for text in texts:
-        # The lengths keep two texts apart from one that says the same.
+        # With the lengths, two texts never have the digest of one joined text.
         digest.update(b"%d:" % len(text) + text.encode(errors="surrogatepass"))
     return digest.hexdigest()[:16]

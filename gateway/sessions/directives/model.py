@@ -1,4 +1,4 @@
-"""What a directive says, once it has been read."""
+"""Directives as values, after they were read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SetStopMessage:
 
 @dataclass(frozen=True, slots=True)
 class SetStopMessageFile:
-    """The same, with the text in a file. The name is as it was written, and not to be trusted."""
+    """Like `SetStopMessage`, with the text in a file. The name is user input: do not trust it."""
 
     name: str
     repeats: int | None = None
@@ -52,7 +52,7 @@ class ClearReminders:
 
 @dataclass(frozen=True, slots=True)
 class AllowOnly:
-    """Ask no other upstreams than these."""
+    """Ask only these upstreams."""
 
     upstreams: tuple[str, ...]
 
@@ -67,7 +67,7 @@ class PreferRoute:
 
 @dataclass(frozen=True, slots=True)
 class ForceRoute:
-    """Ask this route and no other, for this request only."""
+    """Ask only this route, for this request."""
 
     upstream: str
     model: str
@@ -75,7 +75,7 @@ class ForceRoute:
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
-    """Do not ask these; the list replaces the one before."""
+    """Do not ask these; the list replaces the previous one."""
 
     targets: tuple[Target, ...]
 
@@ -94,7 +94,7 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A directive that was recognised and cannot be read.
+    """A directive that was recognised, but is not valid.
 
     The reason is printable ASCII without quotes or backslashes, so it fits into a header as it is.
     """

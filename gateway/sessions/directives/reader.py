@@ -1,6 +1,6 @@
-"""Directives in user text, `<**…**>`: finding them, and taking them out.
+"""Finds directives in user text, `<**…**>`, and removes them.
 
-This is the door to all about directives; it only works on text, and dialects say which text.
+This module is the entry to the package. It works on text only; dialects say which text.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ MOST_MARKS = 1000
 MOST_IN_A_TEXT = 64
 PASSES = 4
 
-# What is not written as `<**` has one of its characters escaped.
+# A mark that is not written as `<**` has one of these characters escaped.
 _ESCAPED_MARKS = (b"\\u003c", b"\\u003C", b"\\u002a", b"\\u002A")
 _MARK_RUNS = re.compile(r"[<*]++")
 _LINE_BREAK = re.compile(r"[\n\r]")
@@ -113,14 +113,14 @@ class _Reader:
 
 
 def may_contain(raw: bytes) -> bool:
-    """Whether JSON may hold a directive in one of its strings; costs next to nothing if not."""
+    """Whether JSON may contain a directive in one of its strings; very cheap if not."""
     if b"<**" in raw:
         return True
     return b"\\" in raw and b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
 
 
 def read(text: str, upstreams: Collection[str], keep_unknown: bool = False) -> Reading:
-    """Find the directives of a text and take them out; all else stays as it was."""
+    """Find the directives of a text and remove them; the rest of the text stays unchanged."""
     if OPEN not in text:
         return Reading(text)
     if reason := _reason_not_to_read(text):
@@ -140,9 +140,9 @@ def read(text: str, upstreams: Collection[str], keep_unknown: bool = False) -> R
 
 def _reason_not_to_read(text: str) -> str:
     if text.count(OPEN) > MOST_MARKS:
-        return f"a text with more than {MOST_MARKS} marks is not read"
+        return f"a text with more than {MOST_MARKS} marks is not searched"
     if len(text) > LONGEST_TEXT_BYTES or _size(text) > LONGEST_TEXT_BYTES:
-        return f"a text of more than {LONGEST_TEXT_BYTES} bytes is not read"
+        return f"a text of more than {LONGEST_TEXT_BYTES} bytes is not searched"
     return ""
 
 
@@ -151,12 +151,12 @@ def _size(text: str) -> int:
 
 
 def fill_empty(text: str) -> str:
-    """Return what to send of a text whose directives were taken out: a dot if nothing is left."""
+    """Return the text to send after directives were removed: a dot if nothing is left."""
     return text if text.strip(BLANKS) else "."
 
 
 def _spans(text: str, reader: _Reader) -> Iterator[_Span]:
-    """Find where directives are. Of two opening marks before a closing one, the second counts."""
+    """Yield spans of directives; of two opening marks before a closing one, the second counts."""
     prose = Prose(text)
     opened: int | None = None
     at = 0
@@ -179,7 +179,7 @@ def _spans(text: str, reader: _Reader) -> Iterator[_Span]:
 
 
 def _is_mark(text: str, span: _Span) -> bool:
-    """Whether this is a mark, though an unknown one, and not two stray signs in a text."""
+    """Whether this is an unknown mark, and not two unrelated signs in a text."""
     if span.end - span.start > LONGEST_BYTES:
         return False
     source = text[span.start : span.end]
@@ -197,10 +197,10 @@ def _read_span(text: str, span: _Span, names: Names) -> Found:
 
 
 def _empty_text(text: str, spans: list[_Span], reader: _Reader) -> str:
-    """Take directives out, and those that only come about by that, which do not act.
+    """Remove directives, and also those that only appear by the removal, which do not act.
 
-    So what goes upstream holds none, however they were nested. Deeper than any person would nest
-    them, the opening marks themselves are taken out.
+    So no directive goes upstream, however they were nested. If they are nested deeper than any
+    person would write, the opening marks themselves are removed.
     """
     for _ in range(PASSES):
         text = _without(text, spans)

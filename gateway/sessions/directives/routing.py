@@ -1,4 +1,4 @@
-"""What routing directives do: to what a session remembers, and to the routes of a request."""
+"""Routing directives: how they change a session's routing, and which routes a request may use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING = Routing()
 
 
 def routing_after(routing: Routing, directive: Directive | Unreadable) -> Routing:
-    """Return what is in force after a directive; one that is not about routing changes nothing."""
+    """Return the routing after a directive; other directives do not change it."""
     match directive:
         case AllowOnly(upstreams):
             return replace(routing, allow=upstreams)
@@ -49,7 +49,7 @@ def routing_after(routing: Routing, directive: Directive | Unreadable) -> Routin
 
 
 def find_forced_route(directives: Iterable[Directive | Unreadable]) -> Route | None:
-    """Return the one route this request asked for; the last one named wins."""
+    """Return the route that this request forces; the last one named wins."""
     forced = None
     for directive in directives:
         if isinstance(directive, ForceRoute):
@@ -62,8 +62,8 @@ def candidates(
 ) -> tuple[Route, ...]:
     """Return the routes that may be asked, in order.
 
-    A forced route stands alone, whatever else is in force. A preferred one comes first, also where
-    the model does not lead to it, unless its upstream is not allowed or it is excluded.
+    A forced route is the only one, whatever else is in force. A preferred route comes first, even
+    if the model does not list it, unless its upstream is not allowed or it is excluded.
     """
     if forced is not None:
         return (forced,)
@@ -74,7 +74,7 @@ def candidates(
 
 
 def in_force(routing: Routing) -> tuple[str, ...]:
-    """Write the directives that would bring about this routing."""
+    """Return the directives that would set this routing."""
     allow = [f"<**!{','.join(routing.allow)}**>"] if routing.allow else []
     prefer = [f"<**!{routing.prefer.upstream}.{routing.prefer.model}**>"] if routing.prefer else []
     exclude = [f"<**#{','.join(map(str, routing.exclude))}**>"] if routing.exclude else []
@@ -82,10 +82,10 @@ def in_force(routing: Routing) -> tuple[str, ...]:
 
 
 def no_route(model: str, routing: Routing) -> str:
-    """Say why no route is left for a model, for the error `no_route`."""
+    """Return the message of the error `no_route`: why no route is left for a model."""
     return (
-        f"No upstream is left for '{model[:100]}': {', '.join(in_force(routing))} in force; "
-        "send <**clear**> to forget that."
+        f"No upstream is left for '{model[:100]}' with the directives in force "
+        f"({', '.join(in_force(routing))}); send <**clear**> to remove them."
     )
 
 

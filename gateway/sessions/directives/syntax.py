@@ -1,7 +1,7 @@
-"""How the inside of a `<**…**>` is read as a directive.
+"""Reads the inside of a `<**…**>` as a directive.
 
-To *recognise* a directive is to know that it is one, so that it can be taken out of the text; to
-*read* it is to find out what it says, which may fail.
+To *recognise* a directive means to know that it is one, so that it can be removed from the text. To
+*read* it means to parse its value, which may fail.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + ZERO_WIDTH
 LONGEST_SHOWN = 40
 LONGEST_COUNT = 9
 
-# Chinese input methods write ： ， ！ ＃ 。 and “ ”: who types them means the plain ones.
+# Chinese input methods write ： ， ！ ＃ 。 and “ ”: they mean the same as the ASCII signs.
 _BLANK = f"[{re.escape(BLANKS)}]*+"
 _COMMA = "[,，]"
 _LIST_COMMA = "[,，、]"
@@ -57,7 +57,7 @@ _HEADS = {
 }
 _LISTS = frozenset("!#@")
 # No backslash outside strings: a quote after one would be read differently from different starts,
-# and hostile text could have the same stretch read again and again.
+# and hostile text could cause the same part to be scanned again and again.
 _ENCLOSED = re.compile(
     rf"<\*\*{_BLANK}(?:"
     rf"{_STOP}{_BLANK}(?:{_QUOTED}){_BLANK}(?:{_COMMA}[^<>*]*+)?"
@@ -102,29 +102,29 @@ _reminder = msgspec.json.Decoder(_Reminder)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A directive that was recognised: which one, and the rest that is still to be read."""
+    """A directive that was recognised: its keyword, and the rest that is still to be read."""
 
     keyword: str
     rest: str
 
 
 def spellings(upstreams: Collection[str]) -> Names:
-    """Return the configured names by what may be written: exactly so, or in other letter case."""
+    """Return the configured names by their accepted spellings: exact, or in other letter case."""
     folded = {name.casefold(): name for name in sorted(upstreams, reverse=True)}
     return folded | {name: name for name in upstreams}
 
 
 def find_enclosed_end(text: str, start: int) -> int | None:
-    """Return where the directive at `start` ends if its value has ends of its own.
+    """Return the end of the directive at `start` if its value is quoted or JSON; else None.
 
-    In quotes and in JSON strings `**>` is text like any other.
+    In quotes and in JSON strings `**>` does not end a directive.
     """
     found = _ENCLOSED.match(text, start)
     return found.end() if found else None
 
 
 def recognise(inside: str, names: Names) -> Form | None:
-    """Tell which directive this is, if any."""
+    """Return which directive this is; None if it is none."""
     inside = inside.strip(BLANKS)
     for keyword, head in _HEADS.items():
         if found := head.match(inside):
@@ -142,11 +142,11 @@ def read_form(form: Form, names: Names) -> Directive | Unreadable:
 
 
 def explain_unknown(inside: str, names: Names) -> Unreadable:
-    """Say of an unknown mark which directive is nearest to it."""
+    """Return the reason why a mark is unknown, with the most similar directive as a hint."""
     inside = inside.strip(BLANKS)
     called = _HEAD_END.split(inside, maxsplit=1)[0].strip(BLANKS)
     near = _nearest(called[:LONGEST_SHOWN], names)
-    hint = f"did you mean <**{near}**>?" if near else f"known are {_KNOWN}"
+    hint = f"did you mean <**{near}**>?" if near else f"known directives: {_KNOWN}"
     return Unreadable("unknown", f"no directive is called '{_fit_header(called)}'; {hint}")
 
 
@@ -175,7 +175,7 @@ def _split_route(word: str) -> tuple[str, str, str]:
 
 
 def _is_prose(rest: str) -> bool:
-    # No name has a line break in it; a stray `<**!` must not take paragraphs away.
+    # No name contains a line break; a stray `<**!` must not remove paragraphs.
     return "\n" in rest and any("\n" in name.strip(BLANKS) for name in _COMMAS.split(rest))
 
 
@@ -190,10 +190,10 @@ def _stop_message(rest: str, names: Names) -> Directive:
 
 
 def _read_guarded(rest: str) -> Directive:
-    """Read a text in quotes or the name of a file."""
+    """Read a stop message in quotes, or the name of its file."""
     value = _GUARDED_VALUE.fullmatch(rest)
     if value is None:
-        raise _Unfit("the text or file name is not closed, or is followed by more than a count")
+        raise _Unfit("the quote or file name is not closed, or more than a count follows it")
     repeats = _repeats(value["count"])
     if value["text"] is None:
         return SetStopMessageFile(
@@ -222,7 +222,7 @@ def _clock(rest: str, names: Names) -> Directive:
     if rest.casefold() == "clear":
         return ClearReminders()
     if not rest.startswith(("{", "｛")):
-        raise _Unfit("clock takes clear, or a JSON object with time and message")
+        raise _Unfit("use clear, or a JSON object with time and message")
     try:
         reminder = _reminder.decode(_WIDE_JSON.sub(_plain_json, rest))
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -233,7 +233,7 @@ def _clock(rest: str, names: Names) -> Directive:
 
 
 def _plain_json(part: re.Match[str]) -> str:
-    """Write a string or sign as JSON wants it; a string in plain quotes is right already."""
+    """Convert a string or sign to plain JSON; a string in plain quotes stays as it is."""
     text = part[0]
     if len(text) == 1:
         return _JSON_SIGNS[text]
@@ -250,7 +250,7 @@ def _allow(rest: str, names: Names) -> Directive:
         return AllowOnly(tuple(target.upstream for target in targets))
     first, *others = targets
     if others or first.model is None:
-        raise _Unfit("name upstreams, or one model of one upstream")
+        raise _Unfit("use a list of upstreams, or one upstream.model")
     return PreferRoute(first.upstream, first.model)
 
 

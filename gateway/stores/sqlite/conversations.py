@@ -1,4 +1,4 @@
-"""Conversations and snapshots in a database, and the locks that keep a session to one exchange."""
+"""Conversations, snapshots and locks of sessions in a database."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _headers = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
 class SqliteConversations:
-    """The `ConversationRows` of a database; what is not dated is dated by the store."""
+    """The `ConversationRows` of a database; without a time the store sets it."""
 
     def __init__(self, engine: Engine, now_ms: Callable[[], int]) -> None:
         self._engine = engine
@@ -60,7 +60,7 @@ class SqliteConversations:
         return await self._engine.ask(partial(_of_session, owner, session))
 
     async def put(self, conversation: AgentConversation) -> int:
-        """Replace the conversation of the version given; return the new version."""
+        """Replace the conversation of the given version; return the new version."""
         updated_ms = conversation.updated_ms or self._now_ms()
         return await self._engine.change(partial(_put, conversation, updated_ms))
 
@@ -71,15 +71,15 @@ class SqliteConversations:
         return await self._engine.ask(partial(_listing, owner, before, limit))
 
     async def forget(self, owner: str, session: str) -> int:
-        """Delete a session's conversations and its snapshot; say how many conversations."""
+        """Delete a session's conversations and its snapshot; return how many conversations."""
         return await self._engine.mend(partial(_forget, owner, session))
 
     async def snapshot(self, owner: str, session: str) -> Snapshot | None:
-        """Return what is kept of a relay session."""
+        """Return the snapshot of a relay session."""
         return await self._engine.ask(partial(_snapshot, owner, session))
 
     async def keep_snapshot(self, owner: str, session: str, snapshot: Snapshot) -> None:
-        """Replace what is kept of a relay session."""
+        """Replace the snapshot of a relay session."""
         seen = (snapshot.dialect, snapshot.model, snapshot.body, snapshot.answer)
         headers = msgspec.json.encode(snapshot.headers)
         values = (owner, session, *seen, snapshot.updated_ms or self._now_ms(), headers)
@@ -95,7 +95,7 @@ def _of_session(
     owner: str, session: str, connection: sqlite3.Connection
 ) -> list[AgentConversation]:
     found = [AgentConversation(*row) for row in connection.execute(OF_SESSION, (owner, session))]
-    # Ordered by the database, they would be looked for among all that their owner has.
+    # Sorted here: with ORDER BY the database would scan all conversations of the owner.
     return sorted(found, key=lambda one: (one.updated_ms, one.version), reverse=True)
 
 
@@ -128,7 +128,7 @@ def _snapshot(owner: str, session: str, connection: sqlite3.Connection) -> Snaps
     try:
         return replace(Snapshot(*seen), headers=_headers.decode(headers))
     except msgspec.MsgspecError:
-        # As good as none: the session's next request takes its place.
+        # It counts as missing: the session's next request replaces it.
         return None
 
 
@@ -137,7 +137,7 @@ def _keep_snapshot(values: tuple[str | bytes | int, ...], connection: sqlite3.Co
 
 
 class LockHolder(NamedTuple):
-    """Who has a lock, why, and until when that is believed without being told again."""
+    """The holder of a lock: its token, its reason, and when its lease ends."""
 
     token: str
     reason: str
@@ -149,7 +149,7 @@ def _refusal(held: LockHolder | None, token: str, now_ms: int) -> str | None:
 
 
 class SqliteLocks:
-    """The `LockRows` of a database that others may use too."""
+    """The `LockRows` of a database that other processes may use too."""
 
     def __init__(self, engine: Engine, lease_ms: Callable[[], int]) -> None:
         self._engine = engine
@@ -158,18 +158,18 @@ class SqliteLocks:
     async def take(
         self, owner: str, session: str, token: str, reason: str, ttl_ms: int
     ) -> str | None:
-        """Take the lock; None when taken, else the reason of the one who has it."""
+        """Take the lock; return None if that worked, else the reason of the holder."""
         now_ms = self._lease_ms()
         held = LockHolder(token, reason, now_ms + ttl_ms)
         return await self._engine.change(partial(_take_lock, (owner, session), held, now_ms))
 
     async def extend(self, owner: str, session: str, token: str, ttl_ms: int) -> bool:
-        """Renew the lease; False when the lock is no longer this token's."""
+        """Renew the lease; return False if this token no longer holds the lock."""
         values = (self._lease_ms() + ttl_ms, owner, session, token)
         return await self._engine.mend(partial(_has_done, EXTEND_LOCK, values))
 
     async def release(self, owner: str, session: str, token: str) -> bool:
-        """Free the lock if it is this token's."""
+        """Release the lock if this token holds it; return whether it did."""
         return await self._engine.mend(partial(_has_done, RELEASE_LOCK, (owner, session, token)))
 
 
@@ -190,7 +190,7 @@ def _has_done(
 
 
 class MemoryLocks:
-    """The `LockRows` of a store of one process, whose locks end with it and cost no write."""
+    """The `LockRows` of a store of one process, in memory: they end with it and need no write."""
 
     def __init__(self, lease_ms: Callable[[], int]) -> None:
         self._lease_ms = lease_ms
@@ -199,7 +199,7 @@ class MemoryLocks:
     async def take(
         self, owner: str, session: str, token: str, reason: str, ttl_ms: int
     ) -> str | None:
-        """Take the lock; None when taken, else the reason of the one who has it."""
+        """Take the lock; return None if that worked, else the reason of the holder."""
         now_ms = self._lease_ms()
         refusal = _refusal(self._held.get((owner, session)), token, now_ms)
         if refusal is None:
@@ -207,7 +207,7 @@ class MemoryLocks:
         return refusal
 
     async def extend(self, owner: str, session: str, token: str, ttl_ms: int) -> bool:
-        """Renew the lease; False when the lock is no longer this token's."""
+        """Renew the lease; return False if this token no longer holds the lock."""
         held = self._held.get((owner, session))
         if held is None or held.token != token:
             return False
@@ -215,7 +215,7 @@ class MemoryLocks:
         return True
 
     async def release(self, owner: str, session: str, token: str) -> bool:
-        """Free the lock if it is this token's."""
+        """Release the lock if this token holds it; return whether it did."""
         held = self._held.get((owner, session))
         if held is None or held.token != token:
             return False

@@ -1,11 +1,11 @@
-"""An SQLite file: how it is opened, brought to the newest schema, and what its errors mean.
+"""An SQLite file: how it is opened and migrated, and what its errors mean.
 
-`Database` opens the file that is now in its place, and opens it anew when it was replaced or
-removed, since SQLite would go on writing into a file that nobody can find any more. Nothing is made
-before something is to be kept: until then an empty database in memory answers. `DamageCheck`
-remembers that a file is damaged until somebody puts another in its place: nothing is written to
-such a file, lest more of it be lost. With `synchronous = FULL` in WAL mode a transaction is durable
-when COMMIT returns, and a crash in between leaves all of it or nothing.
+`Database` opens the file at its path, and opens it again when it was replaced or removed, since
+SQLite would go on writing into a file that nobody can find any more. The file is not made before
+the first write: until then an empty database in memory answers. `DamageCheck` remembers that a file
+is damaged until somebody replaces it: nothing is written to such a file, so that no more is lost.
+With `synchronous = FULL` in WAL mode a transaction is durable when COMMIT returns, and a crash
+before that leaves all of it or nothing.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ REASONS = {
 
 
 DAMAGE_CODES = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-# A larger database is not read as a whole: that would take seconds.
+# A larger database is not checked completely: that would take seconds.
 LARGEST_EXAMINED = 64 * 1024 * 1024
 WHOLE = "ok"
 
 
 class NotWhole(sqlite3.DatabaseError):
-    """A file that SQLite would take for a database, though something of it is missing."""
+    """A file that SQLite accepts as a database, although something of it is missing."""
 
 
-EMPTIED = "the database is empty, though something was kept in it"
+EMPTIED = "the database file is empty, but it had content before"
 
 
 def unavailable(error: sqlite3.Error | OSError) -> StoreUnavailable:
-    """Say in a sentence why state is unavailable, without naming paths."""
+    """Return an error that says why state is unavailable, without naming paths."""
     if isinstance(error, OSError):
         return disk.unavailable(error)
     if isinstance(error, NotWhole):
@@ -70,7 +70,7 @@ def _unavailable(reason: str, error: sqlite3.Error) -> StoreUnavailable:
 
 
 class MemoryDatabase:
-    """A database that is nowhere but here, and empty at first."""
+    """A database in memory, empty at first."""
 
     def __init__(self) -> None:
         self._connection: sqlite3.Connection | None = None
@@ -92,7 +92,7 @@ class MemoryDatabase:
 
 
 class Database:
-    """A connection to the file that is now in its place; used by one thread at a time."""
+    """A connection to the file at a path; used by one thread at a time."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Database:
         read_only: bool = False,
         marker: Path | None = None,
     ) -> None:
-        """Open nothing yet; a marker is written beside a file that is a database, once."""
+        """Open nothing yet; the marker file is written when the database is first opened."""
         self._path = path
         self._marker = marker
         self._migrations = migrations
@@ -112,10 +112,9 @@ class Database:
         self._file: tuple[int, int] | None = None
 
     def connection(self, *, make: bool = True) -> sqlite3.Connection:
-        """Return the connection; a file that was replaced or removed is opened anew.
+        """Return the connection; a file that was replaced or removed is opened again.
 
-        SQLite would go on writing into a file that nobody can find any more. Without `make`, an
-        empty database stands in for a file that is not there.
+        Without `make`, an empty database in memory replaces a file that does not exist.
         """
         if self._connection is not None and self._identify() == self._file:
             return self._connection
@@ -138,11 +137,11 @@ class Database:
             status = self._path.stat()
         except FileNotFoundError:
             return None
-        # What was emptied is not what was opened.
+        # A file that was emptied is not the file that was opened.
         return status.st_dev, status.st_ino if status.st_size else 0
 
     def _refuse_emptied(self) -> None:
-        """Raise `NotWhole` for a file without content that had some, which is no new database."""
+        """Raise `NotWhole` if the file is empty but the marker says that it had content."""
         if self._marker is None or not self._marker.exists():
             return
         with suppress(FileNotFoundError):
@@ -150,7 +149,7 @@ class Database:
                 raise NotWhole(EMPTIED)
 
     def _mark(self) -> None:
-        # On a full disk it is written another time.
+        # If the disk is full, it is written the next time.
         if self._marker is not None and not self._marker.exists():
             content = json.dumps({"version": 1, "rows": self._path.name})
             with suppress(OSError):
@@ -159,19 +158,19 @@ class Database:
                     file.write(f"{content}\n")
 
     def _is_nothing(self) -> bool:
-        # A directory that is gone is another matter than one in which nothing was kept yet.
+        # A missing directory is an error; a missing file only means that nothing was stored yet.
         self._path.parent.stat()
         try:
-            # A file that is being made, or could not be, is empty.
+            # A file whose creation has not finished is empty.
             return self._path.stat().st_size == 0
         except FileNotFoundError:
             return True
 
     def _open(self) -> sqlite3.Connection:
         if self._marker is not None and self._identify() is None:
-            # What was said of a file that is gone does not hold for the new one.
+            # The marker of a removed file does not apply to the new one.
             self._marker.unlink(missing_ok=True)
-        # Made by us first, for its mode; SQLite gives the same to the files beside it.
+        # Created here for its mode; SQLite uses the same mode for the files beside it.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._file = self._identify()
         connection = sqlite3.connect(
@@ -192,7 +191,7 @@ class Database:
 
 
 def _to_wal(connection: sqlite3.Connection) -> None:
-    # Somebody else may be about to do the same, and for that SQLite does not wait by itself.
+    # Another process may do the same now, and SQLite does not wait for that by itself.
     patience = time.monotonic() + BUSY_MS / 1000
     while True:
         try:
@@ -206,7 +205,7 @@ def _to_wal(connection: sqlite3.Connection) -> None:
 
 
 def prove(path: Path) -> None:
-    """Open a file once, making it if there is none, to say what is wrong with it at start."""
+    """Open a file once, and create it if needed, to report at the start what is wrong with it."""
     database = Database(path)
     try:
         database.connection()
@@ -217,12 +216,12 @@ def prove(path: Path) -> None:
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> None:
-    """Bring the schema to the newest version, one process at a time; refuse a newer one."""
+    """Migrate the schema to the newest version, one process at a time; refuse a newer one."""
     if _check_version(connection, migrations) == len(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have been quicker.
+        # Another process may have migrated it meanwhile.
         version = _check_version(connection, migrations)
         for statements in migrations[version:]:
             for statement in statements:
@@ -235,7 +234,7 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], .
 
 
 def rollback(connection: sqlite3.Connection) -> None:
-    """End a transaction without effect, unless the error that led here did."""
+    """Roll back the transaction, unless the error has ended it already."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")
 
@@ -251,7 +250,7 @@ def _check_version(connection: sqlite3.Connection, migrations: tuple[tuple[str, 
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether an error says that a file is no whole database."""
+    """Whether an error says that a database file is damaged."""
     if isinstance(error, StoreUnavailable):
         error = error.__cause__
     code = getattr(error, "sqlite_errorname", "")
@@ -259,9 +258,9 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 class DamageCheck:
-    """Remembers that a file is damaged until somebody puts it right.
+    """Remembers that a file is damaged until somebody repairs or replaces it.
 
-    Nothing is written to such a file, lest more of it be lost.
+    Nothing is written to such a file, so that no more is lost.
     """
 
     def __init__(self, path: Path, open_database: Callable[[], Database]) -> None:
@@ -274,19 +273,19 @@ class DamageCheck:
         return f"<DamageCheck {self._trouble.message if self._trouble else 'none'}>"
 
     def refuse(self) -> None:
-        """Raise `StoreUnavailable` while the file is damaged; one that was changed is examined."""
+        """Raise `StoreUnavailable` while the file is damaged; a changed file is checked again."""
         if self._trouble is not None and peek(str(self._path)) != self._seen:
             self.examine()
         if self._trouble is not None:
             raise self._trouble
 
     def note(self, error: object) -> None:
-        """Take note of what went wrong, if it says that the file is damaged."""
+        """Remember an error, if it says that the file is damaged."""
         if isinstance(error, StoreUnavailable) and is_damage(error):
             self._trouble, self._seen = error, peek(str(self._path))
 
     def examine(self) -> None:
-        """Look whether the file is whole; what cannot be opened for now is no damage."""
+        """Check the file; one that only cannot be opened now does not count as damaged."""
         self._trouble = None
         database = self._open()
         try:

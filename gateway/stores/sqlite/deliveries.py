@@ -1,4 +1,4 @@
-"""What waits for sessions, and what happened in them, in a database.
+"""Items that wait for sessions, and events of sessions, in a database.
 
 Items and events are numbered by their table, so the order of numbers is the order of commits: one
 thread writes. An item that was delivered keeps its row until it is pruned, so that the same id is
@@ -37,7 +37,7 @@ OF_SESSION = """SELECT owner, session, kind, key, at_ms, data, seq FROM events
     WHERE owner = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?"""
 OF_OWNER = """SELECT owner, session, kind, key, at_ms, data, seq FROM events
     WHERE owner = ? AND seq > ? ORDER BY seq LIMIT ?"""
-# A session that is busy day and night does not fill the disk in the days that events are kept.
+# The limit for one session, so that a busy one does not fill the disk while events are kept.
 MOST_EVENTS = 1000
 SURPLUS = """DELETE FROM events WHERE owner = ?1 AND session = ?2 AND seq <= (
     SELECT seq FROM events WHERE owner = ?1 AND session = ?2
@@ -47,7 +47,7 @@ FORGET = tuple(
     f"DELETE FROM {table} WHERE owner = ? AND session = ?"
     for table in ("items", "events", "interests")
 )
-# Some at a time: whoever has a change to make does not wait for a week of events to go.
+# Some at a time, so that other changes do not wait for a long deletion.
 PRUNED_AT_ONCE = 1000
 PRUNE = tuple(
     f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {time} < ? LIMIT ?)"
@@ -69,39 +69,39 @@ class SqliteDeliveries:
         self._now_ms = now_ms
 
     async def add(self, item: OutboxItem) -> OutboxItem:
-        """Put an item at the end of its session's queue, unless it is or was there."""
+        """Append an item to its session's queue, unless it is or was there."""
         return await self._engine.change(partial(add_item, item))
 
     async def pending(self, owner: str, session: str) -> list[OutboxItem]:
-        """Return what is not delivered, in order."""
+        """Return undelivered items, in order."""
         return await self._engine.ask(partial(_pending, owner, session))
 
     async def waiting(self) -> list[SessionKey]:
-        """Return the sessions that have something undelivered."""
+        """Return the sessions that have undelivered items."""
         return await self._engine.ask(_waiting)
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Mark items delivered; return the ids of those that were not yet."""
+        """Mark items as delivered; return the ids of those that were not yet."""
         query = partial(_deliver, (owner, session), ids, self._now_ms())
         return await self._engine.mend(query)
 
     async def forget(self, owner: str, session: str) -> None:
-        """Delete a session's items, its events, and that somebody wants to hear of it."""
+        """Delete a session's items, its events, and the interest in it."""
         await self._engine.mend(partial(_forget, owner, session))
 
     async def note(self, event: SessionEvent) -> SessionEvent | None:
-        """Append to the log of a session, unless that very event is in it already.
+        """Append an event to the log of a session; return None if it is already there.
 
-        Of a log that is too long the oldest events go.
+        If the log is too long, its oldest events are deleted.
         """
         return await self._engine.change(partial(_note, event))
 
     async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
-        """Return a session's events of higher numbers, in order."""
+        """Return a session's events after a number, in order."""
         return await self._engine.ask(partial(_events, OF_SESSION, (owner, session, after, limit)))
 
     async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
-        """Return an owner's events of higher numbers, of all sessions, in order."""
+        """Return the events of all sessions of an owner after a number, in order."""
         return await self._engine.ask(partial(_events, OF_OWNER, (owner, after, limit)))
 
     async def last_event(self, owner: str, session: str) -> int:
@@ -109,7 +109,7 @@ class SqliteDeliveries:
         return await self._engine.ask(partial(_number, LAST, ()))
 
     async def prune(self, before_ms: int) -> int:
-        """Delete events, delivered items and interests that are older; say how many."""
+        """Delete events, delivered items and interests that are older; return how many."""
         pruned = 0
         for statement in PRUNE:
             done = PRUNED_AT_ONCE
@@ -119,24 +119,24 @@ class SqliteDeliveries:
         return pruned
 
     async def note_interest(self, owner: str, session: str, at_ms: int) -> None:
-        """Remember that somebody wants to hear of this session."""
+        """Store that somebody listens to this session."""
         await self._engine.change(partial(_do, NOTE_INTEREST, (owner, session, at_ms)))
 
     async def interests(self) -> list[SessionKey]:
-        """Return the sessions somebody wants, or wanted lately, to hear of."""
+        """Return the sessions that somebody listens to, or did lately."""
         return await self._engine.ask(_interests)
 
     async def position(self, name: str) -> int:
-        """Return how far a reader of events has come, 0 if it was never said."""
+        """Return the stored position of a reader of events; 0 if there is none."""
         return await self._engine.ask(partial(_number, POSITION, (name,)))
 
     async def move(self, name: str, seq: int) -> None:
-        """Remember how far a reader of events has come; it never goes back."""
+        """Store the position of a reader of events; it never goes back."""
         await self._engine.change(partial(_do, MOVE, (name, seq)))
 
 
 def add_item(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
-    """Put an item at the end of its session's queue, unless it is or was there."""
+    """Append an item to its session's queue, unless it is or was there."""
     if item.status == "missed":
         item = _with_earlier(item, connection)
     whose = (item.id, item.owner, item.session)
@@ -151,12 +151,12 @@ def add_item(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
 
 
 def _with_earlier(item: OutboxItem, connection: sqlite3.Connection) -> OutboxItem:
-    """Count in what the queue says already of times that the same job missed: one item says all."""
-    place = (item.owner, item.session, item.job_id)
-    (earlier,) = connection.execute(MISSED, place).fetchone()
+    """Merge the item with waiting notices of runs that the same job missed: one item is enough."""
+    job = (item.owner, item.session, item.job_id)
+    (earlier,) = connection.execute(MISSED, job).fetchone()
     if not earlier:
         return item
-    connection.execute(DROP_MISSED, place)
+    connection.execute(DROP_MISSED, job)
     count = item.missed + earlier
     return replace(item, missed=count, text=write_missed_notice(count, item.at_ms))
 

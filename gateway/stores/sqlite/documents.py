@@ -1,4 +1,4 @@
-"""Documents in one SQLite file, beside the rows that are kept there too."""
+"""Documents in one SQLite file, which also contains rows."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ async def open_sqlite(
     *,
     shared: bool = False,
 ) -> Sqlite:
-    """Open a database file, making it if there is none; raise `InUse` if another process has it.
+    """Open a database file, and create it if needed; raise `InUse` if another process uses it.
 
     Reminders, holds and queues are partly in memory, so a second process would deliver them again.
     """
-    # Whoever names the file by a link has the same lock.
+    # The same lock, even if the file is named by a link.
     path = await run_sync(path.resolve)
     lock = ProcessLock(_lock_path(path), f'The database "{path}"', shared=shared)
     await run_sync(_prepare, path, lock)
@@ -59,7 +59,7 @@ async def open_sqlite(
 
 
 def _lock_path(path: Path) -> Path:
-    """Return what is locked for a file; the rows of a session directory have the directory's."""
+    """Return the lock file of a database; for the rows of a session directory, the directory's."""
     if path.name == ROWS_FILE:
         return path.with_name(DIRECTORY_LOCK)
     return path.with_name(f"{path.name}.lock")
@@ -80,7 +80,7 @@ def _prepare(path: Path, lock: ProcessLock) -> None:
 
 
 class Sqlite:
-    """A store of one process, in one file."""
+    """A store of documents in one SQLite file; one process owns it."""
 
     def __init__(
         self, path: Path, lock: ProcessLock, now_ms: Callable[[], int], on_quarantine: OnQuarantine
@@ -99,11 +99,11 @@ class Sqlite:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may use the file too: they may not, unless a test says so."""
+        """Whether other processes may use the file too; only tests allow that."""
         return self._lock.shared
 
     def absent(self, key: DocumentKey) -> bool:
-        """Tell nothing: another process may have written it."""
+        """Return False: another process may have written it."""
         return False
 
     async def read(self, key: DocumentKey) -> Stored | None:
@@ -120,7 +120,7 @@ class Sqlite:
         await self.engine.mend(partial(_delete, key, revision), partial(self._notify, key))
 
     async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
-        """Move a corrupt document to the table of such, if it still has this revision."""
+        """Move a corrupt document to its own table, if it still has this revision."""
         query = partial(_set_aside, key, revision, reason, self.now_ms())
         if await self.engine.mend(query, partial(self._notify, key)):
             self._on_quarantine("/".join(key), reason)
@@ -136,16 +136,16 @@ class Sqlite:
         return await self.engine.ask(partial(_listing, kind, owner, after, limit))
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Have the callback called after each change of this key by this process."""
+        """Call the callback after each change of this key by this process."""
         return self._watchers.watch(key, callback)
 
     async def check(self) -> None:
-        """See whether the database answers, and its disk takes something."""
+        """Check that the database answers and its disk is writable."""
         await self.read(DocumentKey("session", LOCAL_OWNER, "check"))
         await self._probe.check()
 
     async def aclose(self) -> None:
-        """Write what was submitted, end the threads, and leave the file to others."""
+        """Write what was submitted, end the threads, and unlock the file."""
         await self.engine.aclose()
         self._lock.release()
 

@@ -1,13 +1,13 @@
-"""The threads of a database: one changes it, many changes a transaction; another reads.
+"""The threads of a database: one writes, with many changes in a transaction; another reads.
 
-All that is kept in one file, documents and rows, goes through one engine, and nobody else changes
-the file: it belongs to one process, by the lock that `hold` looks at before each transaction. The
-writing thread takes all changes that wait, and makes them in one `BEGIN IMMEDIATE` transaction,
-each behind a savepoint of its own: a change that fails is undone alone, and its error goes to
-whoever asked for it. Nobody hears of success before COMMIT returned, so what was answered survives
-a crash; a crash before it undoes the whole batch, of which nobody was told anything. If the disk
-fails, the whole batch fails. The reader has a connection of its own and sees only what is
-committed. Queries run in these threads: they must not touch the event loop, and may be run again.
+All documents and rows of one file go through one engine. Nothing else changes the file: it belongs
+to one process, by the lock that `hold` checks before each transaction. The writing thread takes all
+waiting changes and makes them in one `BEGIN IMMEDIATE` transaction, each behind its own savepoint:
+a change that fails is undone alone, and its caller gets the error. No caller is told of success
+before COMMIT returned, so acknowledged changes survive a crash; a crash before it undoes the whole
+batch, and no caller was told anything. If the disk fails, the whole batch fails. The reader has its
+own connection and sees only committed data. Queries run in these threads: they must not touch the
+event loop, and may be run again.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ R = TypeVar("R")
 Query = Callable[[sqlite3.Connection], object]
 Settle = Callable[[object], None]
 
-# What one change did wrong, and not the disk.
+# Errors of one change, not of the disk.
 OF_ONE_CHANGE = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 
 
 class ConnectionSource(Protocol):
-    """Where a connection comes from."""
+    """Provides a connection."""
 
     def connection(self, *, make: bool = True) -> sqlite3.Connection:
-        """Return the connection; without `make`, that of an empty database if there is no file."""
+        """Return the connection; without `make`, to an empty database if there is no file."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -64,7 +64,7 @@ def _hold_nothing() -> None:
 
 
 class Engine:
-    """Asks and changes a database; a change that fails undoes itself, and nothing beside it."""
+    """Reads and changes a database; a change that fails is undone alone."""
 
     def __init__(
         self,
@@ -83,29 +83,29 @@ class Engine:
         self._reader: BatchWorker[Query, object] = BatchWorker("holdgate-sqlite-read", self._look)
 
     async def ask(self, query: Callable[[sqlite3.Connection], R]) -> R:
-        """Return what a query finds among what is durable."""
+        """Run a query on committed data, and return its result."""
         if self._reading is None:
             return await self.mend(query)
         return cast(R, await self._reader.submit(query, _ignore))
 
     async def change(self, query: Callable[[sqlite3.Connection], R], settle: Settle = _ignore) -> R:
-        """Have a change made, making the file if there is none; it is durable on return.
+        """Make a change, and create the file if needed; it is durable on return.
 
-        `settle` is given the outcome even if nobody waits for it any more.
+        `settle` gets the outcome even if the caller was cancelled.
         """
         return cast(R, await self._writer.submit(_Change(query, makes=True), settle))
 
     async def mend(self, query: Callable[[sqlite3.Connection], R], settle: Settle = _ignore) -> R:
-        """Have a change made of what is there already; where nothing is, no file is made."""
+        """Change only what exists; if there is no file, none is created."""
         return cast(R, await self._writer.submit(_Change(query, makes=False), settle))
 
     def examine(self) -> None:
-        """Look at the start whether the file is whole; raises if it is of a newer schema."""
+        """Check at the start whether the file is damaged; raise if its schema is newer."""
         if self._damage is not None:
             self._damage.examine()
 
     async def aclose(self) -> None:
-        """Do what was submitted, end the threads, and close the file."""
+        """Write what was submitted, end the threads, and close the file."""
         await self._reader.aclose()
         await self._writer.aclose()
         for base in (self._reading, self._writing):
@@ -147,7 +147,7 @@ class Engine:
     def _fail_all(
         self, error: StoreUnavailable, base: ConnectionSource, count: int
     ) -> list[object]:
-        """Say to so many what is wrong; a damaged file is opened anew when it was put right."""
+        """Return the error `count` times; close a damaged file, to open it again later."""
         if self._damage is not None and is_damage(error):
             self._damage.note(error)
             with suppress(sqlite3.Error):
@@ -156,16 +156,16 @@ class Engine:
 
 
 def file_engine(path: Path, hold: Callable[[], None], marker: Path | None = None) -> Engine:
-    """Return the engine of a file; it is opened when it is first used, and made by a change.
+    """Return the engine of a file; the file is opened at first use, and created by `change`.
 
-    With a marker beside it, a file without content is known to have had some.
+    By the marker file, an empty file is known to have had content.
     """
     opened = partial(Database, path, marker=marker)
     return Engine(opened(), opened(read_only=True), hold, DamageCheck(path, opened))
 
 
 def memory_engine() -> Engine:
-    """Return an engine whose database is gone with it."""
+    """Return an engine with a database in memory."""
     return Engine(MemoryDatabase())
 
 

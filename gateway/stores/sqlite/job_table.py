@@ -1,8 +1,8 @@
-"""Jobs in a database, and the content of their rows: each function is a part of one transaction.
+"""Jobs in a database, and the content of their rows; each function is part of a transaction.
 
-A job or a run is kept as JSON, which people can read in the database too; the columns beside it are
-what is looked for. A row that is not what its columns say raises `CorruptRow`, which undoes the
-transaction; whoever asked sets that row aside and asks again.
+A job or a run is stored as JSON, which people can read in the database; the other columns are for
+queries. A row whose content does not match its columns raises `CorruptRow`, which undoes the
+transaction; the caller sets that row aside and tries again.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ NEXT = """SELECT next_run_ms FROM jobs WHERE running = 0 AND next_run_ms IS NOT 
 
 
 class CorruptRow(Exception):
-    """A row of a table that cannot be read; whoever finds one sets it aside and looks again."""
+    """A row that cannot be read; the caller sets it aside and tries again."""
 
     def __init__(self, table: str, row_id: str) -> None:
         super().__init__(table, row_id)
         self.table = table
         self.row_id = row_id
-        self.reason = f"It is not what is kept in {table}."
+        self.reason = f"It is not a valid row of {table}."
 
 
 def encode_row(value: Job | Run) -> bytes:
-    """Write a job or a run as JSON, which people can read in the database too."""
+    """Encode a job or a run as JSON."""
     return msgspec.json.encode(value)
 
 
@@ -91,7 +91,7 @@ def read_run(run_id: str, job_id: str, content: bytes) -> Run:
 
 
 def read_debt(run_id: str, job_content: bytes, run_content: bytes) -> tuple[Job, Run]:
-    """Read a run that is owed, and its job, from its row, or raise `CorruptRow`."""
+    """Read an owed run and its job from its row, or raise `CorruptRow`."""
     job, run = _read(Job, job_content), _read(Run, run_content)
     if job is None or run is None or run.run_id != run_id:
         raise CorruptRow("owed", run_id)
@@ -107,7 +107,7 @@ def _read(kind: type[S], content: bytes) -> S | None:
 
 
 def set_aside(row: CorruptRow, at_ms: int, connection: sqlite3.Connection) -> bool:
-    """Move a row to where only people find it; tell whether it was still there."""
+    """Move a corrupt row to its own table; return whether it was still there."""
     moved = _move(row.table, row.row_id, at_ms, row.reason, connection)
     if row.table == "jobs":
         for (run_id,) in connection.execute(RUNS_OF, (row.row_id,)).fetchall():
@@ -130,11 +130,11 @@ def find(job_id: str, owner: str | None, connection: sqlite3.Connection) -> Job 
 def listing(
     owner: str | None, session: str | None, agent: str | None, connection: sqlite3.Connection
 ) -> list[Job]:
-    """Return the jobs of whom and what is given, the oldest first."""
+    """Return the jobs of an owner, session and agent, if given, the oldest first."""
     wanted = {"owner": owner, "session": session, "agent": agent}
     given = {name: value for name, value in wanted.items() if value is not None}
     where = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
-    # All at once: a cursor that is left half-way at a bad row would hold on to what it saw.
+    # All at once: a cursor that stops at a bad row would keep its read transaction open.
     rows = connection.execute(f"{LIST} WHERE {where} ORDER BY number", given).fetchall()
     return [read_job(*row) for row in rows]
 
@@ -142,14 +142,14 @@ def listing(
 def add(
     job: Job, again: Callable[[Job], Job], most: int, connection: sqlite3.Connection
 ) -> tuple[Job, bool]:
-    """Keep a new job, or what becomes of its owner's job of the same `dedupe_key`."""
+    """Add a job, or change its owner's job with the same `dedupe_key`."""
     known = _same(job, connection)
     if known is not None:
         kept = again(known)
         keep(kept, connection)
         return kept, True
     if connection.execute(FIND, (job.job_id,)).fetchone() is not None:
-        raise Conflict("There is a job of this id already.")
+        raise Conflict("There is already a job with this id.")
     if connection.execute(COUNT, (job.user_id,)).fetchone()[0] >= most:
         raise TooMany(f"There are {most} jobs already, which is the limit; remove one first.")
     connection.execute(ADD, _row(job))
@@ -162,7 +162,7 @@ def change(
     change: Callable[[Job], tuple[Job | None, R]],
     connection: sqlite3.Connection,
 ) -> R | None:
-    """Replace a job by what a function makes of it, or delete it."""
+    """Change a job by a function, or delete it."""
     job = find(job_id, owner, connection)
     if job is None:
         return None
@@ -175,7 +175,7 @@ def change(
 
 
 def keep(job: Job, connection: sqlite3.Connection) -> None:
-    """Replace a job that is there; it is running if it has a run that is."""
+    """Replace a stored job; the column `running` is set by its runs."""
     same = _same(job, connection)
     if same is not None and same.job_id != job.job_id:
         raise Conflict("Another job has this dedupe_key already.")
@@ -189,13 +189,13 @@ def drop(job_id: str, connection: sqlite3.Connection) -> None:
 
 
 def next_run_ms(connection: sqlite3.Connection) -> int | None:
-    """Return when the earliest job that is not running is to be looked at."""
+    """Return the earliest `next_run_ms` of all jobs that are not running."""
     row = connection.execute(NEXT).fetchone()
     return None if row is None else int(row[0])
 
 
 def forget(owner: str, session: str, connection: sqlite3.Connection) -> int:
-    """Delete the jobs of a session; say how many."""
+    """Delete the jobs of a session; return how many."""
     of_session = (owner, session)
     jobs = connection.execute(OF_SESSION, of_session).fetchall()
     for (job_id,) in jobs:

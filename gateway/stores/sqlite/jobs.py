@@ -1,12 +1,12 @@
-"""Jobs and their runs in a database; a row that cannot be read hurts nobody but itself.
+"""Jobs and their runs in a database; a row that cannot be read does not affect the others.
 
-Each method of `SqliteJobs` is one transaction, made of the functions below it, in the engine's
-thread. A claim writes the run's row, with the lease of its holder, and the job, in one transaction:
-a crash right after it leaves a run that says `running`, which `end_lapsed` ends at the next start
-or when the lease is over. How a run ended, what becomes of its job, the result that is owed to a
-session and what is delivered are one transaction too, so nothing is told twice or lost. A result
-stays in `owed` until the session has it, even when the job is deleted meanwhile. A (job, due time)
-has one row: the unique index says so, and a claim steps behind a time that is taken.
+Each method of `SqliteJobs` is one transaction of the functions below it, in the engine's thread. A
+claim writes the run's row, with the lease of its holder, and the job, in one transaction: a crash
+right after it leaves a run that is `running`, which `end_lapsed` ends at the next start or when the
+lease has ended. The end of a run, the change of its job, the owed result and the items to deliver
+are one transaction too, so nothing is delivered twice or lost. A result stays in `owed` until the
+session has it, even if the job is deleted meanwhile. A (job, due time) has one row, by the unique
+index; a claim skips a time that has one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
+from gateway.jobs.run_rules import OVER
 from gateway.jobs.schedule.model import next_due
 from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
 from gateway.stores.rows import Claimed, Notice, OutboxItem, no_notice
@@ -36,7 +37,7 @@ from gateway.stores.sqlite.job_table import (
 
 R = TypeVar("R")
 
-# So many at once are not some bad rows, but a database that is beyond help.
+# If more rows than this are corrupt, the whole database is damaged.
 MOST_CORRUPT = 1000
 
 Query = Callable[[sqlite3.Connection], R]
@@ -70,7 +71,7 @@ PAID = "DELETE FROM owed WHERE run_id = ?"
 
 
 class RunLease(NamedTuple):
-    """Who executes a run, and until when that is believed without being told again."""
+    """The holder that executes a run, and when its lease ends."""
 
     holder: str
     until_ms: int
@@ -87,7 +88,7 @@ class SqliteJobs:
         self._on_quarantine = on_quarantine
 
     async def add(self, job: Job, again: Callable[[Job], Job], most: int) -> tuple[Job, bool]:
-        """Keep a new job, or what becomes of its owner's job of the same `dedupe_key`."""
+        """Add a job, or change its owner's job with the same `dedupe_key`."""
         return await self._run(self._engine.change, partial(job_table.add, job, again, most))
 
     async def get(self, job_id: str, owner: str | None = None) -> Job | None:
@@ -104,7 +105,7 @@ class SqliteJobs:
     async def change(
         self, job_id: str, owner: str | None, change: Callable[[Job], tuple[Job | None, R]]
     ) -> R | None:
-        """Replace a job by what a function makes of it, or delete it with its runs."""
+        """Change a job by a function, or delete it with its runs."""
 
         def query(connection: sqlite3.Connection) -> R | None:
             return job_table.change(job_id, owner, change, connection)
@@ -112,7 +113,7 @@ class SqliteJobs:
         return await self._run(self._engine.mend, query)
 
     async def next_run_ms(self) -> int | None:
-        """Return when the earliest job is to be looked at."""
+        """Return the earliest `next_run_ms` of all jobs that are not running."""
         return await self._engine.ask(job_table.next_run_ms)
 
     async def claim(
@@ -135,7 +136,7 @@ class SqliteJobs:
         return await self._run(self._engine.mend, query)
 
     async def extend(self, run_id: str, holder: str, until_ms: int) -> bool:
-        """Lengthen the lease of a run that is the holder's."""
+        """Extend the lease of a run, if the holder has it."""
         return await self._engine.mend(partial(_extend_lease, run_id, RunLease(holder, until_ms)))
 
     async def finish(
@@ -146,12 +147,12 @@ class SqliteJobs:
         keep_runs: int,
         notice: Notice = no_notice,
     ) -> Job | None:
-        """Record how a run ended, what that makes of its job, and what is delivered."""
+        """Record the end of a run, the change of its job, and the items to deliver."""
         query = partial(_finish_run, run, change, item, keep_runs, notice)
         return await self._run(self._engine.mend, query)
 
     async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
-        """Delete the row of a running run, and keep what that makes of its job."""
+        """Delete the row of a running run, and change its job."""
         return await self._run(self._engine.mend, partial(_give_back_run, run_id, change))
 
     async def end_lapsed(
@@ -160,7 +161,7 @@ class SqliteJobs:
         change: Callable[[Job, Run], tuple[Job, Run] | None],
         notice: Notice = no_notice,
     ) -> list[Run]:
-        """Record what became of each running run whose lease ended before a time."""
+        """End each running run whose lease ended before a time."""
         query = partial(_end_lapsed, before_ms, change, notice)
         return await self._run(self._engine.mend, query)
 
@@ -169,25 +170,25 @@ class SqliteJobs:
         return await self._run(self._engine.ask, partial(_list_runs, job_id, limit))
 
     async def list_owed(self) -> list[tuple[Job, Run]]:
-        """Return runs whose result is not yet in the session it came from, the oldest first."""
+        """Return runs whose result was not returned to its session yet, the oldest first."""
         return await self._run(self._engine.ask, _list_owed)
 
     async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
-        """Take it that a run's result is in the session it came from, or put it into its queue."""
+        """Mark a run's result as returned; an item is added to the session's queue."""
         return await self._run(self._engine.mend, partial(_settle_owed, run_id, item))
 
     async def forget(self, owner: str, session: str) -> int:
-        """Delete the jobs of a session, with their runs; say how many."""
+        """Delete the jobs of a session, with their runs; return how many."""
         return await self._engine.mend(partial(job_table.forget, owner, session))
 
     async def _run(self, do: Callable[[Query[R]], Awaitable[R]], query: Query[R]) -> R:
-        # Each round takes one bad row out of the way.
+        # Each round sets one corrupt row aside.
         for _ in range(MOST_CORRUPT):
             try:
                 return await do(query)
             except CorruptRow as row:
                 await self._set_aside(row)
-        raise StoreUnavailable("Too many of the rows that are kept cannot be read.")
+        raise StoreUnavailable("Too many rows of the database cannot be read.")
 
     async def _set_aside(self, row: CorruptRow) -> None:
         if await self._engine.mend(partial(set_aside, row, self._now_ms())):
@@ -257,7 +258,7 @@ def _behind(job: Job, taken_ms: int) -> Job:
     job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
     if due_ms is not None:
         return job
-    return replace(job, enabled=False, disabled_reason="All its times have been run already.")
+    return replace(job, enabled=False, disabled_reason=OVER)
 
 
 def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connection) -> Claimed:
@@ -271,7 +272,7 @@ def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connect
 
 
 def _extend_lease(run_id: str, lease: RunLease, connection: sqlite3.Connection) -> bool:
-    """Lengthen the lease of a run that is the holder's."""
+    """Extend the lease of a run, if the holder has it."""
     values = (lease.until_ms, run_id, lease.holder)
     return connection.execute(EXTEND, values).rowcount > 0
 
@@ -284,7 +285,7 @@ def _finish_run(
     notice: Notice,
     connection: sqlite3.Connection,
 ) -> Job | None:
-    """Record how a run ended, what that makes of its job, what it owes and what it delivers."""
+    """Record the end of a run, the change of its job, its owed result and its items."""
     row = connection.execute(JOB_OF, (run.run_id,)).fetchone()
     if row is None:
         return None
@@ -307,7 +308,7 @@ def _finish_run(
 def _give_back_run(
     run_id: str, change: Callable[[Job, Run], Job], connection: sqlite3.Connection
 ) -> Job | None:
-    """Delete the row of a running run, and keep what that makes of its job."""
+    """Delete the row of a running run, and change its job."""
     row = connection.execute(JOB_OF, (run_id,)).fetchone()
     if row is None:
         return None
@@ -324,7 +325,7 @@ def _end_lapsed(
     notice: Notice,
     connection: sqlite3.Connection,
 ) -> list[Run]:
-    """Record what became of each running run whose lease ended before a time."""
+    """End each running run whose lease ended before a time."""
     ended: list[Run] = []
     for row in connection.execute(LAPSED, (min(before_ms, LATEST),)).fetchall():
         before = read_job(*row[:3])
@@ -347,12 +348,12 @@ def _list_runs(job_id: str, limit: int, connection: sqlite3.Connection) -> list[
 
 
 def _list_owed(connection: sqlite3.Connection) -> list[tuple[Job, Run]]:
-    """Return runs whose result is not yet in the session it came from, the oldest first."""
+    """Return runs whose result was not returned to its session yet, the oldest first."""
     return [read_debt(*row) for row in connection.execute(OWED).fetchall()]
 
 
 def _settle_owed(run_id: str, item: OutboxItem | None, connection: sqlite3.Connection) -> bool:
-    """Take it that a run's result is in the session it came from, or put it into its queue."""
+    """Mark a run's result as returned; an item is added to the session's queue."""
     if connection.execute(PAID, (run_id,)).rowcount == 0:
         return False
     if item is not None:

@@ -1,4 +1,4 @@
-"""A store of rows on SQLite: the embedded one, the one beside documents, the one in memory."""
+"""Stores of rows on SQLite: in a session directory, beside documents, or in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.stores.sqlite.jobs import SqliteJobs
 
 @dataclass(frozen=True, slots=True)
 class RowServices:
-    """What rows need to know: the gateway's time, the host's, and who hears of corrupt ones."""
+    """What rows use: the gateway's time, the host's time, and the callback for corrupt rows."""
 
     now_ms: Callable[[], int]
     lease_ms: Callable[[], int]
@@ -29,29 +29,29 @@ class RowServices:
 
 
 class SqliteRows:
-    """The `Rows` of a database, whose engine it closes if it is its own."""
+    """The `Rows` of a database; it closes the engine unless documents share it."""
 
     def __init__(
-        self, engine: Engine, around: RowServices, *, shares: Sqlite | None = None
+        self, engine: Engine, services: RowServices, *, shares: Sqlite | None = None
     ) -> None:
-        self.jobs: JobRows = SqliteJobs(engine, around.now_ms, around.on_quarantine)
-        self.conversations: ConversationRows = SqliteConversations(engine, around.now_ms)
-        self.deliveries: DeliveryRows = SqliteDeliveries(engine, around.now_ms)
-        # Where no other process can be, a lock is not worth a write, and none outlives its holder.
+        self.jobs: JobRows = SqliteJobs(engine, services.now_ms, services.on_quarantine)
+        self.conversations: ConversationRows = SqliteConversations(engine, services.now_ms)
+        self.deliveries: DeliveryRows = SqliteDeliveries(engine, services.now_ms)
+        # If no other process can use the store, locks are in memory and need no write.
         self.locks: LockRows = (
-            SqliteLocks(engine, around.lease_ms)
+            SqliteLocks(engine, services.lease_ms)
             if shares is not None and shares.shared
-            else MemoryLocks(around.lease_ms)
+            else MemoryLocks(services.lease_ms)
         )
         self._engine = engine
         self._is_own = shares is None
 
     async def check(self) -> None:
-        """See whether the database answers."""
+        """Check that the database answers."""
         await self._engine.ask(_look)
 
     async def aclose(self) -> None:
-        """Write what was submitted, and close the file unless documents are kept in it too."""
+        """Write what was submitted, and close the file unless documents share it."""
         if self._is_own:
             await self._engine.aclose()
 
@@ -60,19 +60,19 @@ def _look(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
 
 
-async def open_embedded_rows(root: Path, lock: ProcessLock, around: RowServices) -> SqliteRows:
-    """Keep rows in a file below a directory that is locked; it is made when it is needed."""
+async def open_embedded_rows(root: Path, lock: ProcessLock, services: RowServices) -> SqliteRows:
+    """Open the rows in a file of a locked directory; the file is created at the first write."""
     engine = file_engine(root / ROWS_FILE, lock.hold, root / ROWS_MARKER)
-    # One that is damaged is told of by whoever asks for what is in it; all else goes on.
+    # If it is damaged, only requests for its rows fail; everything else works.
     await run_sync(engine.examine)
-    return SqliteRows(engine, around)
+    return SqliteRows(engine, services)
 
 
-def open_shared_rows(documents: Sqlite, around: RowServices) -> SqliteRows:
-    """Keep rows in the file in which documents are kept."""
-    return SqliteRows(documents.engine, around, shares=documents)
+def open_shared_rows(documents: Sqlite, services: RowServices) -> SqliteRows:
+    """Open the rows in the file of the documents."""
+    return SqliteRows(documents.engine, services, shares=documents)
 
 
-def open_memory_rows(around: RowServices) -> SqliteRows:
-    """Keep rows for as long as the process lives."""
-    return SqliteRows(memory_engine(), around)
+def open_memory_rows(services: RowServices) -> SqliteRows:
+    """Open rows in memory, which end with the process."""
+    return SqliteRows(memory_engine(), services)

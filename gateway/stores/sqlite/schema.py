@@ -1,6 +1,6 @@
 """The tables of a database, version by version.
 
-One entry a schema version, each a list of statements. What is published is never changed.
+One entry for each schema version, each a list of statements. Published entries never change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DOCUMENTS = (
     )""",
 )
 
-# Jobs and runs are JSON, with columns for what is asked about them.
+# Jobs and runs are JSON, with columns for queries.
 JOBS = (
     """CREATE TABLE jobs (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -153,7 +153,7 @@ DELIVERIES = (
     "CREATE TABLE positions (name TEXT PRIMARY KEY, seq INTEGER NOT NULL)",
 )
 
-# Beside results, what a session is told of jobs that failed for good or missed their times.
+# Beside results, notices of jobs that failed for good or missed runs.
 NOTICES = (
     "ALTER TABLE items ADD COLUMN status TEXT NOT NULL DEFAULT 'ok'",
     "ALTER TABLE items ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
