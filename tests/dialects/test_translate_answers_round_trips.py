@@ -25,9 +25,9 @@ from gateway.dialects.canonical import (
     Thought,
     Tokens,
 )
+from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.answer_writer import CollectedAnswer, collect_answer
 from gateway.dialects.translate.answers import READERS, WRITERS
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import CollectedAnswer, collect_answer
 from gateway.dialects.translate.event_data import extract_data
 from gateway.exchange.model import Stop
 from tests.dialects.answers_wire import (

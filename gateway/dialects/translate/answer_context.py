@@ -1,4 +1,4 @@
-"""What a translated answer takes from its request: names and ids."""
+"""What a translated answer goes by: names and ids from its request, and its limit in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, UpstreamBroke
 from gateway.exchange.model import Asked
 
 ID_DIGITS = 24
@@ -77,3 +77,20 @@ def read_custom_tools(tools: bytes) -> frozenset[str]:
 
 def _is_custom(tool: _OfferedTool) -> bool:
     return tool.type == "custom"
+
+
+class ByteBudget:
+    """How much of one answer may be kept in memory, by all who have to keep some of it."""
+
+    __slots__ = ("_left", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = self._left = size
+
+    def spend(self, size: int) -> None:
+        """Take room for something that is kept."""
+        self._left -= size
+        if self._left < 0:
+            raise UpstreamBroke(
+                f"More than {self._size} bytes of the upstream's answer would have to be kept."
+            )

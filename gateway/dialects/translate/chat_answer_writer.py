@@ -20,10 +20,8 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import Json
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import AnswerWriter, Piece
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import CollectedAnswer
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_writer import AnswerWriter, CollectedAnswer, Piece
 from gateway.dialects.translate.errors import openai_error
 from gateway.exchange.model import Stop
 from gateway.wire.sse import encode

@@ -32,8 +32,7 @@ from gateway.dialects.translate.content_parts import (
 from gateway.dialects.translate.effort import effort_word
 from gateway.dialects.translate.history import drop_empty, order_history
 from gateway.dialects.translate.json_format import Format, read_answer_format
-from gateway.dialects.translate.json_node import JsonNode, parse_body
-from gateway.dialects.translate.losses import OPENAI_MEMBERS, Losses
+from gateway.dialects.translate.json_node import OPENAI_MEMBERS, JsonNode, Losses, parse_body
 from gateway.dialects.translate.tools import choose, read_custom, read_function, read_tools
 from gateway.errors import BadRequest
 

@@ -30,9 +30,8 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import NO_ARGUMENTS, as_text
-from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
-from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.errors import read_body
 from gateway.dialects.translate.event_data import decode_event, number_in, text_in
 from gateway.errors import UpstreamBroke

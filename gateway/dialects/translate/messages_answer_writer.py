@@ -18,14 +18,16 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import Json, read_object
-from gateway.dialects.seals import UNPROVEN
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import Piece
-from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import AnswerPart, CollectedAnswer
+from gateway.dialects.seals import UNPROVEN, as_signature
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_writer import (
+    AnswerBlock,
+    AnswerPart,
+    BlockAnswerWriter,
+    CollectedAnswer,
+    Piece,
+)
 from gateway.dialects.translate.errors import messages_error
-from gateway.dialects.translate.reasoning import as_signature
 from gateway.exchange.model import Stop
 from gateway.wire.sse import encode
 

@@ -19,11 +19,9 @@ from gateway.dialects.canonical import (
     Thought,
 )
 from gateway.dialects.events import Json
-from gateway.dialects.translate.answer_writer import Piece
-from gateway.dialects.translate.block_answer_writer import AnswerBlock
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import AnswerPart
-from gateway.dialects.translate.reasoning import as_encrypted
+from gateway.dialects.seals import as_encrypted
+from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.answer_writer import AnswerBlock, AnswerPart, Piece
 from gateway.wire.sse import encode
 
 COMPLETED = "completed"

@@ -31,9 +31,8 @@ from gateway.dialects.canonical import (
     Thought,
 )
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text
-from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import OTHER_SHAPE, AnswerReader, read_openai_usage
-from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.errors import read_body, read_failure
 from gateway.dialects.translate.event_data import (
     decode_event,

@@ -17,11 +17,13 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.events import Json
 from gateway.dialects.raw_json import fields_of, write_object
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import Piece
-from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import CollectedAnswer
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_writer import (
+    AnswerBlock,
+    BlockAnswerWriter,
+    CollectedAnswer,
+    Piece,
+)
 from gateway.dialects.translate.errors import responses_failure
 from gateway.dialects.translate.responses_answer_items import (
     COMPLETED,

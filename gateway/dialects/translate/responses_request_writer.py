@@ -32,7 +32,7 @@ from gateway.dialects.translate.content_parts import (
 )
 from gateway.dialects.translate.history import fit_id
 from gateway.dialects.translate.json_format import Format
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.request_writer import (
     Members,
     OpenAIRequestWriter,
