@@ -18,7 +18,7 @@ and read it again.
 
 from __future__ import annotations
 
-from gateway.dialects.canonical import Reasoning, Thought
+from gateway.dialects.canonical import Reasoning
 
 MARK = "holdgate:"
 SIGNATURE = f"{MARK}signature:"
@@ -39,7 +39,7 @@ def is_sealed(proof: object) -> bool:
     return isinstance(proof, str) and proof.startswith(MARK)
 
 
-def as_signature(thought: Thought | Reasoning) -> str:
+def as_signature(thought: Reasoning) -> str:
     """Return what proves a thought as the signature of a thinking block."""
     if thought.encrypted and not thought.redacted:
         return f"{RESPONSES}{thought.id}:{thought.encrypted}"

@@ -30,10 +30,7 @@ from gateway.dialects.canonical import (
     Failed,
     Reasoning,
     Refusal,
-    Refused,
-    Said,
     Text,
-    Thought,
 )
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.exchange.model import Stop
@@ -59,12 +56,12 @@ class CollectedAnswer:
         match event:
             case Began():
                 self.began = event
-            case Said():
-                self._say(event.text)
-            case Thought():
+            case Text():
+                self._say(event)
+            case Reasoning():
                 self._think(event)
-            case Refused():
-                self.parts.append(Refusal(event.text))
+            case Refusal():
+                self.parts.append(event)
             case CallBegan():
                 self._calls[event.number] = len(self.parts)
                 self.parts.append(Call(event.id, event.name, "", event.custom))
@@ -73,24 +70,21 @@ class CollectedAnswer:
             case Ended():
                 self.ended = event
 
-    def _say(self, text: str) -> None:
+    def _say(self, said: Text) -> None:
         last = self.parts[-1] if self.parts else None
         if isinstance(last, Text):
-            self.parts[-1] = Text(last.text + text)
+            self.parts[-1] = Text(last.text + said.text)
         else:
-            self.parts.append(Text(text))
+            self.parts.append(said)
 
-    def _think(self, thought: Thought) -> None:
+    def _think(self, thought: Reasoning) -> None:
         """Add reasoning: what proves it belongs to the text before it."""
         last = self.parts[-1] if self.parts else None
-        new = Reasoning(
-            thought.text, thought.signature, thought.encrypted, thought.id, thought.redacted
-        )
         is_open = isinstance(last, Reasoning) and not (last.signature or last.encrypted)
         if isinstance(last, Reasoning) and is_open and not thought.redacted:
-            self.parts[-1] = replace(new, text=last.text + thought.text)
+            self.parts[-1] = replace(thought, text=last.text + thought.text)
         else:
-            self.parts.append(new)
+            self.parts.append(thought)
 
     def _go_on(self, went: CallWent) -> None:
         at = self._calls[went.number]
@@ -107,7 +101,7 @@ def collect_answer(events: Iterable[Event]) -> CollectedAnswer:
     return answer
 
 
-Piece = Said | Thought | Refused | CallBegan | CallWent
+Piece = Text | Reasoning | Refusal | CallBegan | CallWent
 
 
 class AnswerWriter(ABC):
@@ -131,7 +125,7 @@ class AnswerWriter(ABC):
         match event:
             case Began():
                 return self._begin(event)
-            case Said():
+            case Text():
                 return self.say(event.text)
             case Ended():
                 return self._end(event)
@@ -247,12 +241,12 @@ def block_key(piece: Piece | CallEnded) -> BlockKey:
     """Return what tells a piece's block from others; what is redacted is a block of its own."""
     if isinstance(piece, CallBegan | CallWent | CallEnded):
         return piece.number
-    return "redacted" if isinstance(piece, Thought) and piece.redacted else type(piece)
+    return "redacted" if isinstance(piece, Reasoning) and piece.redacted else type(piece)
 
 
 def _is_last(piece: Piece) -> bool:
     """Whether a block ends with this piece, as reasoning does with its proof."""
-    return isinstance(piece, Thought) and bool(piece.signature or piece.encrypted)
+    return isinstance(piece, Reasoning) and bool(piece.signature or piece.encrypted)
 
 
 def _size_of(piece: Piece | CallEnded) -> int:

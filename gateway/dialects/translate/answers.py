@@ -24,7 +24,7 @@ from gateway.dialects.canonical import (
     Ended,
     Event,
     Failed,
-    Said,
+    Text,
     Tokens,
 )
 from gateway.dialects.events import read_object
@@ -128,7 +128,7 @@ class StreamTranslator(AnswerTranslator):
         """Add what the frames of a batch become; this is the hot path."""
         for data in extract_data(batch):
             for event in self._read(data):
-                said = self._say(event.text) if type(event) is Said else self._write(event)
+                said = self._say(event.text) if type(event) is Text else self._write(event)
                 frames.append(said)
 
     def _write(self, event: Event) -> bytes:

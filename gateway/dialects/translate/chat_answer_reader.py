@@ -30,9 +30,9 @@ from gateway.dialects.canonical import (
     CallWent,
     Ended,
     Event,
-    Refused,
-    Said,
-    Thought,
+    Reasoning,
+    Refusal,
+    Text,
 )
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, read_object
 from gateway.dialects.openai_chat.calls import Calls, ChatCall, function_of
@@ -166,18 +166,18 @@ class ChatAnswerReader(AnswerReader):
     def _read_delta(self, delta: _ChatDelta) -> Sequence[Event]:
         content = delta.content
         if type(content) is str and content and self._is_plain(delta):
-            return (Said(content),)
+            return (Text(content),)
         events: list[Event] = []
         if thought := text_in(delta.reasoning_content) or text_in(delta.reasoning):
-            events.append(Thought(thought))
+            events.append(Reasoning(thought))
         # Reasoning comes before the text that follows from it, whatever the order of the members.
         if isinstance(content, list):
             events += _parts(content)
         elif text := text_in(content):
-            events.append(Said(text))
+            events.append(Text(text))
         if refusal := text_in(delta.refusal):
             self._refused = True
-            events.append(Refused(refusal))
+            events.append(Refusal(refusal))
         if events:
             # Where something else begins, the calls before it have ended, and are told so first.
             events = [*self._calls.pause(), *events]
@@ -224,9 +224,9 @@ def _parts(content: list[Any]) -> list[Event]:
     events: list[Event] = []
     for part in objects_in(content):
         if thought := text_in(part.get("thinking")):
-            events.append(Thought(thought))
+            events.append(Reasoning(thought))
         if text := text_in(part.get("text")):
-            events.append(Said(text))
+            events.append(Text(text))
     return events
 
 

@@ -14,9 +14,7 @@ from gateway.dialects.canonical import (
     Failed,
     Reasoning,
     Refusal,
-    Refused,
     Text,
-    Thought,
     Tokens,
 )
 from gateway.dialects.events import Json
@@ -90,10 +88,10 @@ class ChatAnswerWriter(AnswerWriter):
 
     def _add(self, piece: Piece | CallEnded) -> bytes:
         match piece:
-            case Thought():
+            case Reasoning():
                 # There is no place for what proves it.
                 return self._other({"reasoning_content": piece.text}) if piece.text else b""
-            case Refused():
+            case Refusal():
                 self._refused = True
                 return self._other({"refusal": piece.text})
             case CallBegan():

@@ -25,8 +25,8 @@ from gateway.dialects.canonical import (
     CallWent,
     Ended,
     Event,
-    Said,
-    Thought,
+    Reasoning,
+    Text,
     Tokens,
 )
 from gateway.dialects.events import NO_ARGUMENTS, as_text
@@ -123,7 +123,7 @@ class MessagesAnswerReader(AnswerReader):
         delta = event.delta
         if delta is not None and delta.type == "text_delta" and self.began:
             # The usual case: the text of any block, whichever it is.
-            return (Said(delta.text),) if isinstance(delta.text, str) and delta.text else ()
+            return (Text(delta.text),) if isinstance(delta.text, str) and delta.text else ()
         if event.type == "error":
             return self._fail(read_body(data))
         # Pings, and events that are new, say nothing that another dialect could.
@@ -174,14 +174,14 @@ class MessagesAnswerReader(AnswerReader):
     def _begin_block(self, at: int, block: _ContentBlock) -> Sequence[Event]:
         match block.type:
             case "text":
-                return (Said(text),) if (text := text_in(block.text)) else ()
+                return (Text(text),) if (text := text_in(block.text)) else ()
             case "thinking":
                 # Whole blocks have it here; in a stream it is empty, and comes as a delta.
                 self._signatures[at] = text_in(block.signature)
-                return (Thought(text),) if (text := text_in(block.thinking)) else ()
+                return (Reasoning(text),) if (text := text_in(block.thinking)) else ()
             # It never comes in pieces.
             case "redacted_thinking":
-                return (Thought(encrypted=text_in(block.data), redacted=True),)
+                return (Reasoning(encrypted=text_in(block.data), redacted=True),)
             case "tool_use":
                 return (self._begin_call(at, block),)
         # What else there is comes of tools that only Messages has.
@@ -203,9 +203,9 @@ class MessagesAnswerReader(AnswerReader):
 
     def _read_delta(self, at: int, delta: _ContentBlock) -> Sequence[Event]:
         if text := text_in(delta.text):
-            return (Said(text),)
+            return (Text(text),)
         if thought := text_in(delta.thinking):
-            return (Thought(thought),)
+            return (Reasoning(thought),)
         # Compatible servers send it in pieces, and nobody says how many.
         if signature := text_in(delta.signature):
             self._budget.spend(len(signature))
@@ -221,7 +221,7 @@ class MessagesAnswerReader(AnswerReader):
 
     def _end_block(self, at: int) -> Sequence[Event]:
         if signature := self._signatures.pop(at, ""):
-            return (Thought(signature=signature),)
+            return (Reasoning(signature=signature),)
         call = self._calls.pop(at, None)
         if call is None:
             return ()

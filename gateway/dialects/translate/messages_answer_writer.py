@@ -12,9 +12,8 @@ from gateway.dialects.canonical import (
     Ended,
     Failed,
     Reasoning,
-    Refused,
-    Said,
-    Thought,
+    Refusal,
+    Text,
     Tokens,
 )
 from gateway.dialects.events import Json, read_object
@@ -56,9 +55,9 @@ class MessagesAnswerWriter(BlockAnswerWriter):
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
-        if self._key is Said:
+        if self._key is Text:
             return b"%b%b}}\n\n" % (self._text, _encode(text))
-        return self._add(Said(text))
+        return self._add(Text(text))
 
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
@@ -104,7 +103,7 @@ class _WrittenBlock:
     def __init__(self, index: int, first: Piece) -> None:
         self._index = index
         self._first = first
-        self._proven = not isinstance(first, Thought) or first.redacted
+        self._proven = not isinstance(first, Reasoning) or first.redacted
 
     def begin(self) -> bytes:
         """Write its beginning."""
@@ -114,7 +113,7 @@ class _WrittenBlock:
 
     def add(self, piece: Piece) -> bytes:
         """Write a piece of it."""
-        self._proven = self._proven or (isinstance(piece, Thought) and bool(as_signature(piece)))
+        self._proven = self._proven or (isinstance(piece, Reasoning) and bool(as_signature(piece)))
         return b"".join([self._delta(delta) for delta in _deltas(piece)])
 
     def end(self) -> bytes:
@@ -130,7 +129,7 @@ def _begin_block(piece: Piece) -> Json:
     """Write a block that is still empty; only redacted thinking comes whole."""
     if isinstance(piece, CallBegan):
         return {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
-    if not isinstance(piece, Thought):
+    if not isinstance(piece, Reasoning):
         return {"type": "text", "text": ""}
     if piece.redacted:
         return {"type": "redacted_thinking", "data": piece.encrypted}
@@ -139,7 +138,7 @@ def _begin_block(piece: Piece) -> Json:
 
 def _deltas(piece: Piece) -> list[Json]:
     match piece:
-        case Said() | Refused():
+        case Text() | Refusal():
             return [{"type": "text_delta", "text": piece.text}]
         case CallWent():
             return [{"type": "input_json_delta", "partial_json": piece.arguments}]

@@ -26,9 +26,9 @@ from gateway.dialects.canonical import (
     CallWent,
     Ended,
     Event,
-    Refused,
-    Said,
-    Thought,
+    Reasoning,
+    Refusal,
+    Text,
 )
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
@@ -100,7 +100,7 @@ class ResponsesAnswerReader(AnswerReader):
             return ()
         if event.type == TEXT and event.output_index == self._speaking is not None:
             # The usual case: the item that speaks goes on, and nothing about it has to be noted.
-            return (Said(event.delta),) if isinstance(event.delta, str) and event.delta else ()
+            return (Text(event.delta),) if isinstance(event.delta, str) and event.delta else ()
         if event.type in FAILURES:
             # A failure has its error in the response or in the event itself: all of it is read.
             return self._fail(read_body(data))
@@ -169,7 +169,7 @@ class ResponsesAnswerReader(AnswerReader):
         # After something else than text the other dialects begin a new text anyway.
         is_other = self._speaker is not None and self._speaker is not item
         self._speaker, self._speaking = item, None
-        return (Said(APART + text if is_other else text),)
+        return (Text(APART + text if is_other else text),)
 
     def _on_refusal(self, event: _ResponsesEvent) -> Sequence[Event]:
         return [*self._begin(), *self._refuse(self._at(event), text_in(event.delta))]
@@ -178,7 +178,7 @@ class ResponsesAnswerReader(AnswerReader):
         self._pause()
         # The response is `completed` all the same: only the refusal tells why it ended so.
         item.said = self._refused = True
-        return (Refused(text),) if text else ()
+        return (Refusal(text),) if text else ()
 
     def _on_reasoning(self, event: _ResponsesEvent) -> Sequence[Event]:
         return [*self._begin(), *self._think(self._at(event), text_in(event.delta))]
@@ -191,7 +191,7 @@ class ResponsesAnswerReader(AnswerReader):
     def _think(self, item: _OutputItem, text: str) -> Sequence[Event]:
         self._pause()
         item.said = True
-        return (Thought(text),) if text else ()
+        return (Reasoning(text),) if text else ()
 
     def _on_arguments(self, event: _ResponsesEvent) -> Sequence[Event]:
         item = self._at(event)
@@ -238,7 +238,7 @@ class ResponsesAnswerReader(AnswerReader):
         # The proof is never in a delta, so it is read even where the text was told.
         if encrypted := text_in(told.get("encrypted_content")):
             self._pause()
-            events.append(Thought(encrypted=encrypted, id=as_text(told.get("id")) or ""))
+            events.append(Reasoning(encrypted=encrypted, id=as_text(told.get("id")) or ""))
         return events
 
     def _read_call(self, item: _OutputItem, told: Json) -> Sequence[Event]:
