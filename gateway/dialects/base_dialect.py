@@ -9,31 +9,87 @@ line in `__init__.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
+    ABSENT,
     NULL,
     Fields,
     Raws,
+    array,
+    drop_duplicates,
     fields_of,
+    forces_one,
+    name_model,
     raw,
     raws_in,
+    read_as,
     readable,
     rename_model,
     same,
+    type_in,
     write_object,
 )
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.strip_tools import strip_tools
 from gateway.dialects.text_editor import Edit, SpokenMessage, TextEditor, texts_in
 from gateway.errors import HoldgateError
+from gateway.exchange.additions import ToolDeclaration
+from gateway.exchange.model import Asked
+from gateway.sessions.directives.reader import may_contain
 from gateway.sessions.model import KeptTurn
 from gateway.wire.sse import encode
 
+TOOLS = "tools"
+
 _tools = msgspec.json.Decoder(list[Any])
+
+
+class RequestHead(msgspec.Struct, gc=False):
+    """The members of a request that the gateway looks at; what is long stays a raw slice.
+
+    A dialect adds those that only it has, and says what they mean.
+    """
+
+    identities: ClassVar[tuple[str, ...]] = ("metadata", "client_metadata", "conversation")
+    """The members that may name a session."""
+    model: str | None = None
+    stream: bool | None = None
+    tools: msgspec.Raw = ABSENT
+    tool_choice: msgspec.Raw = ABSENT
+    metadata: msgspec.Raw = ABSENT
+
+    def check(self) -> None:
+        """Raise `BadRequest` if the conversation is not what it should be."""
+        raise NotImplementedError
+
+    def last_role(self) -> str:
+        """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""
+        raise NotImplementedError
+
+    def is_structured(self) -> bool:
+        """Whether the answer has to have a form."""
+        raise NotImplementedError
+
+    def takes_tools(self) -> bool:
+        """Whether a tool can be added, as far as its form does not forbid it."""
+        raise NotImplementedError
+
+    def choices(self) -> int:
+        """Return how many answers are wanted."""
+        return 1
+
+    def wants_usage(self) -> bool:
+        """Whether the client wants to be told the usage at the end of a stream."""
+        return False
+
+    def identity(self) -> Mapping[str, bytes]:
+        """Return the members that may name a session, as JSON."""
+        members = [(name, getattr(self, name)) for name in self.identities]
+        return {name: bytes(value) for name, value in members if value is not ABSENT}
 
 
 class BaseDialect(ABC):
@@ -49,12 +105,44 @@ class BaseDialect(ABC):
     """The members that make sense only with the client's tools."""
     hosted_tools: ClassVar[tuple[str, ...]] = ()
     """How the types of tools begin that the upstream runs by itself."""
+    request_head: ClassVar[msgspec.json.Decoder[Any]]
+    """Reads the `RequestHead` of a request."""
+    read_members: ClassVar[tuple[str, ...]]
+    """The members that are read, which the upstream must read as we do."""
+    forced_types: ClassVar[tuple[str, ...]] = ("function", "custom")
+    """The types of a tool choice that forces one tool of the client's."""
     error_event: ClassVar[str] = ""
     """The name of an error's event; without a name for it, clients do not see some."""
     editor: ClassVar[TextEditor] = TextEditor("text")
 
     # Called for every request: the function itself, not a method that would only call it.
     rewrite = staticmethod(rename_model)
+
+    def read(
+        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
+    ) -> Asked:
+        """Read a client's request, or raise `BadRequest` naming the field."""
+        request: RequestHead = read_as(self.request_head, body, depth)
+        body = drop_duplicates(body, self.read_members)
+        model, body = name_model(body, request.model, default_model)
+        request.check()
+        said, choice = request.stream, request.tool_choice
+        structured = request.is_structured()
+        return Asked(
+            model=model,
+            body=body,
+            stream=prefers_stream if said is None else said,
+            stream_implied=prefers_stream and said is None,
+            choices=request.choices(),
+            wants_usage=request.wants_usage(),
+            tools=array(request.tools, TOOLS),
+            takes_tools=not structured and request.takes_tools(),
+            structured=structured,
+            forces_one=choice is not ABSENT and forces_one(choice, self.forced_types),
+            last_role=request.last_role(),
+            directives=may_contain(body),
+            identity=request.identity(),
+        )
 
     @abstractmethod
     def read_message(self, item: msgspec.Raw) -> SpokenMessage | None:
@@ -89,8 +177,13 @@ class BaseDialect(ABC):
         return self.strip_reasoning(body) if may_be_sealed(body) else body
 
     def strip_tools(self, body: bytes) -> bytes:
-        """Take out the client's tools."""
-        return strip_tools(body, self.tool_members, self.hosted_tools)
+        """Take out the client's tools: nobody is there to run them when a job asks."""
+        fields = fields_of(body)
+        tools = raws_in(fields.pop(TOOLS, NULL)) or ()
+        left = {name: value for name, value in fields.items() if name not in self.tool_members}
+        if hosted := [tool for tool in tools if type_in(tool).startswith(self.hosted_tools)]:
+            left[TOOLS] = raw(hosted)
+        return write_object(left)
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
@@ -154,3 +247,13 @@ class BaseDialect(ABC):
         if message is None or message.role != "user":
             return item
         return self.editor.message(item, message.content, edit)
+
+
+def describe_function(tool: ToolDeclaration) -> dict[str, object]:
+    """Declare a tool of the gateway's as OpenAI's two dialects do."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": msgspec.Raw(tool.schema.encode()),
+        "strict": tool.strict,
+    }

@@ -72,6 +72,12 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
     return found
 
 
+def check_messages(messages: msgspec.Raw) -> None:
+    """Raise `BadRequest` if what should be the messages is no list."""
+    if bytes(memoryview(messages)[:1]) != b"[":
+        raise BadRequest("`messages` must be an array of messages.", param="messages")
+
+
 def name_model(body: bytes, model: str | None, default: str) -> tuple[str, bytes]:
     """Return the model of a request, and the body that names it; without one, refuse it."""
     if model:
@@ -103,25 +109,26 @@ def array(value: msgspec.Raw, name: str) -> bytes:
     return found
 
 
+def type_in(value: msgspec.Raw) -> str:
+    """Return the type that an object says it is of; empty if it says none."""
+    found = readable(_form, value)
+    return (found.type or "") if found is not None else ""
+
+
 def is_structured(form: msgspec.Raw) -> bool:
     """Whether the form that a request wants its answer in is any other than text."""
-    if bytes(form) in NOTHING:
-        return False
-    try:
-        return _form.decode(form).type != "text"
-    except msgspec.DecodeError:
-        # It is the upstream's to say what is wrong with it.
-        return True
+    # What is wrong with a form that cannot be read is the upstream's to say.
+    return bytes(form) not in NOTHING and type_in(form) != "text"
 
 
-def forces_one(tool_choice: msgspec.Raw, *kinds: str) -> bool:
+def forces_one(tool_choice: msgspec.Raw, kinds: tuple[str, ...]) -> bool:
     """Whether one tool of the client's, of these kinds, has to be called."""
-    if bytes(memoryview(tool_choice)[:1]) != b"{":
-        return False
-    try:
-        return _form.decode(tool_choice).type in kinds
-    except msgspec.DecodeError:
-        return False
+    return bytes(memoryview(tool_choice)[:1]) == b"{" and type_in(tool_choice) in kinds
+
+
+def restricts_tools(tool_choice: msgspec.Raw) -> bool:
+    """Whether a tool is forced, or only some may be called, in OpenAI's words."""
+    return bytes(tool_choice) == b'"required"' or bytes(memoryview(tool_choice)[:1]) == b"{"
 
 
 def misfit(problem: str) -> BadRequest:
@@ -206,11 +213,11 @@ def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def readable(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | None:
+def readable(decoder: msgspec.json.Decoder[T], value: bytes | str | msgspec.Raw) -> T | None:
     """Read a value if it is what it should be."""
     try:
         return decoder.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -219,7 +226,7 @@ def raws_in(value: msgspec.Raw) -> Raws | None:
     return readable(_items, value)
 
 
-def members_of(item: msgspec.Raw) -> Fields:
+def members_of(item: bytes | msgspec.Raw) -> Fields:
     """Return the members of an object; of anything else there are none."""
     return readable(_members, item) or {}
 

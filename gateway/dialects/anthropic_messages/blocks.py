@@ -21,9 +21,9 @@ from gateway.dialects.anthropic_messages.turn import (
     set_apart,
     text_in,
 )
-from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import Json, as_text, part_of
 from gateway.dialects.raw_json import Fields, raw, readable
+from gateway.dialects.splices import NewId
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import data_of, encode
 

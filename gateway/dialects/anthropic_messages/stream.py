@@ -34,7 +34,6 @@ from gateway.dialects.anthropic_messages.turn import (
     update_usage,
     usage_of,
 )
-from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import (
     Json,
     Tape,
@@ -46,7 +45,7 @@ from gateway.dialects.events import (
     read_named,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import RecordedTap, StreamSplice
+from gateway.dialects.splices import CallIds, RecordedTap, StreamSplice
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, split

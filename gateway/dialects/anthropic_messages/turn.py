@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
@@ -24,6 +23,7 @@ from gateway.dialects.events import (
     read_object,
     sum_usage,
 )
+from gateway.dialects.splices import NewId
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 STOPS = {

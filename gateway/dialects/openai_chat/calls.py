@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.dialects.call_ids import MOST_CALLS, NewId
 from gateway.dialects.events import Json, as_text
+from gateway.dialects.splices import MOST_CALLS, NewId
 from gateway.errors import UpstreamBroke
 
 

@@ -17,7 +17,6 @@ from itertools import chain
 
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import Json, Tape, part_of, read_event, read_events, sum_usage
 from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
@@ -35,7 +34,7 @@ from gateway.dialects.openai_chat.turn import (
     usage_of,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import RecordedTap, StreamSplice
+from gateway.dialects.splices import CallIds, RecordedTap, StreamSplice
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, encode, split_events

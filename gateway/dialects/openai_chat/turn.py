@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
@@ -18,6 +17,7 @@ from gateway.dialects.events import (
     read_events,
 )
 from gateway.dialects.openai_chat.calls import Calls, ChatCall, calls_of, function_of, ident_of
+from gateway.dialects.splices import NewId
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import Json
 from gateway.dialects.openai_responses.items import fields_in, text_in
 from gateway.dialects.raw_json import Fields
+from gateway.dialects.splices import CallIds
 
 
 class ResponsesAnswer:

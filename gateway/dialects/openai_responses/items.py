@@ -1,4 +1,4 @@
-"""The output items of a Responses answer: what they are, whose they are, what goes back of them."""
+"""The output items of a Responses answer: what they are, say, and whose; what goes back of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
-from gateway.dialects.call_ids import NewId
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, sum_usage
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, part_of, read_events, sum_usage
 from gateway.dialects.raw_json import NULL, Fields, raw, readable
+from gateway.dialects.splices import NewId
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 FUNCTION_CALL = "function_call"
@@ -225,3 +225,33 @@ def join_responses(first: Fields, last: Fields, items: list[Json], usage: Json |
     if usage:
         response["usage"] = raw(usage)
     return response
+
+
+# What an event says by itself: a piece of something, or all of it.
+SAID = ("delta", "text", "refusal", "arguments", "input", "code", "partial_image_b64")
+# Where the words stand of items that begin empty; any other item is a call, and is content.
+EMPTY_AT_FIRST = {
+    "message": ("content",),
+    "reasoning": ("summary", "content"),
+}
+
+
+def shows_content(frames: bytes) -> bool:
+    """Tell whether any event says something, thinks, refuses or calls."""
+    return any(map(_says, read_events(frames)))
+
+
+def _says(event: Json) -> bool:
+    part = part_of(event, "part")
+    if any(map(event.get, SAID)) or part.get("text") or part.get("refusal"):
+        return True
+    item = part_of(event, "item")
+    members = EMPTY_AT_FIRST.get(str(item.get("type")))
+    return bool(item) if members is None else any(_is_filled(item.get(name)) for name in members)
+
+
+def _is_filled(value: object) -> bool:
+    """Tell whether a member holds more than empty parts."""
+    if not isinstance(value, list):
+        return bool(value)
+    return any(part.get("text") or part.get("refusal") for part in value if isinstance(part, dict))

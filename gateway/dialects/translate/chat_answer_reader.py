@@ -23,7 +23,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.call_ids import MOST_CALLS, NewId
 from gateway.dialects.canonical import (
     CallBegan,
     CallEnded,
@@ -37,6 +36,7 @@ from gateway.dialects.canonical import (
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, read_object
 from gateway.dialects.openai_chat.calls import Calls, ChatCall, function_of
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
+from gateway.dialects.splices import MOST_CALLS, NewId
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import (
     NEVER_BEGAN,

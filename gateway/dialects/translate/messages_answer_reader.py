@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.call_ids import MOST_CALLS
 from gateway.dialects.canonical import (
     CallBegan,
     CallEnded,
@@ -30,6 +29,7 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import NO_ARGUMENTS, as_text
+from gateway.dialects.splices import MOST_CALLS
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
 from gateway.dialects.translate.errors import read_body
