@@ -62,21 +62,21 @@ class RequestHead(msgspec.Struct, gc=False):
     tool_choice: msgspec.Raw = ABSENT
     metadata: msgspec.Raw = ABSENT
 
+    @abstractmethod
     def check(self) -> None:
         """Raise `BadRequest` if the conversation is not what it should be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last_role(self) -> str:
         """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_structured(self) -> bool:
         """Whether the answer has to have a form."""
-        raise NotImplementedError
 
+    @abstractmethod
     def takes_tools(self) -> bool:
         """Whether a tool can be added, as far as its form does not forbid it."""
-        raise NotImplementedError
 
     def choices(self) -> int:
         """Return how many answers are wanted."""

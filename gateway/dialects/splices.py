@@ -8,17 +8,21 @@ that has passed is read as a whole only if somebody has to know what it said.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import chain
 from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from gateway.dialects.events import Json, read_object
+from gateway.dialects.events import Json, Tape, read_event, read_events, read_object
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.wire.sse import Framer, data_of
+
+DONE = b"[DONE]"
 
 NewId = Callable[[int], str]
 """Makes the id of a turn's n-th call."""
@@ -91,18 +95,95 @@ class RecordedTap(ABC):
         return self.read_turn().text
 
 
+class StreamTap:
+    """A tap on the frames of one turn: what all dialects need to know of it."""
+
+    __slots__ = (
+        "_framer",
+        "_joined",
+        "_limit",
+        "_reads_all",
+        "_spoke",
+        "_tape",
+        "_tools",
+        "_turn",
+        "ended",
+        "failure",
+    )
+
+    def __init__(self, turn: int, tools: frozenset[str], event_bytes: int) -> None:
+        self._turn = turn
+        self._tools = tools
+        # Turn 1 passes as it came, as far as it can; of later ones every event is fitted on.
+        self._joined = self._reads_all = turn > 0
+        self._framer = Framer(event_bytes)
+        self._tape = Tape(event_bytes)
+        self._limit = event_bytes
+        self._spoke = False
+        self.failure: UpstreamError | None = None
+        self.ended = False
+
+    def _flush(self) -> bytes:
+        """Return what is left when the bytes end; clients read it if it is a whole event."""
+        rest = self._framer.flush()
+        data = data_of(rest) if rest else None
+        # What is left has no empty line after it.
+        if data is not None and data.strip() != DONE and read_event(data) is None:
+            raise UpstreamBroke("The upstream's answer broke off inside an event.")
+        return rest
+
+
+class RecordedStreamTap(StreamTap, RecordedTap):
+    """A tap whose tape is read as a whole, and whose tail stays back from the finish on."""
+
+    __slots__ = ("_fed", "_looked", "_recorded", "_said_more", "_sifts", "tail")
+
+    def __init__(self, turn: int, tools: frozenset[str], event_bytes: int) -> None:
+        super().__init__(turn, tools, event_bytes)
+        # Without server tools turn 1 passes as it is: its numbers and ids are right already.
+        self._sifts = self._joined or bool(tools)
+        self._fed = False
+        self._looked = False
+        self._said_more = False
+        self.tail: list[bytes] = []
+
+    @property
+    @abstractmethod
+    def seen(self) -> bool:
+        """Whether the turn has begun."""
+
+    @staticmethod
+    @abstractmethod
+    def _read_error(body: bytes) -> UpstreamError:
+        """Read the error that an event tells."""
+
+    def _events(self) -> Iterator[Json]:
+        return chain.from_iterable(map(read_events, self._tape.batches))
+
+    def _fail(self, data: bytes) -> bytes:
+        """Take an error; what came before it in the same read is still to be shown."""
+        # Before anything was shown another route may answer instead: then it is raised.
+        if not (self._looked and self.seen):
+            raise self._read_error(data)
+        self.failure = self._read_error(data)
+        self.ended = True
+        return b""
+
+
 class StreamSplice:
     """Makes one stream out of n; a dialect says how they are joined."""
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    __slots__ = ("_ids", "_unread", "settling", "text_shown")
+    __slots__ = ("_event_bytes", "_ids", "_unread", "server_tools", "settling", "text_shown")
 
-    _ids: CallIds
-    _unread: list[RecordedTap]
-    """Turns that are part of the answer, and of which nobody knows yet whether they said a word."""
-    settling: bool
-    text_shown: bool
+    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+        self.server_tools = server_tools
+        self._ids = CallIds(asked.body)
+        self._event_bytes = event_bytes
+        self._unread: list[RecordedTap] = []
+        """Turns of the answer of which nobody knows yet whether they said a word."""
+        self.settling = self.text_shown = False
 
     def accepts(self, content_type: bytes) -> bool:
         """Whether an upstream's answer of this type can be read."""

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import msgspec
-
-from gateway.dialects.events import Json, as_text
+from gateway.dialects.events import Json, as_text, read_object
 from gateway.dialects.splices import MOST_CALLS, NewId
 from gateway.errors import UpstreamBroke
 
@@ -67,7 +65,9 @@ class ChatCall:
             self._lengthen(name, tools)
         # Arguments come after the name, so a fragment without a name means that it is whole.
         if arguments and self.name:
-            self.whole = bool(name) and not self.argued and _is_object(arguments)
+            self.whole = (
+                bool(name) and not self.argued and read_object(arguments.encode()) is not None
+            )
             self.named = self.named or not name
         self.argued = self.argued or bool(arguments)
         if self.server is None:
@@ -90,13 +90,6 @@ class ChatCall:
 
 def _begins_one(name: str, tools: frozenset[str]) -> bool:
     return any(tool.startswith(name) for tool in tools)
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.DecodeError, RecursionError):
-        return False
 
 
 class Calls:

@@ -11,13 +11,12 @@ was shown is never taken back; one turn that called no server tool ends with its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from itertools import chain
 
 import msgspec
 
-from gateway.dialects.events import Json, Tape, part_of, read_event, read_events, sum_usage
+from gateway.dialects.events import Json, part_of, read_event, sum_usage
 from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
     FinishedChatTurn,
@@ -34,12 +33,11 @@ from gateway.dialects.openai_chat.turn import (
     usage_of,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import CallIds, RecordedTap, StreamSplice
-from gateway.errors import UpstreamBroke, UpstreamError
+from gateway.dialects.splices import DONE, RecordedStreamTap, StreamSplice
+from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, TurnEnd
-from gateway.wire.sse import Framer, data_of, encode, split_events
+from gateway.wire.sse import encode, split_events
 
-DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
 # Of a batch larger than this only the last frame is searched: a search costs by the byte.
 SMALL = 1024
@@ -57,27 +55,14 @@ TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
 class ChatStream(StreamSplice):
     """Makes one stream out of n: one envelope, one role, one finish, one usage, one [DONE]."""
 
-    __slots__ = (
-        "_beat",
-        "_event_bytes",
-        "_taken",
-        "_wants_usage",
-        "choices",
-        "envelope",
-        "server_tools",
-        "shown_calls",
-    )
+    __slots__ = ("_beat", "_taken", "_wants_usage", "choices", "envelope", "shown_calls")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+        super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), event_bytes)
         self.choices = asked.choices
-        self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self.envelope: Json | None = None
         self.shown_calls = 0
-        self._ids = CallIds(asked.body)
-        self._unread = []
-        self.settling = self.text_shown = False
         self._wants_usage = asked.wants_usage
-        self._event_bytes = event_bytes
         self._taken: list[FinishedChatTurn] = []
         self._beat = b""
 
@@ -142,57 +127,22 @@ class ChatStream(StreamSplice):
         return end + encode(DONE)
 
 
-class ChatTap(RecordedTap):
+class ChatTap(RecordedStreamTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
-    __slots__ = (
-        "_fed",
-        "_framer",
-        "_joined",
-        "_limit",
-        "_looked",
-        "_reads_all",
-        "_recorded",
-        "_said_more",
-        "_said_text",
-        "_sifter",
-        "_sifts",
-        "_splice",
-        "_spoke",
-        "_tape",
-        "_tools",
-        "_turn",
-        "_usual_end",
-        "ended",
-        "failure",
-        "finish",
-        "tail",
-        "usage",
-    )
+    __slots__ = ("_said_text", "_sifter", "_splice", "_usual_end", "finish", "usage")
+
+    _read_error = staticmethod(read_disguised_error)
 
     def __init__(self, splice: ChatStream, turn: int, event_bytes: int) -> None:
+        super().__init__(turn, splice.server_tools, event_bytes)
         self._splice = splice
-        self._tools = splice.server_tools
-        self._turn = turn
-        self._joined = self._reads_all = turn > 0
-        # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
-        self._sifts = self._joined or bool(splice.server_tools)
         self._sifter: Sifter | None = None
-        self._framer = Framer(event_bytes)
-        self._tape = Tape(event_bytes)
-        self._limit = event_bytes
         self._recorded: RecordedChatTurn | None = None
-        self._looked = False
         self._usual_end = b""
-        self._said_more = False
         self._said_text = False
-        self._spoke = False
-        self.tail: list[bytes] = []
         self.finish: str | None = None
         self.usage: Json | None = None
-        self.failure: UpstreamError | None = None
-        self._fed = False
-        self.ended = False
 
     @property
     def seen(self) -> bool:
@@ -232,11 +182,7 @@ class ChatTap(RecordedTap):
 
     def close(self) -> bytes:
         """Take the end of the bytes; a turn without its finish was cut short."""
-        rest = self._framer.flush()
-        data = data_of(rest) if rest else None
-        # What is left has no empty line after it; clients read it all the same if it is whole.
-        if data is not None and data.strip() != DONE and read_event(data) is None:
-            raise UpstreamBroke("The upstream's answer broke off inside an event.")
+        rest = self._flush()
         shown = self._judge(rest) if rest else b""
         if not self.ended and self.finish is None and not self._has_late_finish():
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
@@ -263,15 +209,12 @@ class ChatTap(RecordedTap):
     def read_turn(self) -> RecordedChatTurn:
         """Read the tape."""
         if self._recorded is None:
-            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._chunks())
+            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._events())
             self._recorded = record_deltas(deltas, self._new_calls())
         return self._recorded
 
     def _new_calls(self) -> Calls:
         return Calls(self._tools, partial(self._splice.call_id, self._turn))
-
-    def _chunks(self) -> Iterator[Json]:
-        return chain.from_iterable(map(read_events, self._tape.batches))
 
     def _may_have_calls(self) -> bool:
         """Whether the tape may tell of calls."""
@@ -285,7 +228,7 @@ class ChatTap(RecordedTap):
 
     def _has_late_finish(self) -> bool:
         """Whether there was a finish that could not be withheld."""
-        return any(finish_of(first_choice(chunk)) for chunk in self._chunks())
+        return any(finish_of(first_choice(chunk)) for chunk in self._events())
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
@@ -332,14 +275,6 @@ class ChatTap(RecordedTap):
             # Choices are mixed and end one by one: they pass, and nothing is ever joined on.
             return frame
         return self._chunk(chunk, frame)
-
-    def _fail(self, data: bytes) -> bytes:
-        """Take an error; what came before it in the same read is still to be shown."""
-        if not (self._looked and self.seen):
-            raise read_disguised_error(data)
-        self.failure = read_disguised_error(data)
-        self.ended = True
-        return b""
 
     def _look(self, chunk: Json, data: bytes) -> None:
         """Take the envelope of the first chunk, and how it ends."""

@@ -18,7 +18,7 @@ from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import ResponsesTap
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
-from gateway.dialects.splices import CallIds, StreamSplice
+from gateway.dialects.splices import StreamSplice
 from gateway.errors import HoldgateError
 from gateway.exchange.model import Asked
 from gateway.wire.sse import encode
@@ -30,14 +30,11 @@ WAIT = b": wait\n"
 class ResponsesStream(StreamSplice):
     """Makes one stream out of n: one beginning, one id, items numbered through, one end."""
 
-    __slots__ = ("_answer", "_event_bytes", "_live", "_taken")
+    __slots__ = ("_answer", "_live", "_taken")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
-        self._ids = CallIds(asked.body)
-        self._unread = []
-        self.settling = self.text_shown = False
+        super().__init__(asked, server_tools, event_bytes)
         self._answer = ResponsesAnswer(self._ids, server_tools)
-        self._event_bytes = event_bytes
         self._taken: list[ResponsesTap | FinishedResponsesTurn] = []
         self._live: ResponsesTap | None = None
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
+from gateway.dialects.raw_json import readable
 from gateway.errors import BadRequest, UpstreamBroke
 from gateway.exchange.model import Asked
 
@@ -63,20 +64,13 @@ def read_context(asked: Asked, dialect: str, seed: str, created: int) -> AnswerC
 
 def read_custom_tools(tools: bytes) -> frozenset[str]:
     """Return the names of the tools that take plain text."""
-    try:
-        offered = _tools.decode(tools)
-    except msgspec.DecodeError:
-        # What is wrong with them is the request's translation to say.
-        return frozenset()
-    names = (tool.custom.name if tool.custom else tool.name for tool in offered if _is_custom(tool))
+    # What is wrong with them, if they cannot be read, is the request's translation to say.
+    offered = (tool for tool in readable(_tools, tools) or () if tool.type == "custom")
+    names = (tool.custom.name if tool.custom else tool.name for tool in offered)
     found = frozenset(name for name in names if name)
     if len(found) > MOST_CUSTOM_TOOLS:
         raise BadRequest(f"`tools` has more than {MOST_CUSTOM_TOOLS} custom tools.", param="tools")
     return found
-
-
-def _is_custom(tool: _OfferedTool) -> bool:
-    return tool.type == "custom"
 
 
 class ByteBudget:

@@ -28,6 +28,7 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import read_object
+from gateway.dialects.raw_json import readable
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import AnswerReader
 from gateway.dialects.translate.answer_writer import AnswerWriter, collect_answer
@@ -269,10 +270,7 @@ class CustomCallConverter:
 
 def unwrap_input(arguments: str) -> str:
     """Return the text that a function was called with instead; broken arguments are the text."""
-    try:
-        texts = _texts.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return arguments
+    texts = readable(_texts, arguments) or {}
     return texts[INPUT] if texts.keys() == {INPUT} else arguments
 
 
