@@ -22,6 +22,7 @@ from gateway.dialects.raw_json import (
     Raws,
     array,
     drop_duplicates,
+    edit_items,
     fields_of,
     forces_one,
     name_model,
@@ -30,7 +31,6 @@ from gateway.dialects.raw_json import (
     read_as,
     readable,
     rename_model,
-    same,
     type_in,
     write_object,
 )
@@ -220,18 +220,15 @@ class BaseDialect(ABC):
     def edit_user_texts(self, body: bytes, edit: Edit) -> bytes:
         """Change the texts of user messages that may hold a directive; keep the rest as it is."""
         fields = fields_of(body)
-        before = fields.get(self.history, NULL)
-        after = self.edit_history(before, edit)
-        if after is before:
-            return body
-        fields[self.history] = after
-        return write_object(fields)
+        return write_object(fields) if self.edit_history(fields, edit) else body
 
-    def edit_history(self, history: msgspec.Raw, edit: Edit) -> msgspec.Raw:
-        """Change what users said; return the same if there was nothing to change."""
-        items = raws_in(history) or []
-        edited = [self._edit_item(item, edit) for item in items]
-        return history if same(edited, items) else raw(edited)
+    def edit_history(self, fields: Fields, edit: Edit) -> bool:
+        """Change what users said; tell whether anything was changed."""
+
+        def edit_messages(items: Raws) -> Raws:
+            return [self._edit_item(item, edit) for item in items]
+
+        return edit_items(fields, self.history, edit_messages)
 
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""

@@ -87,6 +87,19 @@ def as_text(value: object) -> str | None:
     return msgspec.json.encode(value).decode()
 
 
+def objects_in(value: object) -> list[Json]:
+    """Return the objects of a list; none for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_in(value: object) -> str:
+    """Return a text, whether it came in one piece or as a list of parts; else nothing."""
+    if isinstance(value, str):
+        return value
+    texts = (part.get("text") for part in objects_in(value))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
 def part_of(whole: Json, name: str) -> Json:
     """Return a member that should be an object, or an empty one."""
     part = whole.get(name)

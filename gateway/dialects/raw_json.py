@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -234,6 +234,19 @@ def members_of(item: bytes | msgspec.Raw) -> Fields:
 def text_of(value: msgspec.Raw) -> str | None:
     """Return a text."""
     return readable(_text, value)
+
+
+def edit_items(fields: Fields, name: str, edit: Callable[[Raws], Raws]) -> bool:
+    """Change the items of a list, if it is one; tell whether anything was changed.
+
+    What is not changed stays the same object, by which it is known.
+    """
+    before = raws_in(fields.get(name, NULL)) or []
+    after = edit(before)
+    if same(after, before):
+        return False
+    fields[name] = raw(after)
+    return True
 
 
 def same(after: Raws, before: Raws) -> bool:

@@ -22,12 +22,10 @@ from gateway.dialects.anthropic_messages.turn import (
     text_in,
 )
 from gateway.dialects.events import Json, as_text, part_of
-from gateway.dialects.raw_json import Fields, raw, readable
+from gateway.dialects.raw_json import members_of, raw
 from gateway.dialects.splices import NewId
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import data_of, encode
-
-_fields = msgspec.json.Decoder(Fields)
 
 MOST_OPEN = 1000
 NO_NUMBER = -1
@@ -56,13 +54,14 @@ def end_of(number: int) -> bytes:
 
 def renumber_event(frame: bytes, event: Json, number: int) -> bytes:
     """Write an event under another number; all else in it stays as it came, if that is JSON."""
-    fields = readable(_fields, data_of(frame) or b"")
-    if fields is None:
+    fields = members_of(data_of(frame) or b"")
+    if not fields:
         return write_event({**event, "index": number})
     told = {**fields, "type": raw(event["type"]), "index": raw(number)}
     return encode(msgspec.json.encode(told), event["type"])
 
 
+@dataclass(slots=True, eq=False)
 class Blocks:
     """Numbers the blocks of one turn, and leaves out calls to server tools.
 
@@ -70,35 +69,20 @@ class Blocks:
     at or not; `moved` tells that from now on each one has to be.
     """
 
-    __slots__ = (
-        "_at",
-        "_held",
-        "_limit",
-        "_new_id",
-        "_open",
-        "_tools",
-        "_waiting",
-        "calls",
-        "gap",
-        "hidden",
-        "moved",
-        "next",
-    )
-
-    def __init__(self, tools: frozenset[str], new_id: NewId, first: int, limit: int) -> None:
-        self.next = first
-        self.calls = 0
-        self.hidden = 0
-        # Whether the first text is to be set apart from that of the turns before it.
-        self.gap = False
-        self.moved = False
-        self._tools = tools
-        self._new_id = new_id
-        self._limit = limit
-        self._at: dict[str | None, _ShownBlock] = {}
-        self._open: _ShownBlock | None = None
-        self._waiting: deque[_ShownBlock] = deque()
-        self._held = 0
+    _tools: frozenset[str]
+    _new_id: NewId
+    next: int
+    """The number of the next block that is shown."""
+    _limit: int
+    calls: int = 0
+    hidden: int = 0
+    gap: bool = False
+    """Whether the first text is to be set apart from that of the turns before it."""
+    moved: bool = False
+    _at: dict[str | None, _ShownBlock] = field(default_factory=dict)
+    _open: _ShownBlock | None = None
+    _waiting: deque[_ShownBlock] = field(default_factory=deque)
+    _held: int = 0
 
     @property
     def hides_all_calls(self) -> bool:

@@ -17,12 +17,12 @@ from gateway.dialects.raw_json import (
     NULL,
     Fields,
     Raws,
+    edit_items,
     fields_of,
     members_of,
     raw,
     raws_in,
     readable,
-    same,
     write_object,
 )
 from gateway.dialects.seals import is_sealed, may_be_sealed
@@ -118,14 +118,15 @@ _thinking = msgspec.json.Decoder(_Thinking)
 def strip_foreign_reasoning(body: bytes) -> bytes:
     """Take out thinking that is marked for another dialect's upstream."""
     fields = fields_of(body)
-    before = messages_of(fields)
-    after = [kept for message in before for kept in _strip_message(message)]
-    if same(after, before):
+    if not edit_items(fields, "messages", _strip_messages):
         return body
-    fields["messages"] = raw(after)
-    if last_role(fields["messages"]) == "tool" and not _began_with_thinking(after):
+    if last_role(fields["messages"]) == "tool" and not _began_with_thinking(messages_of(fields)):
         _think_no_more(fields)
     return write_object(fields)
+
+
+def _strip_messages(messages: Raws) -> Raws:
+    return [kept for message in messages for kept in _strip_message(message)]
 
 
 def _strip_message(message: msgspec.Raw) -> Raws:

@@ -18,11 +18,13 @@ from gateway.dialects.events import (
     Json,
     as_text,
     number_in,
+    objects_in,
     part_of,
     read_events,
     read_object,
     sum_usage,
 )
+from gateway.dialects.raw_json import fields_of
 from gateway.dialects.splices import NewId
 from gateway.exchange.model import Stop, ToolCall, Usage
 
@@ -53,8 +55,6 @@ PIECES: dict[str, tuple[tuple[str, str, object], ...]] = {
 DELTA_NAMES = {"input_json_delta": "partial_json"}
 # What was asked is counted in three parts; only their sum is comparable with other dialects.
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def stop_of(reason: object) -> Stop:
@@ -223,8 +223,7 @@ def _build_call(block: Json, arguments: str) -> RecordedBlock:
 
 def blocks_of(event: Json) -> list[Json]:
     """Return the blocks that a message begins with: usually none."""
-    content = part_of(event, "message").get("content")
-    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    return objects_in(part_of(event, "message").get("content"))
 
 
 def unroll_block(block: Json, index: int) -> list[Json]:
@@ -272,7 +271,7 @@ def _read_block(item: msgspec.Raw, block: Json) -> RecordedBlock:
     if isinstance(given, str | None):
         return _build_call({**block, "input": None}, given or "")
     # Numbers stay as they were written.
-    return _build_call(block, bytes(_fields.decode(item)["input"]).decode())
+    return _build_call(block, bytes(fields_of(bytes(item))["input"]).decode())
 
 
 def _add_ids(blocks: list[RecordedBlock], new_id: NewId) -> RecordedMessagesTurn:

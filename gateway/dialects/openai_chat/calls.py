@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.dialects.events import Json, as_text, read_object
+from gateway.dialects.events import Json, as_text, objects_in, read_object
 from gateway.dialects.splices import MOST_CALLS, NewId
 from gateway.errors import UpstreamBroke
 
 
 def calls_of(part: Json) -> list[Json]:
     """Return the tool calls, or their fragments, of a delta or a message."""
-    calls = part.get("tool_calls")
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return objects_in(part.get("tool_calls"))
 
 
 def function_of(call: Json) -> Json:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.events import Json, as_text
-from gateway.dialects.kept_turns import restore_messages
+from gateway.dialects.kept_turns import place_missing, restore_messages
 from gateway.dialects.openai_chat.calls import function_of
 from gateway.dialects.raw_json import (
     NULL,
@@ -61,6 +61,10 @@ class _KeptChatTurn:
     def place(self, item: _Item) -> int:
         """Return where a call stands; what is not of this turn comes last."""
         return self.places.get(item[0], len(self.places))
+
+    def place_of(self, call: str) -> int:
+        """Return where the call stood that a result is of; nowhere if it is not of this turn."""
+        return self.places.get(call, -1)
 
     def has(self, calls: list[_Item]) -> bool:
         """Tell whether a turn that made these calls is this one, as the client saw it.
@@ -162,9 +166,4 @@ def _with_results(told: Raws, turn: _KeptChatTurn) -> Raws:
     """Put our results before the first one of the client's whose call came later."""
     ids = [_result_id(message) or "" for message in told]
     missing = [(turn.places[call], item) for call, item in turn.results.items() if call not in ids]
-    after: Raws = []
-    for call, message in zip(ids, told, strict=True):
-        while missing and missing[0][0] < turn.places.get(call, 0):
-            after.append(missing.pop(0)[1])
-        after.append(message)
-    return after + [item for _, item in missing]
+    return place_missing(missing, zip(map(turn.place_of, ids), told, strict=True))

@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.events import Json, part_of, read_event, sum_usage
+from gateway.dialects.events import Json, part_of, read_event, sum_usage, text_in
 from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
     FinishedChatTurn,
@@ -29,7 +29,6 @@ from gateway.dialects.openai_chat.turn import (
     speaks,
     split_finish,
     stop_of,
-    text_in,
     usage_of,
 )
 from gateway.dialects.protocol import Tap

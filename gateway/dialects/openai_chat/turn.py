@@ -12,9 +12,11 @@ from gateway.dialects.events import (
     Json,
     as_text,
     number_in,
+    objects_in,
     part_of,
     read_event,
     read_events,
+    text_in,
 )
 from gateway.dialects.openai_chat.calls import Calls, ChatCall, calls_of, function_of, ident_of
 from gateway.dialects.splices import NewId
@@ -93,20 +95,9 @@ def usage_of(usage: Json | None) -> Usage | None:
     return Usage(number_in(usage, "prompt_tokens"), number_in(usage, "completion_tokens"))
 
 
-def text_in(content: object) -> str:
-    """Return the text of content, which some send as a list of parts."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "".join(text for text in texts if isinstance(text, str))
-
-
 def reasoning_in(content: object) -> str:
     """Return the reasoning that Mistral puts into the content, as parts beside the text."""
-    parts = content if isinstance(content, list) else []
-    thoughts = (part.get("thinking") for part in parts if isinstance(part, dict))
-    return "".join(map(text_in, thoughts))
+    return "".join(text_in(part.get("thinking")) for part in objects_in(content))
 
 
 class FinishedChatTurn(msgspec.Struct, frozen=True, gc=False):
@@ -205,12 +196,11 @@ def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:
 
 def shows_content(frames: bytes) -> bool:
     """Tell whether any chunk says something, thinks, refuses or calls."""
-    return any(_says(choice) for chunk in read_events(frames) for choice in _choices(chunk))
-
-
-def _choices(chunk: Json) -> list[Json]:
-    choices = chunk.get("choices")
-    return [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+    return any(
+        _says(choice)
+        for chunk in read_events(frames)
+        for choice in objects_in(chunk.get("choices"))
+    )
 
 
 def _says(choice: Json) -> bool:

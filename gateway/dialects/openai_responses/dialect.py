@@ -144,11 +144,13 @@ class OpenAIResponses(BaseDialect):
         message = {"type": "message", "role": "assistant", "content": content}
         return AnsweredTurn(AnsweredItems([message] if text else []))
 
-    def edit_history(self, history: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+    def edit_history(self, fields: Fields, edit: Edit) -> bool:
         """Change what users said; the input may be one text of theirs."""
-        if text_of(history) is not None:
-            return self.editor.content(history, edit)
-        return super().edit_history(history, edit)
+        before = fields.get(self.history, ABSENT)
+        if text_of(before) is None:
+            return super().edit_history(fields, edit)
+        fields[self.history] = self.editor.content(before, edit)
+        return fields[self.history] is not before
 
     def previous_id(self, body: bytes) -> str:
         """Return the id of the answer that the request goes on from; empty if it names none."""

@@ -6,8 +6,16 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, part_of, read_events, sum_usage
-from gateway.dialects.raw_json import NULL, Fields, raw, readable
+from gateway.dialects.events import (
+    NO_ARGUMENTS,
+    Json,
+    as_text,
+    objects_in,
+    part_of,
+    read_events,
+    sum_usage,
+)
+from gateway.dialects.raw_json import NULL, Fields, members_of, raw, readable
 from gateway.dialects.splices import NewId
 from gateway.exchange.model import Stop, ToolCall, Usage
 
@@ -20,7 +28,6 @@ OUTPUT_COUNTS = ("output_tokens", "output_tokens_details")
 
 _objects = msgspec.json.Decoder(list[Json])
 _object = msgspec.json.Decoder(Json)
-_fields = msgspec.json.Decoder(Fields)
 _string = msgspec.json.Decoder(str)
 
 
@@ -38,7 +45,7 @@ def text_in(fields: Fields, name: str) -> str:
 
 def fields_in(fields: Fields, name: str) -> Fields:
     """Return an object member, empty if it is none."""
-    return readable(_fields, fields.get(name, NULL)) or {}
+    return members_of(fields.get(name, NULL))
 
 
 def output_in(response: Fields) -> list[Json]:
@@ -125,10 +132,9 @@ def client_call_ids(items: list[Json], tools: frozenset[str]) -> tuple[str, ...]
     return tuple(ident for ident in ids if ident)
 
 
-def parts_of(item: Json) -> Iterator[Json]:
+def parts_of(item: Json) -> list[Json]:
     """Return the parts of a message's content."""
-    content = item.get("content") if item.get("type") == "message" else None
-    return (part for part in content or () if isinstance(part, dict))
+    return objects_in(item.get("content")) if item.get("type") == "message" else []
 
 
 def text_of(items: Iterable[Json]) -> str:
@@ -254,4 +260,4 @@ def _is_filled(value: object) -> bool:
     """Tell whether a member holds more than empty parts."""
     if not isinstance(value, list):
         return bool(value)
-    return any(part.get("text") or part.get("refusal") for part in value if isinstance(part, dict))
+    return any(part.get("text") or part.get("refusal") for part in objects_in(value))

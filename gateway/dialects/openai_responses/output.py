@@ -37,16 +37,14 @@ TEXTS = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class GrowingItem:
     """An item as far as it is in; text that comes in a thousand pieces is joined once."""
 
-    __slots__ = ("_item", "_name", "_pieces", "_where")
-
-    def __init__(self) -> None:
-        self._item: Json = {}
-        self._where: Json = {}
-        self._name = ""
-        self._pieces: list[str] = []
+    _item: Json = field(default_factory=dict)
+    _where: Json = field(default_factory=dict)
+    _name: str = ""
+    _pieces: list[str] = field(default_factory=list)
 
     @property
     def item(self) -> Json:
@@ -153,33 +151,24 @@ class Start:
     ids: Set[str] = frozenset()
 
 
+FIRST_TURN = Start()
+
+
+@dataclass(slots=True, eq=False)
 class TurnOutput:
     """The items of one turn, in the order they began, and those of them that are shown."""
 
-    __slots__ = (
-        "_at",
-        "_by_id",
-        "_calls",
-        "_new_id",
-        "_room",
-        "_tools",
-        "_used",
-        "made",
-        "shown",
-        "start",
-    )
-
-    def __init__(self, tools: frozenset[str], new_id: NewId, limit: int) -> None:
-        self.made: list[Slot] = []
-        self.shown: list[Slot] = []
-        self.start = Start()
-        self._tools = tools
-        self._new_id = new_id
-        self._room = limit
-        self._calls = 0
-        self._at: dict[object, Slot] = {}
-        self._by_id: dict[str, Slot] = {}
-        self._used: set[str] = set()
+    _tools: frozenset[str]
+    _new_id: NewId
+    _room: int
+    """How many bytes may still be remembered."""
+    made: list[Slot] = field(default_factory=list)
+    shown: list[Slot] = field(default_factory=list)
+    start: Start = FIRST_TURN
+    _calls: int = 0
+    _at: dict[object, Slot] = field(default_factory=dict)
+    _by_id: dict[str, Slot] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
 
     def join(self, start: Start) -> None:
         """Go on where the turns before it ended."""

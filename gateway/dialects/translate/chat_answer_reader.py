@@ -33,7 +33,7 @@ from gateway.dialects.canonical import (
     Refusal,
     Text,
 )
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, read_object
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, objects_in, read_object, text_in
 from gateway.dialects.openai_chat.calls import Calls, ChatCall, function_of
 from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
 from gateway.dialects.splices import MOST_CALLS, NewId
@@ -45,11 +45,7 @@ from gateway.dialects.translate.answer_reader import (
     read_openai_usage,
 )
 from gateway.dialects.translate.errors import read_failure
-from gateway.dialects.translate.event_data import (
-    decode_event,
-    objects_in,
-    text_in,
-)
+from gateway.dialects.translate.event_data import decode_event
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
@@ -233,9 +229,8 @@ def _parts(content: list[Any]) -> list[Event]:
 def _number_calls(message: _ChatDelta) -> _ChatDelta:
     """Give the calls of a whole message their places."""
     # In deltas a call is known by its index, which a whole message leaves out.
-    if isinstance(message.tool_calls, list):
-        calls = (call for call in message.tool_calls if isinstance(call, dict))
-        message.tool_calls = [{**call, "index": at} for at, call in enumerate(calls)]
+    calls = objects_in(message.tool_calls)
+    message.tool_calls = [{**call, "index": at} for at, call in enumerate(calls)]
     return message
 
 
@@ -270,9 +265,8 @@ class ChatCallReader:
     def take(self, fragments: Any) -> list[Event]:
         """Take fragments of calls."""
         events: list[Event] = []
-        for fragment in fragments if isinstance(fragments, list) else ():
-            if isinstance(fragment, dict):
-                events += self._take(_as_function(fragment), custom="custom" in fragment)
+        for fragment in objects_in(fragments):
+            events += self._take(_as_function(fragment), custom="custom" in fragment)
         return events
 
     def pause(self) -> list[Event]:

@@ -50,19 +50,6 @@ def _read_mended(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
         raise UpstreamBroke("The upstream sent an event that cannot be read.") from None
 
 
-def text_in(value: Any) -> str:
-    """Return a text, whether it came in one piece or as a list of parts; else nothing."""
-    if isinstance(value, str):
-        return value
-    texts = (part.get("text") for part in objects_in(value))
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def objects_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; none for anything else."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def number_in(value: Any, *names: str) -> int:
     """Return a count inside of objects, 0 if there is none."""
     for name in names:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.dialects.anthropic_messages.turn import stop_of
 from gateway.dialects.canonical import (
     CallBegan,
     CallEnded,
@@ -28,23 +29,15 @@ from gateway.dialects.canonical import (
     Text,
     Tokens,
 )
-from gateway.dialects.events import NO_ARGUMENTS, as_text
+from gateway.dialects.events import NO_ARGUMENTS, as_text, text_in
 from gateway.dialects.splices import MOST_CALLS
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
 from gateway.dialects.translate.errors import read_body
-from gateway.dialects.translate.event_data import decode_event, number_in, text_in
+from gateway.dialects.translate.event_data import decode_event, number_in
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
-STOPS = {
-    "end_turn": Stop.STOP,
-    "stop_sequence": Stop.STOP,
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
-    "tool_use": Stop.TOOL_CALLS,
-    "refusal": Stop.FILTER,
-}
 NOTHING = (b"null", b"{}", b'""')
 
 
@@ -254,7 +247,7 @@ class MessagesAnswerReader(AnswerReader):
     def _finish(self) -> Sequence[Event]:
         self.ended = True
         left = [event for at in (*self._signatures, *self._calls) for event in self._end_block(at)]
-        stop = STOPS.get(self._stop, Stop.UNKNOWN)
+        stop = stop_of(self._stop)
         if not self._stop:
             # Some servers stop without a reason: what was said tells which it must have been.
             stop = Stop.TOOL_CALLS if self._called else Stop.STOP

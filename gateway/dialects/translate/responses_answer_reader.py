@@ -30,19 +30,15 @@ from gateway.dialects.canonical import (
     Refusal,
     Text,
 )
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, objects_in, text_in
+from gateway.dialects.openai_responses.items import REASONS
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import OTHER_SHAPE, AnswerReader, read_openai_usage
 from gateway.dialects.translate.errors import read_body, read_failure
-from gateway.dialects.translate.event_data import (
-    decode_event,
-    objects_in,
-    text_in,
-)
+from gateway.dialects.translate.event_data import decode_event
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
-REASONS = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.FILTER}
 APART = "\n\n"
 CUSTOM = "custom_tool_call"
 # The member that holds what a call was made with.
