@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.dialects.events import Json, part_of, read_object
-from gateway.dialects.openai_chat.calls import calls_of, function_of
-from gateway.dialects.openai_chat.turn import first_choice, is_error
+from gateway.dialects.openai_chat.turn import calls_of, first_choice, function_of, is_error
 from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.wire.sse import data_of, split
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.errors import error_body, read_disguised_error
 from gateway.dialects.anthropic_messages.rebuild import find_call_ids, restore_turns
 from gateway.dialects.anthropic_messages.stream import MessagesStream
 from gateway.dialects.anthropic_messages.text import (
@@ -19,9 +18,10 @@ from gateway.dialects.anthropic_messages.text import (
     messages_of,
     strip_foreign_reasoning,
 )
-from gateway.dialects.anthropic_messages.turn import shows_content
+from gateway.dialects.anthropic_messages.turn import read_disguised_error, shows_content
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
 from gateway.dialects.base_dialect import BaseDialect, RequestHead
+from gateway.dialects.events import read_object
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
     ABSENT,
@@ -39,7 +39,9 @@ from gateway.dialects.raw_json import (
     readable,
     write_object,
 )
+from gateway.dialects.statuses import messages_type_of
 from gateway.dialects.text_editor import TextEditor
+from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
 
@@ -108,7 +110,6 @@ class AnthropicMessages(BaseDialect):
     strip_reasoning = staticmethod(strip_foreign_reasoning)
     shows_content = staticmethod(shows_content)
     read_disguised_error = staticmethod(read_disguised_error)
-    error_body = staticmethod(error_body)
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: turns at the end, tools after the client's own.
@@ -129,11 +130,27 @@ class AnthropicMessages(BaseDialect):
         blocks = [{"type": "text", "text": text}] if text.strip() else []
         return AnsweredTurn({"role": "assistant", "content": blocks})
 
+    def error_body(self, error: HoldgateError) -> bytes:
+        """Render an error as the whole answer; the upstream's own words pass, in this shape."""
+        message = error.message
+        if isinstance(error, UpstreamAnswered):
+            own = read_object(error.body) or {}
+            if own.get("type") == "error" and isinstance(own.get("error"), dict):
+                return error.body
+            message = _sentence(own.get("error")) or message
+        described = {"type": messages_type_of(error.status), "message": message}
+        return msgspec.json.encode({"type": "error", "error": described})
+
     def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return MessagesStream(asked, server_tools, event_bytes)
         return MessagesWhole(asked, server_tools, event_bytes)
+
+
+def _sentence(error: object) -> str:
+    told = error.get("message") if isinstance(error, dict) else error
+    return told if isinstance(told, str) else ""
 
 
 @cache

@@ -16,14 +16,15 @@ from functools import partial
 import msgspec
 
 from gateway.dialects.anthropic_messages.blocks import Blocks, write_event
-from gateway.dialects.anthropic_messages.errors import is_error, read_disguised_error
 from gateway.dialects.anthropic_messages.turn import (
     CALL,
     END,
     PLAIN_STOP,
     RecordedMessagesTurn,
     blocks_of,
+    is_error,
     needs_sifting,
+    read_disguised_error,
     record_events,
     speaks,
     stop_of,

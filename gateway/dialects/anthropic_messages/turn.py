@@ -20,12 +20,15 @@ from gateway.dialects.events import (
     number_in,
     objects_in,
     part_of,
+    read_event,
     read_events,
     read_object,
     sum_usage,
 )
 from gateway.dialects.raw_json import fields_of
 from gateway.dialects.splices import NewId
+from gateway.dialects.statuses import status_of
+from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 STOPS = {
@@ -105,6 +108,21 @@ def set_apart(event: Json) -> Json:
         name: set_apart(part) if name in ("content_block", "delta") else part
         for name, part in event.items()
     }
+
+
+def is_error(event: Json) -> bool:
+    """Whether this is an error and not an event, or an answer."""
+    return event.get("type") == "error" or (not event.get("type") and bool(event.get("error")))
+
+
+def read_disguised_error(body: bytes) -> UpstreamError:
+    """Read an error that came under a 2xx status, or say that the answer makes no sense."""
+    answer = read_event(body)
+    if answer is None or not is_error(answer):
+        return UpstreamBroke("The upstream's answer is not what was asked for.")
+    error = answer.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    return UpstreamAnswered(status_of(kind, None), (), body)
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.errors import is_error, read_disguised_error
 from gateway.dialects.anthropic_messages.turn import (
     PLAIN_STOP,
     RecordedMessagesTurn,
+    is_error,
+    read_disguised_error,
     record_content,
     set_apart,
     stop_of,

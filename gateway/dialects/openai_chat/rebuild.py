@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.dialects.events import Json, as_text
 from gateway.dialects.kept_turns import place_missing, restore_messages
-from gateway.dialects.openai_chat.calls import function_of
+from gateway.dialects.openai_chat.turn import function_of
 from gateway.dialects.raw_json import (
     NULL,
     Raws,

@@ -17,17 +17,16 @@ from functools import partial
 import msgspec
 
 from gateway.dialects.events import Json, part_of, read_event, sum_usage, text_in
-from gateway.dialects.openai_chat.calls import Calls, Sifter
 from gateway.dialects.openai_chat.turn import (
-    FinishedChatTurn,
+    Calls,
     RecordedChatTurn,
+    Sifter,
     finish_of,
     first_choice,
     is_error,
     read_disguised_error,
     record_deltas,
     speaks,
-    split_finish,
     stop_of,
     usage_of,
 )
@@ -49,6 +48,15 @@ USAGE, USAGE_SPACED = b'"usage":{', b'"usage": {'
 FINISHES = b'"finish_reason":"'
 FINISHES_SPACED = b'"finish_reason": "'
 TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
+
+
+class FinishedChatTurn(msgspec.Struct, frozen=True, gc=False):
+    """What the end of an answer takes of a turn that is part of it."""
+
+    tail: bytes
+    finish: str | None
+    usage: Json | None
+    hides_its_reason: bool
 
 
 class ChatStream(StreamSplice):
@@ -333,7 +341,7 @@ class ChatTap(RecordedStreamTap):
 
     def _part(self, chunk: Json, choice: Json) -> bytes:
         """Show the content that rides on a finish, and withhold the finish."""
-        shown, rest = split_finish(chunk, choice)
+        shown, rest = _split_finish(chunk, choice)
         self._withhold(encode(msgspec.json.encode(rest)))
         return encode(msgspec.json.encode(shown))
 
@@ -375,3 +383,13 @@ class ChatTap(RecordedStreamTap):
     def _write_fragments(self, fragments: Iterable[Json]) -> bytes:
         # One by one: clients join fragments of two chunks, but not always those of one.
         return b"".join([self._splice.chunk({"tool_calls": [f]}) for f in fragments])
+
+
+def _split_finish(chunk: Json, choice: Json) -> tuple[Json, Json]:
+    """Part the content that rides on a finish from the finish; each thing is told once."""
+    shown = {name: value for name, value in chunk.items() if name != "usage"}
+    likely = {"logprobs": None} if "logprobs" in choice else {}
+    return (
+        {**shown, "choices": [{**choice, "finish_reason": None}]},
+        {**chunk, "choices": [{**choice, "delta": {}, **likely}]},
+    )

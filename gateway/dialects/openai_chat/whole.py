@@ -8,10 +8,11 @@ from typing import Annotated
 import msgspec
 
 from gateway.dialects.events import Json, part_of, sum_usage
-from gateway.dialects.openai_chat.calls import calls_of, ident_of
 from gateway.dialects.openai_chat.turn import (
     RecordedChatTurn,
+    calls_of,
     first_choice,
+    ident_of,
     is_error,
     read_disguised_error,
     record_message,

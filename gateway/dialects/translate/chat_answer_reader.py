@@ -34,8 +34,7 @@ from gateway.dialects.canonical import (
     Text,
 )
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, objects_in, read_object, text_in
-from gateway.dialects.openai_chat.calls import Calls, ChatCall, function_of
-from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
+from gateway.dialects.openai_chat.turn import UNFINISHED, Calls, ChatCall, function_of, stop_of
 from gateway.dialects.splices import MOST_CALLS, NewId
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import (
