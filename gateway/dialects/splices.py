@@ -64,8 +64,8 @@ class TurnRecord(Protocol):
     def text(self) -> str:
         """All the text it said."""
 
-    def message(self) -> Json:
-        """Build the assistant's message."""
+    def message(self) -> object:
+        """Build what is told of the turn in a follow-up: mostly the assistant's message."""
 
     def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
         """Return the ids of the calls that the client sees."""

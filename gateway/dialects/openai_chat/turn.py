@@ -11,7 +11,7 @@ whatever was left out; a fragment is held only while its name may still grow int
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gateway.dialects.events import (
@@ -90,11 +90,6 @@ def usage_of(usage: Json | None) -> Usage | None:
     if not usage:
         return None
     return Usage(number_in(usage, "prompt_tokens"), number_in(usage, "completion_tokens"))
-
-
-def reasoning_in(content: object) -> str:
-    """Return the reasoning that Mistral puts into the content, as parts beside the text."""
-    return "".join(text_in(part.get("thinking")) for part in objects_in(content))
 
 
 def calls_of(part: Json) -> list[Json]:
@@ -316,7 +311,6 @@ class RecordedChatTurn:
     """A turn's text and calls, put together from its parts; every call has its id."""
 
     text: str = ""
-    reasoning: str = ""
     refusal: str = ""
     calls: list[Json] = field(default_factory=list)
     legacy: bool = False
@@ -352,19 +346,18 @@ class RecordedChatTurn:
 
 def record_deltas(deltas: Iterable[Json], calls: Calls) -> RecordedChatTurn:
     """Put a turn together from its streamed deltas."""
-    parts: Mapping[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
+    texts: list[str] = []
+    refusals: list[str] = []
     fragments: dict[ChatCall, list[Json]] = {}
     legacy = False
     for delta in deltas:
-        for name, texts in parts.items():
-            texts.append(text_in(delta.get(name)))
-        parts["reasoning_content"].append(reasoning_in(delta.get("content")))
+        texts.append(text_in(delta.get("content")))
+        refusals.append(text_in(delta.get("refusal")))
         for fragment in calls_of(delta):
             fragments.setdefault(calls.take(fragment), []).append(fragment)
         legacy = legacy or bool(delta.get("function_call"))
-    text, reasoning, refusal = ("".join(parts[name]) for name in parts)
     whole = [_join_fragments(call, pieces) for call, pieces in fragments.items()]
-    return RecordedChatTurn(text, reasoning, refusal, whole, legacy)
+    return RecordedChatTurn("".join(texts), "".join(refusals), whole, legacy)
 
 
 def _join_fragments(call: ChatCall, fragments: list[Json]) -> Json:
@@ -378,14 +371,9 @@ def _join_fragments(call: ChatCall, fragments: list[Json]) -> Json:
 
 def record_message(message: Json, new_id: NewId) -> RecordedChatTurn:
     """Read a turn from its whole message."""
-
-    def text(name: str) -> str:
-        return text_in(message.get(name))
-
+    text, refusal = text_in(message.get("content")), text_in(message.get("refusal"))
     calls = [_ensure_id(call, new_id, at) for at, call in enumerate(calls_of(message))]
-    legacy = bool(message.get("function_call"))
-    thought = text("reasoning_content") + reasoning_in(message.get("content"))
-    return RecordedChatTurn(text("content"), thought, text("refusal"), calls, legacy)
+    return RecordedChatTurn(text, refusal, calls, bool(message.get("function_call")))
 
 
 def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:

@@ -37,6 +37,44 @@ class AnsweredItems(msgspec.Struct, frozen=True):
     items: list[Json]
     remembered: bool = False
 
+    @property
+    def text(self) -> str:
+        """All the text it said."""
+        return text_of(self.items)
+
+    def message(self) -> AnsweredItems:
+        """Return what is told of the turn in a follow-up: all of it."""
+        return self
+
+    def server_calls(self, tools: frozenset[str]) -> tuple[ToolCall, ...]:
+        """Return the calls to our own tools."""
+        return tuple(
+            ToolCall(item["call_id"], item["name"], as_text(item.get("arguments")) or NO_ARGUMENTS)
+            for item in self.items
+            if is_ours(item, tools)
+        )
+
+    def client_calls(self, tools: frozenset[str]) -> list[Json]:
+        """Return what the client has to answer: calls of its tools, and what it is to approve.
+
+        A hosted tool's call has no `call_id`, or the upstream has answered it in the same turn.
+        """
+        kinds = [
+            (as_text(item.get("type")) or "", item) for item in client_items(self.items, tools)
+        ]
+        told = {as_text(item.get("call_id")) for kind, item in kinds if kind.endswith("_output")}
+        return [
+            item
+            for kind, item in kinds
+            if kind in (*CALLS, "mcp_approval_request")
+            or (item.get("call_id") and as_text(item["call_id"]) not in told)
+        ]
+
+    def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
+        """Return the ids by which the client's results will name its calls."""
+        ids = (as_text(item.get("call_id")) for item in self.client_calls(tools))
+        return tuple(ident for ident in ids if ident)
+
 
 def text_in(fields: Fields, name: str) -> str:
     """Return a text member, empty if it is none."""
@@ -100,36 +138,6 @@ def separate_ids(items: Iterable[Json]) -> list[Json]:
         used.add(str(ident))
         named.append(item)
     return named
-
-
-def server_calls(items: list[Json], tools: frozenset[str]) -> tuple[ToolCall, ...]:
-    """Return the calls to our own tools."""
-    return tuple(
-        ToolCall(item["call_id"], item["name"], as_text(item.get("arguments")) or NO_ARGUMENTS)
-        for item in items
-        if is_ours(item, tools)
-    )
-
-
-def client_calls(items: list[Json], tools: frozenset[str]) -> list[Json]:
-    """Return what the client has to answer: calls of its tools, and what it is to approve.
-
-    A hosted tool's call has no `call_id`, or the upstream has answered it in the same turn.
-    """
-    kinds = [(as_text(item.get("type")) or "", item) for item in client_items(items, tools)]
-    told = {as_text(item.get("call_id")) for kind, item in kinds if kind.endswith("_output")}
-    return [
-        item
-        for kind, item in kinds
-        if kind in (*CALLS, "mcp_approval_request")
-        or (item.get("call_id") and as_text(item["call_id"]) not in told)
-    ]
-
-
-def client_call_ids(items: list[Json], tools: frozenset[str]) -> tuple[str, ...]:
-    """Return the ids by which the client's results will name its calls."""
-    ids = (as_text(item.get("call_id")) for item in client_calls(items, tools))
-    return tuple(ident for ident in ids if ident)
 
 
 def parts_of(item: Json) -> list[Json]:

@@ -24,23 +24,18 @@ from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, re
 from gateway.dialects.openai_responses.items import (
     AnsweredItems,
     add_call_ids,
-    client_call_ids,
-    client_calls,
     client_items,
     fields_in,
     output_in,
-    server_calls,
     speaks,
     stop_of,
-    text_of,
     usage_in,
     usage_of,
 )
 from gateway.dialects.openai_responses.output import Slot, Start, TurnOutput
 from gateway.dialects.raw_json import Fields
-from gateway.dialects.splices import DONE, StreamTap
+from gateway.dialects.splices import DONE, RecordedTap, StreamTap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import TurnEnd
 from gateway.wire.sse import data_of, encode, split, split_events
 
@@ -51,7 +46,7 @@ ARGUMENTS = b"response.function_call_arguments."
 NEVER = b"\0"
 
 
-class ResponsesTap(StreamTap):
+class ResponsesTap(StreamTap, RecordedTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
@@ -126,31 +121,23 @@ class ResponsesTap(StreamTap):
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        items, tools = self._list_items(), self._tools
+        # What passed unread is not read for it, if the last event lists the items.
+        listed = [] if self._reads_all else self._read_listed()
+        turn, tools = AnsweredItems(listed or self.items()), self._tools
         # Past the tape's bound only the last event can tell the items, if it lists them.
-        continuable = bool(self.end_frame) and (self._is_whole or bool(items))
+        continuable = bool(self.end_frame) and (self._is_whole or bool(turn.items))
         return TurnEnd(
-            stop=stop_of(ENDS.get(self.end_kind, ""), self.final, items),
-            server_calls=server_calls(items, tools) if continuable else (),
-            client_calls=bool(client_calls(items, tools)),
+            stop=stop_of(ENDS.get(self.end_kind, ""), self.final, turn.items),
+            server_calls=turn.server_calls(tools) if continuable else (),
+            client_calls=bool(turn.client_calls(tools)),
             usage=usage_of(usage_in(self.final)),
-            spoke=not self._joined or speaks(items),
+            spoke=not self._joined or speaks(turn.items),
             continuable=continuable,
         )
 
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Return the turn's items, for a follow-up."""
-        return AnsweredTurn(
-            AnsweredItems(self.items(), bool(fields_in(self.final, "conversation")))
-        )
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return client_call_ids(self.items(), self._tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return text_of(self.items())
+    def read_turn(self) -> AnsweredItems:
+        """Return the turn's items, and whether the upstream has them in a conversation."""
+        return AnsweredItems(self.items(), bool(fields_in(self.final, "conversation")))
 
     def items(self) -> list[Json]:
         """Return all items of a turn that has ended, as they were streamed if that is known."""
@@ -181,13 +168,11 @@ class ResponsesTap(StreamTap):
     def list_shown(self) -> list[Json] | None:
         """Return what the client has seen of it by now; None if that is not known any more."""
         self._catch_up()
-        return self._visible() if self._is_whole else None
-
-    def _visible(self) -> list[Json]:
-        gap = self._gap
-        if gap is None:
+        if not self._is_whole:
+            return None
+        if self._gap is None:
             return self._output.visible()
-        return [gap.item(slot) for slot in self._output.shown if slot.begun]
+        return [self._gap.item(slot) for slot in self._output.shown if slot.begun]
 
     def last_sequence(self) -> int:
         """Return the number of the last event that was shown."""
@@ -200,10 +185,6 @@ class ResponsesTap(StreamTap):
     @property
     def _is_whole(self) -> bool:
         return self._tape.whole and self._output.whole
-
-    def _list_items(self) -> list[Json]:
-        """Return the items without reading what passed unread, if the last event lists them."""
-        return self.items() if self._reads_all else self._read_listed() or self.items()
 
     def _read_listed(self) -> list[Json]:
         return add_call_ids(output_in(self.final), partial(self._answer.call_id, self._turn))

@@ -14,15 +14,12 @@ from gateway.dialects.openai_responses.items import (
     CALLS,
     AnsweredItems,
     add_call_ids,
-    client_call_ids,
-    client_calls,
     client_items,
     fields_in,
     join_responses,
     join_usage,
     output_in,
     separate_ids,
-    server_calls,
     speaks,
     stop_of,
     text_in,
@@ -31,9 +28,8 @@ from gateway.dialects.openai_responses.items import (
     usage_of,
 )
 from gateway.dialects.raw_json import Fields, fields_of
-from gateway.dialects.splices import WholeAnswer, WholeTap
+from gateway.dialects.splices import RecordedTap, WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Stop, TurnEnd, Usage
 
 CALL = b'_call"'
@@ -108,7 +104,7 @@ class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
         )
 
 
-class WholeResponsesTap(WholeTap):
+class WholeResponsesTap(WholeTap, RecordedTap):
     """One turn's body, as Responses has it."""
 
     __slots__ = ("_answer", "_items")
@@ -158,28 +154,18 @@ class WholeResponsesTap(WholeTap):
             self._items = add_call_ids(output_in(self.answer), new_id)
         return self._items
 
+    def read_turn(self) -> AnsweredItems:
+        """Return the turn's items, and whether the upstream has them in a conversation."""
+        return AnsweredItems(self.items(), bool(fields_in(self.answer, "conversation")))
+
     def _judge_turn(self) -> TurnEnd:
-        items, tools = self.items(), self._tools
-        stop = stop_of(text_in(self.answer, "status"), self.answer, items)
+        turn, tools = AnsweredItems(self.items()), self._tools
+        stop = stop_of(text_in(self.answer, "status"), self.answer, turn.items)
         return TurnEnd(
             stop=stop,
-            server_calls=server_calls(items, tools),
-            client_calls=bool(client_calls(items, tools)),
+            server_calls=turn.server_calls(tools),
+            client_calls=bool(turn.client_calls(tools)),
             usage=usage_of(usage_in(self.answer)),
-            spoke=speaks(items),
+            spoke=speaks(turn.items),
             continuable=stop is not Stop.UNKNOWN,
         )
-
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Return the turn's items, for a follow-up."""
-        return AnsweredTurn(
-            AnsweredItems(self.items(), bool(fields_in(self.answer, "conversation")))
-        )
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return client_call_ids(self.items(), self._tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return text_of(self.items())
