@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
-from typing import Generic, Protocol, TypeVar, cast
+from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -236,6 +237,7 @@ class WholeAnswer(Generic[T]):
         return b""
 
 
+@dataclass(slots=True, eq=False)
 class WholeTap(ABC):
     """Gathers one turn's body and reads it when it is all there.
 
@@ -243,32 +245,18 @@ class WholeTap(ABC):
     by type, in one go. Only what does not fit is read whole.
     """
 
-    __slots__ = (
-        "_end",
-        "_ids",
-        "_limit",
-        "_pieces",
-        "_size",
-        "_tools",
-        "_turn",
-        "body",
-        "ended",
-        "seen",
-    )
-
-    failure = None
-
-    def __init__(self, splice: WholeAnswer[T], limit: int, turn: int) -> None:
-        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
-        self._ids, self._tools = splice.ids, splice.server_tools
-        self._turn = turn
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._end: TurnEnd | None = None
-        self.body = b""
-        self.seen = False
-        self.ended = False
+    # Not the splice itself, which holds the tap: nothing of both would be freed at once.
+    _ids: CallIds
+    _tools: frozenset[str]
+    _limit: int
+    _turn: int
+    _pieces: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _end: TurnEnd | None = None
+    body: bytes = b""
+    seen: bool = False
+    ended: bool = False
+    failure: ClassVar[None] = None
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; nothing is shown before the end."""
@@ -313,14 +301,11 @@ class WholeTap(ABC):
         """Say what a turn came to that was read whole."""
 
 
+@dataclass(slots=True, eq=False)
 class WholeObjectTap(WholeTap, RecordedTap):
     """A turn's body that is read as one JSON object, once somebody asks for more than its end."""
 
-    __slots__ = ("_answer",)
-
-    def __init__(self, splice: WholeAnswer[T], limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._answer: Json | None = None
+    _answer: Json | None = None
 
     @abstractmethod
     def _find_error(self, answer: Json) -> UpstreamError | None:

@@ -47,11 +47,6 @@ def write_event(event: Json) -> bytes:
     return encode(msgspec.json.encode(event), event["type"])
 
 
-def end_of(number: int) -> bytes:
-    """Make the end of a block."""
-    return write_event({"type": END, "index": number})
-
-
 def renumber_event(frame: bytes, event: Json, number: int) -> bytes:
     """Write an event under another number; all else in it stays as it came, if that is JSON."""
     fields = members_of(data_of(frame) or b"")
@@ -104,8 +99,8 @@ class Blocks:
 
     def end_open_blocks(self) -> bytes:
         """Return the ends of the blocks that a turn which passed as it is did not end."""
-        numbers = [block.number for block in self._at.values()]
-        return b"".join(end_of(number) for number in numbers if number is not None)
+        numbers = [block.number for block in self._at.values() if block.number is not None]
+        return b"".join(write_event({"type": END, "index": number}) for number in numbers)
 
     def take(self, event: Json, frame: bytes) -> bytes:
         """Take an event as it came; return what the client sees of it now."""

@@ -171,22 +171,15 @@ def _converse(fields: Fields, additions: tuple[Addition, ...]) -> None:
     for addition in additions:
         match addition:
             case AnsweredTurn():
-                messages += _write_turn(addition.message)
-                _obey(fields)
+                message: Any = addition.message
+                # A turn that said nothing cannot be told of: a message must have content.
+                messages += [raw(message)] if message["content"] else []
+                # A forced tool was called; kept, it would be called again in every follow-up.
+                if forces_one(fields.get("tool_choice", NULL), FORCING):
+                    del fields["tool_choice"]
             case UserText() | ToolResult():
                 _say(messages, _block(addition), fields)
     fields["messages"] = raw(messages)
-
-
-def _obey(fields: Fields) -> None:
-    """Take a forced tool as called; kept, it would be called again in every follow-up."""
-    if forces_one(fields.get("tool_choice", NULL), FORCING):
-        del fields["tool_choice"]
-
-
-def _write_turn(message: Any) -> Raws:
-    # A turn that said nothing cannot be told of: a message must have content.
-    return [raw(message)] if message["content"] else []
 
 
 def _block(addition: UserText | ToolResult) -> dict[str, str]:

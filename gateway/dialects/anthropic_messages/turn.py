@@ -218,11 +218,8 @@ class _Assembly:
             # A block may start with a piece of its text already in it.
             begun = block.get(name)
             block[name] = (begun if isinstance(begun, str) else "") + "".join(pieces)
-        return (
-            _build_call(block, arguments)
-            if "input" in block or is_call(block)
-            else RecordedBlock(block)
-        )
+        calls = "input" in block or is_call(block)
+        return _build_call(block, arguments) if calls else RecordedBlock(block)
 
     def _cite(self, citation: object) -> None:
         cited = self._block.get("citations")
@@ -276,10 +273,9 @@ def record_events(events: Iterable[Json], new_id: NewId) -> RecordedMessagesTurn
 
 def record_content(content: Iterable[msgspec.Raw], new_id: NewId) -> RecordedMessagesTurn:
     """Read a turn from its whole content; what is no block is left out."""
-    blocks = ((item, read_object(bytes(item))) for item in content)
-    return _add_ids(
-        [_read_block(item, block) for item, block in blocks if block is not None], new_id
-    )
+    read = ((item, read_object(bytes(item))) for item in content)
+    blocks = [_read_block(item, block) for item, block in read if block is not None]
+    return _add_ids(blocks, new_id)
 
 
 def _read_block(item: msgspec.Raw, block: Json) -> RecordedBlock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -64,7 +65,7 @@ class MessagesWhole(WholeAnswer["WholeMessagesTap"]):
 
     def tap(self) -> WholeMessagesTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeMessagesTap(self, self._limit, turn=len(self._taken))
+        return WholeMessagesTap(self.ids, self.server_tools, self._limit, len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -101,14 +102,11 @@ def _apart(blocks: list[Json]) -> list[Json]:
     return [*blocks[:at], *map(set_apart, blocks[at : at + 1]), *blocks[at + 1 :]]
 
 
+@dataclass(slots=True, eq=False)
 class WholeMessagesTap(WholeObjectTap):
     """One turn's body, as Messages has it."""
 
-    __slots__ = ("_recorded",)
-
-    def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._recorded: RecordedMessagesTurn | None = None
+    _recorded: RecordedMessagesTurn | None = None
 
     def _glance(self, body: bytes) -> TurnEnd:
         plain = _plain.decode(body)

@@ -202,7 +202,9 @@ class ChatTap(RecordedStreamTap):
         # Refusals end with `stop` like any text; only the tape tells, so it is searched first.
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.read_turn().refusal:
             stop = Stop.FILTER
-        recorded = self.read_turn() if self._may_have_calls() else RecordedChatTurn()
+        # Whether the tape may tell of calls: where they are sifted, that is known already.
+        may_call = self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
+        recorded = self.read_turn() if may_call else RecordedChatTurn()
         tools = self._tools
         return TurnEnd(
             stop=stop,
@@ -222,10 +224,6 @@ class ChatTap(RecordedStreamTap):
 
     def _new_calls(self) -> Calls:
         return Calls(self._tools, partial(self._splice.call_id, self._turn))
-
-    def _may_have_calls(self) -> bool:
-        """Whether the tape may tell of calls."""
-        return self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
 
     def _has_client_calls(self, stop: Stop, recorded: RecordedChatTurn) -> bool:
         if not recorded.calls:

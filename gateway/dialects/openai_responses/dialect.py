@@ -126,7 +126,8 @@ class OpenAIResponses(BaseDialect):
                 case ToolResult():
                     items.append(bytes(result_item(addition)))
                 case _:
-                    turns.append(_read_turn(addition))
+                    assert isinstance(addition.message, AnsweredItems)
+                    turns.append(addition.message)
         if turns:
             items[:0] = _going_on(fields, turns)
         if items:
@@ -183,11 +184,6 @@ def _obey(fields: Fields) -> None:
         fields["tool_choice"] = raw({**members, "mode": "auto"})
     else:
         del fields["tool_choice"]
-
-
-def _read_turn(addition: AnsweredTurn) -> AnsweredItems:
-    assert isinstance(addition.message, AnsweredItems)
-    return addition.message
 
 
 def _going_on(fields: Fields, turns: list[AnsweredItems]) -> list[bytes]:

@@ -18,9 +18,14 @@ import msgspec
 
 from gateway.dialects.events import Json, read_named
 from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
-from gateway.dialects.openai_responses.errors import read_disguised_error
+from gateway.dialects.openai_responses.errors import (
+    ENDS,
+    EventHead,
+    is_last,
+    read_disguised_error,
+    read_head,
+)
 from gateway.dialects.openai_responses.gap import Gap, set_apart
-from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, read_head
 from gateway.dialects.openai_responses.items import (
     AnsweredItems,
     add_call_ids,

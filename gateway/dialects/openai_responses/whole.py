@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -87,7 +88,7 @@ class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
 
     def tap(self) -> WholeResponsesTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeResponsesTap(self, self._limit, turn=len(self._taken))
+        return WholeResponsesTap(self.ids, self.server_tools, self._limit, len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -104,15 +105,12 @@ class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
         )
 
 
+@dataclass(slots=True, eq=False)
 class WholeResponsesTap(WholeTap, RecordedTap):
     """One turn's body, as Responses has it."""
 
-    __slots__ = ("_answer", "_items")
-
-    def __init__(self, splice: ResponsesWhole, limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._answer: Fields | None = None
-        self._items: list[Json] | None = None
+    _answer: Fields | None = None
+    _items: list[Json] | None = None
 
     def _glance(self, body: bytes) -> TurnEnd:
         plain = _plain.decode(body)

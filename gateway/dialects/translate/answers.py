@@ -256,7 +256,9 @@ class CustomCallConverter:
             self._unwrapped[went.number].append(went.arguments)
             return ()
         if went.number in self._wrapped:
-            return (CallWent(went.number, escape_json(went.arguments)),)
+            # A piece of a JSON string, which has its quotes already.
+            escaped = msgspec.json.encode(went.arguments)[1:-1].decode()
+            return (CallWent(went.number, escaped),)
         return (went,)
 
     def _end(self, ended: CallEnded) -> Sequence[Event]:
@@ -272,8 +274,3 @@ def unwrap_input(arguments: str) -> str:
     """Return the text that a function was called with instead; broken arguments are the text."""
     texts = readable(_texts, arguments) or {}
     return texts[INPUT] if texts.keys() == {INPUT} else arguments
-
-
-def escape_json(text: str) -> str:
-    """Write a piece of a JSON string."""
-    return msgspec.json.encode(text)[1:-1].decode()

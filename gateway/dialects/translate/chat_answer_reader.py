@@ -295,7 +295,10 @@ class ChatCallReader:
         if not arguments:
             return
         if sent.ended:
-            _check_blank(arguments)
+            if arguments.strip():
+                raise UpstreamBroke(
+                    "The upstream went on with a call after its arguments were whole."
+                )
             return
         self._budget.spend(len(arguments))
         sent.pieces.append(arguments)
@@ -338,8 +341,3 @@ def _as_function(fragment: Json) -> Json:
 
 def _is_whole(sent: _SentCall) -> bool:
     return not sent.custom and read_object("".join(sent.pieces).encode()) is not None
-
-
-def _check_blank(arguments: str) -> None:
-    if arguments.strip():
-        raise UpstreamBroke("The upstream went on with a call after its arguments were whole.")

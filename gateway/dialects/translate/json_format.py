@@ -23,13 +23,13 @@ def read_format(node: JsonNode) -> Format:
     return found
 
 
-def read_answer_format(asked: JsonNode, place: str, inner: str = "") -> Format | None:
+def read_answer_format(asked: JsonNode, inner: str = "") -> Format | None:
     """Read which format is asked for; Chat Completions put the schema one level deeper."""
     kind = asked.text("type")
     if kind == "json_schema":
         return read_format(asked.inner(inner) if inner else asked)
     if kind not in ("", "text", "json_object"):
-        raise untranslatable(f"A format `{kind}`", place)
+        raise untranslatable(f"A format `{kind}`", asked.path)
     return ANY_OBJECT if kind == "json_object" else None
 
 
