@@ -36,7 +36,7 @@ from gateway.dialects.raw_json import (
 )
 from gateway.dialects.seals import may_be_sealed
 from gateway.dialects.text_editor import Edit, SpokenMessage, TextEditor, texts_in
-from gateway.errors import HoldgateError
+from gateway.errors import BadRequest, HoldgateError
 from gateway.exchange.additions import ToolDeclaration
 from gateway.exchange.model import Asked
 from gateway.sessions.directives.reader import may_contain
@@ -90,6 +90,17 @@ class RequestHead(msgspec.Struct, gc=False):
         """Return the members that may name a session, as JSON."""
         members = [(name, getattr(self, name)) for name in self.identities]
         return {name: bytes(value) for name, value in members if value is not ABSENT}
+
+
+class MessagesHead(RequestHead, gc=False):
+    """That of a request whose conversation is a list of messages."""
+
+    messages: msgspec.Raw = ABSENT
+
+    def check(self) -> None:
+        """Raise `BadRequest` if there is no list of messages."""
+        if bytes(memoryview(self.messages)[:1]) != b"[":
+            raise BadRequest("`messages` must be an array of messages.", param="messages")
 
 
 class BaseDialect(ABC):

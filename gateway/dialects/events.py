@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -132,16 +133,14 @@ def _sum(one: Json, other: Json) -> Json:
     return total
 
 
+@dataclass(slots=True, eq=False)
 class Tape:
     """Recorded bytes of one turn; past its limit it forgets everything and says so."""
 
-    __slots__ = ("_limit", "_size", "batches", "whole")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self.batches: list[bytes] = []
-        self.whole = True
+    _limit: int
+    _size: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    whole: bool = True
 
     def record(self, batch: bytes) -> None:
         """Keep what was sent."""

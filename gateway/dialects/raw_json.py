@@ -72,12 +72,6 @@ def read_as(decoder: msgspec.json.Decoder[T], body: bytes, depth: int) -> T:
     return found
 
 
-def check_messages(messages: msgspec.Raw) -> None:
-    """Raise `BadRequest` if what should be the messages is no list."""
-    if bytes(memoryview(messages)[:1]) != b"[":
-        raise BadRequest("`messages` must be an array of messages.", param="messages")
-
-
 def name_model(body: bytes, model: str | None, default: str) -> tuple[str, bytes]:
     """Return the model of a request, and the body that names it; without one, refuse it."""
     if model:

@@ -31,6 +31,13 @@ NewId = Callable[[int], str]
 MOST_CALLS = 1000
 """How many a turn may make."""
 
+
+def check_call_count(count: int) -> None:
+    """Raise `UpstreamBroke` if a turn makes more calls than that: each of them is remembered."""
+    if count > MOST_CALLS:
+        raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
+
+
 # Upstreams refuse ids of more than 40 characters, and some all but letters, digits, "_" and "-".
 ID_DIGITS = 24
 

@@ -89,11 +89,10 @@ class Blocks:
         index = event.get("index")
         if event["type"] == START:
             self._count(part_of(event, "content_block"))
-            self._begin(
-                as_text(index), _ShownBlock(number=index if isinstance(index, int) else None)
-            )
-            if isinstance(index, int):
-                self.next = max(self.next, index + 1)
+            number = index if isinstance(index, int) else None
+            self._begin(as_text(index), _ShownBlock(number=number))
+            if number is not None:
+                self.next = max(self.next, number + 1)
         elif event["type"] == END:
             self._at.pop(as_text(index), None)
 

@@ -20,7 +20,7 @@ from gateway.dialects.anthropic_messages.text import (
 )
 from gateway.dialects.anthropic_messages.turn import read_disguised_error, shows_content
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
-from gateway.dialects.base_dialect import BaseDialect, RequestHead
+from gateway.dialects.base_dialect import BaseDialect, MessagesHead
 from gateway.dialects.events import read_object
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
@@ -29,7 +29,6 @@ from gateway.dialects.raw_json import (
     Fields,
     Raws,
     append_to,
-    check_messages,
     fields_of,
     forces_one,
     is_structured,
@@ -53,15 +52,10 @@ class _OutputConfig(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class _MessagesRequest(RequestHead, gc=False):
+class _MessagesRequest(MessagesHead, gc=False):
     identities = ("metadata",)
-    messages: msgspec.Raw = ABSENT
     output_config: msgspec.Raw = ABSENT
     output_format: msgspec.Raw = ABSENT
-
-    def check(self) -> None:
-        """Raise `BadRequest` if there is no list of messages."""
-        check_messages(self.messages)
 
     def last_role(self) -> str:
         """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""

@@ -86,9 +86,8 @@ class MessagesWhole(WholeAnswer["WholeMessagesTap"]):
         if neutral_finish:
             answer["stop_reason"] = PLAIN_STOP
         if len(self._taken) > 1:
-            answer["usage"] = total_usage(
-                (tap.answer.get("model"), tap.usage) for tap in self._taken
-            )
+            counts = ((tap.answer.get("model"), tap.usage) for tap in self._taken)
+            answer["usage"] = total_usage(counts)
         return answer
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.base_dialect import BaseDialect, RequestHead, describe_function
-from gateway.dialects.openai_chat.rebuild import find_call_ids, restore_turns
+from gateway.dialects.base_dialect import BaseDialect, MessagesHead, describe_function
+from gateway.dialects.openai_chat.rebuild import CALLS, find_call_ids, restore_turns
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.turn import read_disguised_error, shows_content
 from gateway.dialects.openai_chat.whole import ChatWhole
@@ -17,7 +17,6 @@ from gateway.dialects.raw_json import (
     ABSENT,
     NOTHING,
     append_to,
-    check_messages,
     fields_of,
     is_structured,
     members_of,
@@ -37,18 +36,13 @@ class _StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
 
 
-class _ChatRequest(RequestHead, gc=False):
-    messages: msgspec.Raw = ABSENT
+class _ChatRequest(MessagesHead, gc=False):
     n: int | None = None
     stream_options: _StreamOptions | None = None
     functions: msgspec.Raw = ABSENT
     response_format: msgspec.Raw = ABSENT
     client_metadata: msgspec.Raw = ABSENT
     conversation: msgspec.Raw = ABSENT
-
-    def check(self) -> None:
-        """Raise `BadRequest` if there is no list of messages."""
-        check_messages(self.messages)
 
     def last_role(self) -> str:
         """Return who speaks in the last message; nothing if that cannot be told."""
@@ -101,7 +95,6 @@ class OpenAIChat(BaseDialect):
 
     read_message = staticmethod(read_message)
     restore = staticmethod(restore_turns)
-    find_call_ids = staticmethod(find_call_ids)
     shows_content = staticmethod(shows_content)
     read_disguised_error = staticmethod(read_disguised_error)
 
@@ -135,6 +128,10 @@ class OpenAIChat(BaseDialect):
         """Return what a tool is called, which stands inside of it."""
         inner = tool.get("function") or tool.get("custom")
         return inner.get("name") if isinstance(inner, dict) else None
+
+    def find_call_ids(self, body: bytes) -> tuple[str, ...]:
+        """Return the first call's id of each turn in the history that called tools."""
+        return find_call_ids(body) if CALLS in body else ()
 
     def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""

@@ -85,8 +85,6 @@ def restore_turns(body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
 
 def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each assistant's turn that called tools."""
-    if CALLS not in body:
-        return ()
     messages = raws_in(fields_of(body).get("messages", NULL)) or []
     turns = [read.tool_calls for item in messages if (read := readable(_message, item))]
     return tuple(ids[0][0] for calls in turns if calls and (ids := _with_ids(calls))[0][0])

@@ -85,9 +85,8 @@ class ChatStream(StreamSplice):
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, ChatTap)
-        self._taken.append(
-            FinishedChatTurn(b"".join(tap.tail), tap.finish, tap.usage, tap.hides_its_reason)
-        )
+        tail = b"".join(tap.tail)
+        self._taken.append(FinishedChatTurn(tail, tap.finish, tap.usage, tap.hides_its_reason))
         self._unread.append(tap)
         self.shown_calls += tap.shown_calls
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gateway.dialects.events import (
     NO_ARGUMENTS,
@@ -26,7 +27,7 @@ from gateway.dialects.events import (
     read_object,
     text_in,
 )
-from gateway.dialects.splices import MOST_CALLS, NewId
+from gateway.dialects.splices import NewId, check_call_count
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage
@@ -166,17 +167,15 @@ def _begins_one(name: str, tools: frozenset[str]) -> bool:
     return any(tool.startswith(name) for tool in tools)
 
 
+@dataclass(slots=True, eq=False)
 class Calls:
     """The calls of one turn, in the order they began."""
 
-    __slots__ = ("_at", "_by_id", "_new_id", "made", "tools")
-
-    def __init__(self, tools: frozenset[str], new_id: NewId) -> None:
-        self.tools = tools
-        self.made: list[ChatCall] = []
-        self._new_id = new_id
-        self._at: dict[int, ChatCall] = {}
-        self._by_id: dict[str, ChatCall] = {}
+    tools: frozenset[str]
+    _new_id: NewId
+    made: list[ChatCall] = field(default_factory=list)
+    _at: dict[int, ChatCall] = field(default_factory=dict)
+    _by_id: dict[str, ChatCall] = field(default_factory=dict)
 
     def take(self, fragment: Json) -> ChatCall:
         """Find the call that a fragment belongs to, or begin it, and add the fragment."""
@@ -271,8 +270,7 @@ class Sifter:
     def _take(self, fragment: Json, size: int) -> ChatCall:
         """Add a fragment to its call, and hold it while nobody can tell whose call it is."""
         call = self._calls.take(fragment)
-        if len(self._calls.made) > MOST_CALLS:
-            raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
+        check_call_count(len(self._calls.made))
         if call.server is None:
             call.held.append(fragment)
             self._held += size
@@ -386,11 +384,8 @@ def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:
 
 def shows_content(frames: bytes) -> bool:
     """Tell whether any chunk says something, thinks, refuses or calls."""
-    return any(
-        _says(choice)
-        for chunk in read_events(frames)
-        for choice in objects_in(chunk.get("choices"))
-    )
+    choices = (objects_in(chunk.get("choices")) for chunk in read_events(frames))
+    return any(map(_says, chain.from_iterable(choices)))
 
 
 def _says(choice: Json) -> bool:

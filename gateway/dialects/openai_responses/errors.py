@@ -123,9 +123,8 @@ def render_failure(
     if envelope is not None:
         return lifecycle(FAILED, {**envelope, **failure}, sequence)
     begun = _minimal()
-    return lifecycle("response.created", begun, sequence) + lifecycle(
-        FAILED, {**begun, **failure}, sequence + 1
-    )
+    created = lifecycle("response.created", begun, sequence)
+    return created + lifecycle(FAILED, {**begun, **failure}, sequence + 1)
 
 
 def lifecycle(kind: str, response: Fields, sequence: int) -> bytes:

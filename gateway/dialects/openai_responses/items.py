@@ -59,9 +59,8 @@ class AnsweredItems(msgspec.Struct, frozen=True):
 
         A hosted tool's call has no `call_id`, or the upstream has answered it in the same turn.
         """
-        kinds = [
-            (as_text(item.get("type")) or "", item) for item in client_items(self.items, tools)
-        ]
+        visible = client_items(self.items, tools)
+        kinds = [(as_text(item.get("type")) or "", item) for item in visible]
         told = {as_text(item.get("call_id")) for kind, item in kinds if kind.endswith("_output")}
         return [
             item

@@ -8,6 +8,7 @@ ours are put back among them. All beside the one turn stays as it came, byte for
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -81,13 +82,11 @@ def result_item(result: ToolResult) -> msgspec.Raw:
     return raw(told)
 
 
+@dataclass(slots=True, eq=False)
 class _Places:
     """Where things stand in the input; each place is found once, the last one first."""
 
-    __slots__ = ("_at",)
-
-    def __init__(self) -> None:
-        self._at: dict[str, list[int]] = {}
+    _at: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, key: str, at: int) -> None:
         """Note that something stands there."""

@@ -105,12 +105,8 @@ class ResponsesStream(StreamSplice):
     def error_frame(self, error: HoldgateError) -> bytes:
         """Render an error as the end of this answer; the first turn's own end passes as it is."""
         live = self._live
-        if (
-            live is not None
-            and not self._taken
-            and not live.edited
-            and (end := find_own_end(error))
-        ):
+        is_as_it_came = live is not None and not self._taken and not live.edited
+        if is_as_it_came and (end := find_own_end(error)):
             return end
         shown, next_number = self._list_shown() or (), self._sequence() + 1
         return render_failure(error, self._answer.envelope, shown, next_number)

@@ -100,9 +100,8 @@ class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
             shown = client_items(tap.items(), self.server_tools)
             items += set_apart(shown) if text_of(items) else shown
         usage = join_usage(usage_in(tap.answer) for tap in self._taken)
-        return msgspec.json.encode(
-            join_responses(first.answer, last.answer, separate_ids(items), usage)
-        )
+        joined = join_responses(first.answer, last.answer, separate_ids(items), usage)
+        return msgspec.json.encode(joined)
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ upstream gave it: see `CustomCallConverter`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -217,16 +218,14 @@ _texts = msgspec.json.Decoder(dict[str, str])
 _OPENING, _CLOSING = f'{{"{INPUT}":"', '"}'
 
 
+@dataclass(slots=True, eq=False)
 class CustomCallConverter:
     """Turns functions' arguments into plain text, and plain text into arguments."""
 
-    __slots__ = ("_budget", "_names", "_unwrapped", "_wrapped")
-
-    def __init__(self, names: frozenset[str], budget: ByteBudget) -> None:
-        self._names = names
-        self._budget = budget
-        self._unwrapped: dict[int, list[str]] = {}
-        self._wrapped: set[int] = set()
+    _names: frozenset[str]
+    _budget: ByteBudget
+    _unwrapped: dict[int, list[str]] = field(default_factory=dict)
+    _wrapped: set[int] = field(default_factory=set)
 
     def convert(self, event: Event) -> Sequence[Event]:
         """Return the event as the client is to see it; arguments wait until they are whole."""

@@ -35,7 +35,7 @@ from gateway.dialects.canonical import (
 )
 from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, objects_in, read_object, text_in
 from gateway.dialects.openai_chat.turn import UNFINISHED, Calls, ChatCall, function_of, stop_of
-from gateway.dialects.splices import MOST_CALLS, NewId
+from gateway.dialects.splices import NewId, check_call_count
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import (
     NEVER_BEGAN,
@@ -287,10 +287,7 @@ class ChatCallReader:
         sent = self._sent.get(call)
         if sent is None:
             sent = self._sent[call] = _SentCall(len(self._sent), custom)
-            if sent.number >= MOST_CALLS:
-                raise UpstreamBroke(
-                    f"The upstream called more than {MOST_CALLS} tools in one turn."
-                )
+            check_call_count(len(self._sent))
         arguments = function_of(fragment).get("arguments") or ""
         if not arguments:
             return

@@ -8,7 +8,13 @@ import msgspec
 
 from gateway.dialects.canonical import Failed
 from gateway.dialects.events import read_object
-from gateway.dialects.statuses import MESSAGES_TYPES, UNSAID, messages_type_of, status_of
+from gateway.dialects.statuses import (
+    MESSAGES_TYPES,
+    UNSAID,
+    messages_type_of,
+    status_of,
+    write_openai_error,
+)
 from gateway.errors import UpstreamError
 
 # Types that OpenAI's dialects have no such word for.
@@ -44,13 +50,8 @@ def describe_error(error: UpstreamError) -> Failed:
 def openai_error(failure: Failed) -> bytes:
     """Write an error in the words of Chat Completions and Responses."""
     kind = failure.kind or messages_type_of(failure.status)
-    described = {
-        "message": failure.message,
-        "type": OPENAI_TYPES.get(kind, kind),
-        "param": None,
-        "code": _code_of(failure) or None,
-    }
-    return msgspec.json.encode({"error": described})
+    kind = OPENAI_TYPES.get(kind, kind)
+    return write_openai_error(failure.message, kind, None, _code_of(failure) or None)
 
 
 def messages_error(failure: Failed) -> bytes:

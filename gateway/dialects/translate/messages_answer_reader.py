@@ -30,7 +30,7 @@ from gateway.dialects.canonical import (
     Tokens,
 )
 from gateway.dialects.events import NO_ARGUMENTS, as_text, text_in
-from gateway.dialects.splices import MOST_CALLS
+from gateway.dialects.splices import check_call_count
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
 from gateway.dialects.translate.errors import read_body
@@ -183,9 +183,7 @@ class MessagesAnswerReader(AnswerReader):
     def _begin_call(self, at: int, block: _ContentBlock) -> Event:
         number = self._called
         self._called += 1
-        # An upstream that goes mad must not fill our memory: calls are remembered until they end.
-        if self._called > MOST_CALLS:
-            raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
+        check_call_count(self._called)
         self._calls[at] = _OpenCall(number, _read_input(block.input))
         ident = as_text(block.id) or self._make_call_id(number)
         return CallBegan(number, ident, as_text(block.name) or "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -60,17 +60,15 @@ class ItemPlace:
     index: int
 
 
+@dataclass(slots=True, eq=False)
 class ResponseOutput:
     """The output of one response: numbers its events and keeps its items."""
 
-    __slots__ = ("budget", "items", "number", "status")
-
-    def __init__(self, budget: ByteBudget) -> None:
-        self.budget = budget
-        self.number = 0
-        self.items: list[Json] = []
-        self.status = COMPLETED
-        """That of an item which ends now."""
+    budget: ByteBudget
+    number: int = 0
+    items: list[Json] = field(default_factory=list)
+    status: str = COMPLETED
+    """That of an item which ends now."""
 
     def frame(self, kind: str, members: Json) -> bytes:
         """Write an event, with the next number."""
