@@ -185,6 +185,7 @@ class BaseDialect(ABC):
 
     def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out reasoning that only an upstream of another dialect would take back."""
+        # The search saves parsing the history of nearly every request (test_fast_paths.py).
         return self.strip_reasoning(body) if may_be_sealed(body) else body
 
     def strip_tools(self, body: bytes) -> bytes:
@@ -198,7 +199,8 @@ class BaseDialect(ABC):
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
-        # A name may be written with escapes, so only where there are none its bytes tell.
+        # The search saves parsing the tools. A name may be written with escapes, so only where
+        # there are none its bytes tell (test_fast_paths.py).
         if not tools or (name.encode() not in tools and b"\\u" not in tools):
             return False
         declared = (tool for tool in readable(_tools, tools) or () if isinstance(tool, dict))

@@ -136,6 +136,8 @@ def misfit(problem: str) -> BadRequest:
 
 def is_too_deep(body: bytes, depth: int) -> bool:
     """Whether valid JSON is nested deeper than this."""
+    # Few brackets cannot be nested deeply: it saves looking for those in strings, nearly always.
+    # `test_the_depth_is_that_of_the_value` compares it with a plain count.
     if _openings(body, b"[", depth) + _openings(body, b"{", depth) <= depth:
         return False
     brackets = left = _brackets(body)
@@ -166,6 +168,8 @@ def _brackets(body: bytes) -> bytes:
 
 def drop_duplicates(body: bytes, names: tuple[str, ...]) -> bytes:
     """Return the body with each member once, so that the upstream reads the one that we read."""
+    # The count saves writing the body again: a name that stands there once came once. One that
+    # stands there more often may be in a text (test_fast_paths.py).
     for quoted in _quote_names(names):
         if body.count(quoted) > 1:
             return _each_once(body)

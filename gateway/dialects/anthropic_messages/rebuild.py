@@ -90,6 +90,7 @@ def restore_turns(body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
 
 def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each assistant's turn that called tools."""
+    # The search saves parsing a history without calls (test_fast_paths.py).
     if CALLS not in body:
         return ()
     turns = [_calls(message_of(item)) for item in messages_of(fields_of(body))]

@@ -274,7 +274,7 @@ class MessagesTap(RecordedStreamTap):
         if self.ended:
             return b""
         self._tape.record(frame)
-        # A delta changes nothing that is kept here beside the tape.
+        # A delta changes nothing that is kept here beside the tape: its beginning saves parsing it.
         if self._looked and not self._reads_all and frame.startswith(USUAL):
             return frame
         data = data_of(frame)

@@ -201,7 +201,8 @@ class ChatTap(RecordedStreamTap):
         # Refusals end with `stop` like any text; only the tape tells, so it is searched first.
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.read_turn().refusal:
             stop = Stop.FILTER
-        # Whether the tape may tell of calls: where they are sifted, that is known already.
+        # The search saves reading the tape of a turn without calls (test_taps_twins.py); where
+        # calls are sifted, it is known whether there were any.
         may_call = self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
         recorded = self.read_turn() if may_call else RecordedChatTurn()
         tools = self._tools

@@ -56,6 +56,7 @@ class ChatAnswerWriter(AnswerWriter):
         if self._apart:
             text, self._apart = APART + text, False
         self._said = True
+        # As `_delta` writes it, without making an object of it (test_fast_paths.py).
         return b'%b{"content":%b},"finish_reason":null}]}\n\n' % (self._prefix, _encode(text))
 
     def whole(self, answer: CollectedAnswer) -> bytes:

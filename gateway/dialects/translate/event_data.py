@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 def extract_data(batch: bytes) -> list[bytes]:
     """Return the data of the frames in a batch; one frame at a time is the usual case."""
+    # The first line is the general form. The rest gives the same for usual frames and saves more
+    # than half of the time to translate an event; test_fast_paths.py compares them.
     if b"\r" in batch:
         return [data for frame in split(batch) if (data := data_of(frame))]
     if data := _only_line(batch[:-2]):

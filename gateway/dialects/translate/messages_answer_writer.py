@@ -55,6 +55,7 @@ class MessagesAnswerWriter(BlockAnswerWriter):
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
+        # As `_WrittenBlock.add` writes it, without making objects of it (test_fast_paths.py).
         if self._key is Text:
             return b"%b%b}}\n\n" % (self._text, _encode(text))
         return self._add(Text(text))
