@@ -23,6 +23,8 @@ from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of
 
+T = TypeVar("T", bound="WholeTap")
+
 DONE = b"[DONE]"
 
 NewId = Callable[[int], str]
@@ -31,15 +33,14 @@ NewId = Callable[[int], str]
 MOST_CALLS = 1000
 """How many a turn may make."""
 
+# Upstreams refuse ids of more than 40 characters, and some all but letters, digits, "_" and "-".
+ID_DIGITS = 24
+
 
 def check_call_count(count: int) -> None:
     """Raise `UpstreamBroke` if a turn makes more calls than that: each of them is remembered."""
     if count > MOST_CALLS:
         raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
-
-
-# Upstreams refuse ids of more than 40 characters, and some all but letters, digits, "_" and "-".
-ID_DIGITS = 24
 
 
 class CallIds(msgspec.Struct, gc=False):
@@ -60,9 +61,6 @@ class CallIds(msgspec.Struct, gc=False):
         """Let go of what was asked: from here on its digest is enough."""
         if not self._digest:
             self._digest, self._body = sha256(self._body).hexdigest(), b""
-
-
-T = TypeVar("T", bound="WholeTap")
 
 
 class TurnRecord(Protocol):
