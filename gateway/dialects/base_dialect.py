@@ -88,8 +88,11 @@ class RequestHead(msgspec.Struct, gc=False):
 
     def identity(self) -> Mapping[str, bytes]:
         """Return the members that may name a session, as JSON."""
-        members = [(name, getattr(self, name)) for name in self.identities]
-        return {name: bytes(value) for name, value in members if value is not ABSENT}
+        found: dict[str, bytes] = {}
+        for name in self.identities:
+            if (value := getattr(self, name)) is not ABSENT:
+                found[name] = bytes(value)
+        return found
 
 
 class MessagesHead(RequestHead, gc=False):
@@ -118,8 +121,8 @@ class BaseDialect(ABC):
     """How the types of tools begin that the upstream runs by itself."""
     request_head: ClassVar[msgspec.json.Decoder[Any]]
     """Reads the `RequestHead` of a request."""
-    read_members: ClassVar[tuple[str, ...]]
-    """The members that are read, which the upstream must read as we do."""
+    read_members: ClassVar[tuple[bytes, ...]]
+    """The members that are read, which the upstream must read as we do, each in its quotes."""
     forced_types: ClassVar[tuple[str, ...]] = ("function", "custom")
     """The types of a tool choice that forces one tool of the client's."""
     error_event: ClassVar[str] = ""
@@ -146,7 +149,7 @@ class BaseDialect(ABC):
             stream_implied=prefers_stream and said is None,
             choices=request.choices(),
             wants_usage=request.wants_usage(),
-            tools=array(request.tools, TOOLS),
+            tools=b"" if request.tools is ABSENT else array(request.tools, TOOLS),
             takes_tools=not structured and request.takes_tools(),
             structured=structured,
             forces_one=choice is not ABSENT and forces_one(choice, self.forced_types),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -122,7 +121,7 @@ def forces_one(tool_choice: msgspec.Raw, kinds: tuple[str, ...]) -> bool:
 
 def restricts_tools(tool_choice: msgspec.Raw) -> bool:
     """Whether a tool is forced, or only some may be called, in OpenAI's words."""
-    return bytes(tool_choice) == b'"required"' or bytes(memoryview(tool_choice)[:1]) == b"{"
+    return bytes(tool_choice).startswith((b'"required"', b"{"))
 
 
 def misfit(problem: str) -> BadRequest:
@@ -166,18 +165,21 @@ def _brackets(body: bytes) -> bytes:
     return _STRINGS.sub(b"", marks) if b'"' in marks else marks
 
 
-def drop_duplicates(body: bytes, names: tuple[str, ...]) -> bytes:
-    """Return the body with each member once, so that the upstream reads the one that we read."""
+def drop_duplicates(body: bytes, names: tuple[bytes, ...]) -> bytes:
+    """Return the body with each member once, so that the upstream reads the one that we read.
+
+    `names` are those that are read, as `quote_names` returns them.
+    """
     # The count saves writing the body again: a name that stands there once came once. One that
     # stands there more often may be in a text (test_fast_paths.py).
-    for quoted in _quote_names(names):
-        if body.count(quoted) > 1:
+    for name in names:
+        if body.count(name) > 1:
             return _each_once(body)
     return body
 
 
-@cache
-def _quote_names(names: tuple[str, ...]) -> tuple[bytes, ...]:
+def quote_names(*names: str) -> tuple[bytes, ...]:
+    """Return names as they stand in JSON."""
     return tuple(b'"%b"' % name.encode() for name in names)
 
 

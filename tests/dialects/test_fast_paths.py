@@ -17,7 +17,7 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.base_dialect import BaseDialect
 from gateway.dialects.canonical import Began, Event, Text
 from gateway.dialects.openai_chat import rebuild as chat_rebuild
-from gateway.dialects.raw_json import drop_duplicates, fields_of
+from gateway.dialects.raw_json import drop_duplicates, fields_of, quote_names
 from gateway.dialects.seals import SIGNATURE, UNPROVEN
 from gateway.dialects.translate.answer_context import (
     AnswerContext,
@@ -179,7 +179,7 @@ def test_members_are_as_they_were_read_whether_they_came_twice(
 ) -> None:
     pairs = (f'"{name}":{space}{value}' for name, value in members)
     body = ("{" + f",{space}".join(pairs) + "}").encode()
-    once = drop_duplicates(body, ("model", "stream"))
+    once = drop_duplicates(body, quote_names("model", "stream"))
     assert fields_of(once) == fields_of(body)
     names = [name for name, _ in json.loads(once, object_pairs_hook=list)]
     assert all(names.count(name) <= 1 for name in ("model", "stream"))

@@ -33,6 +33,7 @@ from gateway.dialects.raw_json import (
     forces_one,
     is_structured,
     members_of,
+    quote_names,
     raw,
     raws_in,
     readable,
@@ -71,7 +72,7 @@ class _MessagesRequest(MessagesHead, gc=False):
 
     def takes_tools(self) -> bool:
         """Whether a tool can be added, as far as its form does not forbid it."""
-        return not forces_one(self.tool_choice, FORCING)
+        return self.tool_choice is ABSENT or not forces_one(self.tool_choice, FORCING)
 
     def wants_usage(self) -> bool:
         """Whether the client wants to be told the usage: it always is."""
@@ -87,7 +88,7 @@ class AnthropicMessages(BaseDialect):
     name = "anthropic-messages"
     path = "/messages"
     request_head = msgspec.json.Decoder(_MessagesRequest)
-    read_members = ("model", "messages", "stream", "tools", "tool_choice")
+    read_members = quote_names("model", "messages", "stream", "tools", "tool_choice")
     forced_types = ("tool",)
     instructions = "system"
     system_roles = ("system",)

@@ -20,6 +20,7 @@ from gateway.dialects.raw_json import (
     fields_of,
     is_structured,
     members_of,
+    quote_names,
     raws_in,
     readable,
     restricts_tools,
@@ -89,7 +90,9 @@ class OpenAIChat(BaseDialect):
     name = "openai-chat"
     path = "/chat/completions"
     request_head = msgspec.json.Decoder(_ChatRequest)
-    read_members = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
+    read_members = quote_names(
+        *("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
+    )
     # In the older form too, and of several answers one.
     tool_members = ("tool_choice", "parallel_tool_calls", "functions", "function_call", "n")
 
@@ -162,8 +165,7 @@ def _message(addition: UserText | ToolResult | AnsweredTurn) -> bytes:
 
 @cache
 def _declaration(tool: ToolDeclaration) -> bytes:
-    function = describe_function(tool)
-    return msgspec.json.encode({"type": "function", "function": function})
+    return msgspec.json.encode({"type": "function", "function": describe_function(tool)})
 
 
 DIALECT = OpenAIChat()

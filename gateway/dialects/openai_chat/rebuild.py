@@ -62,10 +62,6 @@ class _KeptChatTurn:
         """Return where a call stands; what is not of this turn comes last."""
         return self.places.get(item[0], len(self.places))
 
-    def place_of(self, call: str) -> int:
-        """Return where the call stood that a result is of; nowhere if it is not of this turn."""
-        return self.places.get(call, -1)
-
     def has(self, calls: list[_Item]) -> bool:
         """Tell whether a turn that made these calls is this one, as the client saw it.
 
@@ -164,4 +160,6 @@ def _with_results(told: Raws, turn: _KeptChatTurn) -> Raws:
     """Put our results before the first one of the client's whose call came later."""
     ids = [_result_id(message) or "" for message in told]
     missing = [(turn.places[call], item) for call, item in turn.results.items() if call not in ids]
-    return place_missing(missing, zip(map(turn.place_of, ids), told, strict=True))
+    # A result of another turn stands nowhere in this one.
+    places = (turn.places.get(call, -1) for call in ids)
+    return place_missing(missing, zip(places, told, strict=True))

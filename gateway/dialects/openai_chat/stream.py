@@ -190,7 +190,9 @@ class ChatTap(RecordedStreamTap):
         """Take the end of the bytes; a turn without its finish was cut short."""
         rest = self._flush()
         shown = self._judge(rest) if rest else b""
-        if not self.ended and self.finish is None and not self._has_late_finish():
+        # Read only if need be: a finish that could not be withheld.
+        late = (finish_of(first_choice(chunk)) for chunk in self._events())
+        if not self.ended and self.finish is None and not any(late):
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
         self.ended = self._fed = True
         return shown + self._settle_late()
@@ -230,10 +232,6 @@ class ChatTap(RecordedStreamTap):
             # Calls of a form that is not known are the client's to answer.
             return stop is Stop.TOOL_CALLS
         return bool(recorded.client_calls(self._tools)) or recorded.legacy
-
-    def _has_late_finish(self) -> bool:
-        """Whether there was a finish that could not be withheld."""
-        return any(finish_of(first_choice(chunk)) for chunk in self._events())
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""

@@ -36,6 +36,7 @@ from gateway.dialects.raw_json import (
     append_to,
     fields_of,
     is_structured,
+    quote_names,
     raw,
     readable,
     restricts_tools,
@@ -76,7 +77,9 @@ class _ResponsesRequest(RequestHead, gc=False):
     def takes_tools(self) -> bool:
         """Whether a tool can be added, as far as its form does not forbid it."""
         # What is answered in the background comes back to nobody who could run a tool.
-        return not (self.background or restricts_tools(self.tool_choice))
+        if self.background:
+            return False
+        return self.tool_choice is ABSENT or not restricts_tools(self.tool_choice)
 
 
 _text = msgspec.json.Decoder(_TextOptions)
@@ -93,7 +96,7 @@ class OpenAIResponses(BaseDialect):
     history = "input"
     instructions = "instructions"
     request_head = msgspec.json.Decoder(_ResponsesRequest)
-    read_members = (
+    read_members = quote_names(
         *("model", "input", "stream", "background", "store", "tools", "tool_choice"),
         *("conversation", PREVIOUS),
     )

@@ -11,7 +11,6 @@ from gateway.dialects.translate.json_node import JsonNode, untranslatable
 
 Format = Mapping[str, Any]
 
-ANY_OBJECT: Format = {}
 MEMBERS = ("name", "description", "schema", "strict")
 
 
@@ -30,7 +29,8 @@ def read_answer_format(asked: JsonNode, inner: str = "") -> Format | None:
         return read_format(asked.inner(inner) if inner else asked)
     if kind not in ("", "text", "json_object"):
         raise untranslatable(f"A format `{kind}`", asked.path)
-    return ANY_OBJECT if kind == "json_object" else None
+    # Nothing is said about it: any JSON object will do.
+    return {} if kind == "json_object" else None
 
 
 def describe_format(asked: Format) -> str:

@@ -265,12 +265,9 @@ class ResponsesAnswerReader(AnswerReader):
             # another place by now: to tell it might be to tell it twice.
             if item is not None or not self._items:
                 events += self._complete(item or _OutputItem(), told)
-        events += self._end_calls()
-        return [*events, self._make_end(status, response)]
-
-    def _end_calls(self) -> Sequence[Event]:
         calls = (item.call for item in self._items.values() if not item.done)
-        return [CallEnded(call) for call in calls if call is not None]
+        events += [CallEnded(call) for call in calls if call is not None]
+        return [*events, self._make_end(status, response)]
 
     def _make_end(self, status: str, response: Json) -> Ended:
         tokens = read_openai_usage(response.get("usage"), "input", "output")
