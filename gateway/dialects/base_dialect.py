@@ -48,7 +48,7 @@ TOOLS = "tools"
 _tools = msgspec.json.Decoder(list[Any])
 
 
-class RequestHead(msgspec.Struct, gc=False):
+class RequestMembers(msgspec.Struct, gc=False):
     """The members of a request that the gateway looks at; what is long stays a raw slice.
 
     A dialect adds those that only it has, and says what they mean.
@@ -95,7 +95,7 @@ class RequestHead(msgspec.Struct, gc=False):
         return found
 
 
-class MessagesHead(RequestHead, gc=False):
+class RequestWithMessages(RequestMembers, gc=False):
     """That of a request whose conversation is a list of messages."""
 
     messages: msgspec.Raw = ABSENT
@@ -119,8 +119,8 @@ class BaseDialect(ABC):
     """The members that make sense only with the client's tools."""
     hosted_tools: ClassVar[tuple[str, ...]] = ()
     """How the types of tools begin that the upstream runs by itself."""
-    request_head: ClassVar[msgspec.json.Decoder[Any]]
-    """Reads the `RequestHead` of a request."""
+    request_decoder: ClassVar[msgspec.json.Decoder[Any]]
+    """Reads the `RequestMembers` of a request."""
     read_members: ClassVar[tuple[bytes, ...]]
     """The members that are read, which the upstream must read as we do, each in its quotes."""
     forced_types: ClassVar[tuple[str, ...]] = ("function", "custom")
@@ -136,7 +136,7 @@ class BaseDialect(ABC):
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
     ) -> Asked:
         """Read a client's request, or raise `BadRequest` naming the field."""
-        request: RequestHead = read_as(self.request_head, body, depth)
+        request: RequestMembers = read_as(self.request_decoder, body, depth)
         body = drop_duplicates(body, self.read_members)
         model, body = name_model(body, request.model, default_model)
         request.check()

@@ -20,7 +20,7 @@ from gateway.dialects.anthropic_messages.text import (
 )
 from gateway.dialects.anthropic_messages.turn import read_disguised_error, shows_content
 from gateway.dialects.anthropic_messages.whole import MessagesWhole
-from gateway.dialects.base_dialect import BaseDialect, MessagesHead
+from gateway.dialects.base_dialect import BaseDialect, RequestWithMessages
 from gateway.dialects.events import read_object
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
@@ -53,7 +53,7 @@ class _OutputConfig(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class _MessagesRequest(MessagesHead, gc=False):
+class _MessagesRequest(RequestWithMessages, gc=False):
     identities = ("metadata",)
     output_config: msgspec.Raw = ABSENT
     output_format: msgspec.Raw = ABSENT
@@ -87,7 +87,7 @@ class AnthropicMessages(BaseDialect):
 
     name = "anthropic-messages"
     path = "/messages"
-    request_head = msgspec.json.Decoder(_MessagesRequest)
+    request_decoder = msgspec.json.Decoder(_MessagesRequest)
     read_members = quote_names("model", "messages", "stream", "tools", "tool_choice")
     forced_types = ("tool",)
     instructions = "system"

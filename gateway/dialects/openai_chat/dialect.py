@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.base_dialect import BaseDialect, MessagesHead, describe_function
+from gateway.dialects.base_dialect import BaseDialect, RequestWithMessages, describe_function
 from gateway.dialects.openai_chat.rebuild import CALLS, find_call_ids, restore_turns
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.turn import read_disguised_error, shows_content
@@ -37,7 +37,7 @@ class _StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
 
 
-class _ChatRequest(MessagesHead, gc=False):
+class _ChatRequest(RequestWithMessages, gc=False):
     n: int | None = None
     stream_options: _StreamOptions | None = None
     functions: msgspec.Raw = ABSENT
@@ -89,7 +89,7 @@ class OpenAIChat(BaseDialect):
 
     name = "openai-chat"
     path = "/chat/completions"
-    request_head = msgspec.json.Decoder(_ChatRequest)
+    request_decoder = msgspec.json.Decoder(_ChatRequest)
     read_members = quote_names(
         *("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
     )

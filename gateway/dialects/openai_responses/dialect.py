@@ -6,7 +6,7 @@ from functools import cache
 
 import msgspec
 
-from gateway.dialects.base_dialect import BaseDialect, RequestHead, describe_function
+from gateway.dialects.base_dialect import BaseDialect, RequestMembers, describe_function
 from gateway.dialects.openai_responses.errors import (
     error_body,
     read_disguised_error,
@@ -53,7 +53,7 @@ class _TextOptions(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class _ResponsesRequest(RequestHead, gc=False):
+class _ResponsesRequest(RequestMembers, gc=False):
     input: msgspec.Raw = ABSENT
     background: bool | None = None
     text: msgspec.Raw = ABSENT
@@ -95,7 +95,7 @@ class OpenAIResponses(BaseDialect):
     path = "/responses"
     history = "input"
     instructions = "instructions"
-    request_head = msgspec.json.Decoder(_ResponsesRequest)
+    request_decoder = msgspec.json.Decoder(_ResponsesRequest)
     read_members = quote_names(
         *("model", "input", "stream", "background", "store", "tools", "tool_choice"),
         *("conversation", PREVIOUS),
