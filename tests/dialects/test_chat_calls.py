@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
+from gateway.dialects.events import MOST_CALLS
 from gateway.dialects.protocol import Splice, Tap
-from gateway.dialects.splices import MOST_CALLS
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, ToolCall
 from gateway.wire.sse import data_of, split

@@ -21,9 +21,8 @@ from gateway.dialects.anthropic_messages.turn import (
     set_apart,
     text_in,
 )
-from gateway.dialects.events import Json, as_text, part_of
+from gateway.dialects.events import Json, NewId, as_text, part_of
 from gateway.dialects.raw_json import members_of, raw
-from gateway.dialects.splices import NewId
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import data_of, encode
 

@@ -35,6 +35,8 @@ from gateway.dialects.anthropic_messages.turn import (
 )
 from gateway.dialects.events import (
     Json,
+    RecordedStreamTap,
+    StreamSplice,
     as_text,
     event_name,
     part_of,
@@ -42,7 +44,6 @@ from gateway.dialects.events import (
     read_named,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import RecordedStreamTap, StreamSplice
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import data_of, split

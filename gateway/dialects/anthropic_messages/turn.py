@@ -16,6 +16,7 @@ import msgspec
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
+    NewId,
     as_text,
     number_in,
     objects_in,
@@ -26,7 +27,6 @@ from gateway.dialects.events import (
     sum_usage,
 )
 from gateway.dialects.raw_json import fields_of
-from gateway.dialects.splices import NewId
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage

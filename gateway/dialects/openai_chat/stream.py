@@ -16,7 +16,16 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.events import Json, part_of, read_event, sum_usage, text_in
+from gateway.dialects.events import (
+    DONE,
+    Json,
+    RecordedStreamTap,
+    StreamSplice,
+    part_of,
+    read_event,
+    sum_usage,
+    text_in,
+)
 from gateway.dialects.openai_chat.turn import (
     Calls,
     RecordedChatTurn,
@@ -31,7 +40,6 @@ from gateway.dialects.openai_chat.turn import (
     usage_of,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import DONE, RecordedStreamTap, StreamSplice
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, TurnEnd
 from gateway.wire.sse import encode, split_events

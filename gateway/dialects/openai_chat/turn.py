@@ -18,7 +18,9 @@ from itertools import chain
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
+    NewId,
     as_text,
+    check_call_count,
     number_in,
     objects_in,
     part_of,
@@ -27,7 +29,6 @@ from gateway.dialects.events import (
     read_object,
     text_in,
 )
-from gateway.dialects.splices import NewId, check_call_count
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.dialects.events import Json
+from gateway.dialects.events import CallIds, Json
 from gateway.dialects.openai_responses.items import fields_in, text_in
 from gateway.dialects.raw_json import Fields
-from gateway.dialects.splices import CallIds
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ import msgspec
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
+    NewId,
     as_text,
     objects_in,
     part_of,
@@ -16,7 +17,6 @@ from gateway.dialects.events import (
     sum_usage,
 )
 from gateway.dialects.raw_json import NULL, Fields, members_of, raw, readable
-from gateway.dialects.splices import NewId
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 FUNCTION_CALL = "function_call"

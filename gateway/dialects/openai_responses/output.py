@@ -12,9 +12,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.dialects.events import Json, as_text
+from gateway.dialects.events import Json, NewId, as_text
 from gateway.dialects.openai_responses.items import CALLS, FUNCTION_CALL, is_ours, make_unused
-from gateway.dialects.splices import NewId
 from gateway.errors import UpstreamBroke
 
 # Which part of an item an event speaks of: the list it stands in, and what says where.

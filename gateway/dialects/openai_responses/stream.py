@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.events import Json
+from gateway.dialects.events import Json, StreamSplice
 from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
 from gateway.dialects.openai_responses.errors import find_own_end, lifecycle, render_failure
 from gateway.dialects.openai_responses.items import (
@@ -18,7 +18,6 @@ from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import ResponsesTap
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
-from gateway.dialects.splices import StreamSplice
 from gateway.errors import HoldgateError
 from gateway.exchange.model import Asked
 from gateway.wire.sse import encode

@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.events import Json, read_named
+from gateway.dialects.events import DONE, Json, RecordedTap, StreamTap, read_named
 from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
 from gateway.dialects.openai_responses.errors import (
     ENDS,
@@ -39,7 +39,6 @@ from gateway.dialects.openai_responses.items import (
 )
 from gateway.dialects.openai_responses.output import Slot, Start, TurnOutput
 from gateway.dialects.raw_json import Fields
-from gateway.dialects.splices import DONE, RecordedTap, StreamTap
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import TurnEnd
 from gateway.wire.sse import data_of, encode, split, split_events

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gateway.dialects.events import Json, read_object
+from gateway.dialects.events import Json, RecordedTap, read_object
 from gateway.dialects.openai_responses.errors import find_error, read_disguised_error
 from gateway.dialects.openai_responses.gap import set_apart
 from gateway.dialects.openai_responses.items import (
@@ -29,7 +29,7 @@ from gateway.dialects.openai_responses.items import (
     usage_of,
 )
 from gateway.dialects.raw_json import Fields, fields_of
-from gateway.dialects.splices import RecordedTap, WholeAnswer, WholeTap
+from gateway.dialects.splices import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop, TurnEnd, Usage
 

@@ -33,9 +33,17 @@ from gateway.dialects.canonical import (
     Refusal,
     Text,
 )
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, objects_in, read_object, text_in
+from gateway.dialects.events import (
+    NO_ARGUMENTS,
+    Json,
+    NewId,
+    as_text,
+    check_call_count,
+    objects_in,
+    read_object,
+    text_in,
+)
 from gateway.dialects.openai_chat.turn import UNFINISHED, Calls, ChatCall, function_of, stop_of
-from gateway.dialects.splices import NewId, check_call_count
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import (
     NEVER_BEGAN,

@@ -29,8 +29,7 @@ from gateway.dialects.canonical import (
     Text,
     Tokens,
 )
-from gateway.dialects.events import NO_ARGUMENTS, as_text, text_in
-from gateway.dialects.splices import check_call_count
+from gateway.dialects.events import NO_ARGUMENTS, as_text, check_call_count, text_in
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
 from gateway.dialects.translate.errors import read_body
