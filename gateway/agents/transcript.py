@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.events import Json, part_of, read_object
-from gateway.dialects.openai_chat.calls import calls_of, function_of
-from gateway.dialects.openai_chat.turn import first_choice, is_error
+from gateway.dialects.openai_chat.turn import calls_of, first_choice, function_of, is_error
 from gateway.dialects.raw_json import append_items
 from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolResult, UserText

@@ -9,31 +9,101 @@ line in `__init__.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
+    ABSENT,
     NULL,
     Fields,
     Raws,
+    array,
+    drop_duplicates,
+    edit_items,
     fields_of,
+    forces_one,
+    name_model,
     raw,
     raws_in,
+    read_as,
     readable,
     rename_model,
-    same,
+    type_in,
     write_object,
 )
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.strip_tools import strip_tools
 from gateway.dialects.text_editor import Edit, SpokenMessage, TextEditor, texts_in
-from gateway.errors import HoldgateError
+from gateway.errors import BadRequest, HoldgateError
+from gateway.exchange.additions import ToolDeclaration
+from gateway.exchange.model import Asked
+from gateway.sessions.directives.reader import may_contain
 from gateway.sessions.model import KeptTurn
 from gateway.wire.sse import encode
 
+TOOLS = "tools"
+
 _tools = msgspec.json.Decoder(list[Any])
+
+
+class RequestMembers(msgspec.Struct, gc=False):
+    """The members of a request that the gateway looks at; what is long stays a raw slice.
+
+    A dialect adds those that only it has, and says what they mean.
+    """
+
+    identities: ClassVar[tuple[str, ...]] = ("metadata", "client_metadata", "conversation")
+    """The members that may name a session."""
+    model: str | None = None
+    stream: bool | None = None
+    tools: msgspec.Raw = ABSENT
+    tool_choice: msgspec.Raw = ABSENT
+    metadata: msgspec.Raw = ABSENT
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise `BadRequest` if the conversation is not what it should be."""
+
+    @abstractmethod
+    def last_role(self) -> str:
+        """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""
+
+    @abstractmethod
+    def is_structured(self) -> bool:
+        """Whether the answer has to have a form."""
+
+    @abstractmethod
+    def takes_tools(self) -> bool:
+        """Whether a tool can be added, as far as its form does not forbid it."""
+
+    def choices(self) -> int:
+        """Return how many answers are wanted."""
+        return 1
+
+    def wants_usage(self) -> bool:
+        """Whether the client wants to be told the usage at the end of a stream."""
+        return False
+
+    def identity(self) -> Mapping[str, bytes]:
+        """Return the members that may name a session, as JSON."""
+        found: dict[str, bytes] = {}
+        for name in self.identities:
+            if (value := getattr(self, name)) is not ABSENT:
+                found[name] = bytes(value)
+        return found
+
+
+class RequestWithMessages(RequestMembers, gc=False):
+    """That of a request whose conversation is a list of messages."""
+
+    messages: msgspec.Raw = ABSENT
+
+    def check(self) -> None:
+        """Raise `BadRequest` if there is no list of messages."""
+        if bytes(memoryview(self.messages)[:1]) != b"[":
+            raise BadRequest("`messages` must be an array of messages.", param="messages")
 
 
 class BaseDialect(ABC):
@@ -49,12 +119,44 @@ class BaseDialect(ABC):
     """The members that make sense only with the client's tools."""
     hosted_tools: ClassVar[tuple[str, ...]] = ()
     """How the types of tools begin that the upstream runs by itself."""
+    request_decoder: ClassVar[msgspec.json.Decoder[Any]]
+    """Reads the `RequestMembers` of a request."""
+    read_members: ClassVar[tuple[bytes, ...]]
+    """The members that are read, which the upstream must read as we do, each in its quotes."""
+    forced_types: ClassVar[tuple[str, ...]] = ("function", "custom")
+    """The types of a tool choice that forces one tool of the client's."""
     error_event: ClassVar[str] = ""
     """The name of an error's event; without a name for it, clients do not see some."""
     editor: ClassVar[TextEditor] = TextEditor("text")
 
     # Called for every request: the function itself, not a method that would only call it.
     rewrite = staticmethod(rename_model)
+
+    def read(
+        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
+    ) -> Asked:
+        """Read a client's request, or raise `BadRequest` naming the field."""
+        request: RequestMembers = read_as(self.request_decoder, body, depth)
+        body = drop_duplicates(body, self.read_members)
+        model, body = name_model(body, request.model, default_model)
+        request.check()
+        said, choice = request.stream, request.tool_choice
+        structured = request.is_structured()
+        return Asked(
+            model=model,
+            body=body,
+            stream=prefers_stream if said is None else said,
+            stream_implied=prefers_stream and said is None,
+            choices=request.choices(),
+            wants_usage=request.wants_usage(),
+            tools=b"" if request.tools is ABSENT else array(request.tools, TOOLS),
+            takes_tools=not structured and request.takes_tools(),
+            structured=structured,
+            forces_one=choice is not ABSENT and forces_one(choice, self.forced_types),
+            last_role=request.last_role(),
+            directives=may_contain(body),
+            identity=request.identity(),
+        )
 
     @abstractmethod
     def read_message(self, item: msgspec.Raw) -> SpokenMessage | None:
@@ -86,15 +188,22 @@ class BaseDialect(ABC):
 
     def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out reasoning that only an upstream of another dialect would take back."""
+        # The search saves parsing the history of nearly every request (test_fast_paths.py).
         return self.strip_reasoning(body) if may_be_sealed(body) else body
 
     def strip_tools(self, body: bytes) -> bytes:
-        """Take out the client's tools."""
-        return strip_tools(body, self.tool_members, self.hosted_tools)
+        """Take out the client's tools: nobody is there to run them when a job asks."""
+        fields = fields_of(body)
+        tools = raws_in(fields.pop(TOOLS, NULL)) or ()
+        left = {name: value for name, value in fields.items() if name not in self.tool_members}
+        if hosted := [tool for tool in tools if type_in(tool).startswith(self.hosted_tools)]:
+            left[TOOLS] = raw(hosted)
+        return write_object(left)
 
     def declares(self, tools: bytes, name: str) -> bool:
         """Whether the client offers a tool of this name."""
-        # A name may be written with escapes, so only where there are none its bytes tell.
+        # The search saves parsing the tools. A name may be written with escapes, so only where
+        # there are none its bytes tell (test_fast_paths.py).
         if not tools or (name.encode() not in tools and b"\\u" not in tools):
             return False
         declared = (tool for tool in readable(_tools, tools) or () if isinstance(tool, dict))
@@ -127,18 +236,15 @@ class BaseDialect(ABC):
     def edit_user_texts(self, body: bytes, edit: Edit) -> bytes:
         """Change the texts of user messages that may hold a directive; keep the rest as it is."""
         fields = fields_of(body)
-        before = fields.get(self.history, NULL)
-        after = self.edit_history(before, edit)
-        if after is before:
-            return body
-        fields[self.history] = after
-        return write_object(fields)
+        return write_object(fields) if self.edit_history(fields, edit) else body
 
-    def edit_history(self, history: msgspec.Raw, edit: Edit) -> msgspec.Raw:
-        """Change what users said; return the same if there was nothing to change."""
-        items = raws_in(history) or []
-        edited = [self._edit_item(item, edit) for item in items]
-        return history if same(edited, items) else raw(edited)
+    def edit_history(self, fields: Fields, edit: Edit) -> bool:
+        """Change what users said; tell whether anything was changed."""
+
+        def edit_messages(items: Raws) -> Raws:
+            return [self._edit_item(item, edit) for item in items]
+
+        return edit_items(fields, self.history, edit_messages)
 
     def error_frame(self, error: HoldgateError, splice: Splice | None = None) -> bytes:
         """Render an error inside a stream."""
@@ -154,3 +260,13 @@ class BaseDialect(ABC):
         if message is None or message.role != "user":
             return item
         return self.editor.message(item, message.content, edit)
+
+
+def describe_function(tool: ToolDeclaration) -> dict[str, object]:
+    """Declare a tool of the gateway's as OpenAI's two dialects do."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": msgspec.Raw(tool.schema.encode()),
+        "strict": tool.strict,
+    }

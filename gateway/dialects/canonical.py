@@ -24,7 +24,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 class Reasoning(msgspec.Struct, frozen=True, gc=False):
     """Something thought. What proves it is only of use to the dialect that made it."""
 
-    text: str
+    text: str = ""
     signature: str = ""
     """Messages: the thinking block's signature."""
     encrypted: str = ""
@@ -156,28 +156,6 @@ class Began(msgspec.Struct, frozen=True, gc=False):
     tokens: Tokens | None = None
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
-    """A piece of text."""
-
-    text: str
-
-
-class Thought(msgspec.Struct, frozen=True, gc=False):
-    """A piece of reasoning; `signature` and `encrypted` come with its end."""
-
-    text: str = ""
-    signature: str = ""
-    encrypted: str = ""
-    id: str = ""
-    redacted: bool = False
-
-
-class Refused(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a refusal."""
-
-    text: str
-
-
 class CallBegan(msgspec.Struct, frozen=True, gc=False):
     """A call began; pieces of several calls may be mixed, told apart by their number."""
 
@@ -220,4 +198,5 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     status: int = 502
 
 
-Event = Began | Said | Thought | Refused | CallBegan | CallWent | CallEnded | Ended | Failed
+# Texts, reasoning and refusals may come in pieces; what proves a thought comes with its end.
+Event = Began | Text | Reasoning | Refusal | CallBegan | CallWent | CallEnded | Ended | Failed

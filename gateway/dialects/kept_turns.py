@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from gateway.dialects.raw_json import NULL, Raws, fields_of, raw, raws_in, same, write_object
+import msgspec
+
+from gateway.dialects.raw_json import Raws, edit_items, fields_of, write_object
 from gateway.sessions.model import KeptTurn
 
 T = TypeVar("T")
@@ -31,9 +33,17 @@ def restore_messages(
     if not turns:
         return body
     fields = fields_of(body)
-    before = raws_in(fields.get("messages", NULL)) or []
-    after = restore(before, turns)
-    if same(after, before):
-        return body
-    fields["messages"] = raw(after)
-    return write_object(fields)
+    is_changed = edit_items(fields, "messages", lambda messages: restore(messages, turns))
+    return write_object(fields) if is_changed else body
+
+
+def place_missing(
+    missing: list[tuple[int, msgspec.Raw]], present: Iterable[tuple[int, msgspec.Raw]]
+) -> Raws:
+    """Put what is missing before the first that stood after it, and the rest at the end."""
+    after: Raws = []
+    for place, item in present:
+        while missing and missing[0][0] < place:
+            after.append(missing.pop(0)[1])
+        after.append(item)
+    return after + [item for _, item in missing]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -103,25 +102,26 @@ def array(value: msgspec.Raw, name: str) -> bytes:
     return found
 
 
+def type_in(value: msgspec.Raw) -> str:
+    """Return the type that an object says it is of; empty if it says none."""
+    found = readable(_form, value)
+    return (found.type or "") if found is not None else ""
+
+
 def is_structured(form: msgspec.Raw) -> bool:
     """Whether the form that a request wants its answer in is any other than text."""
-    if bytes(form) in NOTHING:
-        return False
-    try:
-        return _form.decode(form).type != "text"
-    except msgspec.DecodeError:
-        # It is the upstream's to say what is wrong with it.
-        return True
+    # What is wrong with a form that cannot be read is the upstream's to say.
+    return bytes(form) not in NOTHING and type_in(form) != "text"
 
 
-def forces_one(tool_choice: msgspec.Raw, *kinds: str) -> bool:
+def forces_one(tool_choice: msgspec.Raw, kinds: tuple[str, ...]) -> bool:
     """Whether one tool of the client's, of these kinds, has to be called."""
-    if bytes(memoryview(tool_choice)[:1]) != b"{":
-        return False
-    try:
-        return _form.decode(tool_choice).type in kinds
-    except msgspec.DecodeError:
-        return False
+    return bytes(memoryview(tool_choice)[:1]) == b"{" and type_in(tool_choice) in kinds
+
+
+def restricts_tools(tool_choice: msgspec.Raw) -> bool:
+    """Whether a tool is forced, or only some may be called, in OpenAI's words."""
+    return bytes(tool_choice).startswith((b'"required"', b"{"))
 
 
 def misfit(problem: str) -> BadRequest:
@@ -135,6 +135,8 @@ def misfit(problem: str) -> BadRequest:
 
 def is_too_deep(body: bytes, depth: int) -> bool:
     """Whether valid JSON is nested deeper than this."""
+    # Few brackets cannot be nested deeply: it saves looking for those in strings, nearly always.
+    # `test_the_depth_is_that_of_the_value` compares it with a plain count.
     if _openings(body, b"[", depth) + _openings(body, b"{", depth) <= depth:
         return False
     brackets = left = _brackets(body)
@@ -163,16 +165,21 @@ def _brackets(body: bytes) -> bytes:
     return _STRINGS.sub(b"", marks) if b'"' in marks else marks
 
 
-def drop_duplicates(body: bytes, names: tuple[str, ...]) -> bytes:
-    """Return the body with each member once, so that the upstream reads the one that we read."""
-    for quoted in _quote_names(names):
-        if body.count(quoted) > 1:
+def drop_duplicates(body: bytes, names: tuple[bytes, ...]) -> bytes:
+    """Return the body with each member once, so that the upstream reads the one that we read.
+
+    `names` are those that are read, as `quote_names` returns them.
+    """
+    # The count saves writing the body again: a name that stands there once came once. One that
+    # stands there more often may be in a text (test_fast_paths.py).
+    for name in names:
+        if body.count(name) > 1:
             return _each_once(body)
     return body
 
 
-@cache
-def _quote_names(names: tuple[str, ...]) -> tuple[bytes, ...]:
+def quote_names(*names: str) -> tuple[bytes, ...]:
+    """Return names as they stand in JSON."""
     return tuple(b'"%b"' % name.encode() for name in names)
 
 
@@ -206,11 +213,11 @@ def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def readable(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T | None:
+def readable(decoder: msgspec.json.Decoder[T], value: bytes | str | msgspec.Raw) -> T | None:
     """Read a value if it is what it should be."""
     try:
         return decoder.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -219,7 +226,7 @@ def raws_in(value: msgspec.Raw) -> Raws | None:
     return readable(_items, value)
 
 
-def members_of(item: msgspec.Raw) -> Fields:
+def members_of(item: bytes | msgspec.Raw) -> Fields:
     """Return the members of an object; of anything else there are none."""
     return readable(_members, item) or {}
 
@@ -227,6 +234,19 @@ def members_of(item: msgspec.Raw) -> Fields:
 def text_of(value: msgspec.Raw) -> str | None:
     """Return a text."""
     return readable(_text, value)
+
+
+def edit_items(fields: Fields, name: str, edit: Callable[[Raws], Raws]) -> bool:
+    """Change the items of a list, if it is one; tell whether anything was changed.
+
+    What is not changed stays the same object, by which it is known.
+    """
+    before = raws_in(fields.get(name, NULL)) or []
+    after = edit(before)
+    if same(after, before):
+        return False
+    fields[name] = raw(after)
+    return True
 
 
 def same(after: Raws, before: Raws) -> bool:

@@ -12,10 +12,13 @@ proof travels in the place it has for its own, marked for whom it is:
 | none                         | either of them      | `holdgate:unproven`              |
 
 An upstream of the client's own dialect would refuse any of these, so they are taken out before it
-is asked: a conversation may go on with another model.
+is asked: a conversation may go on with another model. The functions at the end write such a proof,
+and read it again.
 """
 
 from __future__ import annotations
+
+from gateway.dialects.canonical import Reasoning
 
 MARK = "holdgate:"
 SIGNATURE = f"{MARK}signature:"
@@ -34,3 +37,36 @@ def may_be_sealed(body: bytes) -> bool:
 def is_sealed(proof: object) -> bool:
     """Whether a proof is marked for another dialect's upstream."""
     return isinstance(proof, str) and proof.startswith(MARK)
+
+
+def as_signature(thought: Reasoning) -> str:
+    """Return what proves a thought as the signature of a thinking block."""
+    if thought.encrypted and not thought.redacted:
+        return f"{RESPONSES}{thought.id}:{thought.encrypted}"
+    return thought.signature
+
+
+def as_encrypted(thought: Reasoning) -> str:
+    """Return what proves a thought as the encrypted content of a reasoning item."""
+    if thought.signature:
+        return SIGNATURE + thought.signature
+    if thought.redacted:
+        return REDACTED + thought.encrypted
+    return thought.encrypted or UNPROVEN
+
+
+def thinking(text: str, signature: str) -> Reasoning:
+    """Read a thinking block of messages."""
+    if signature.startswith(RESPONSES):
+        item_id, _, encrypted = signature.removeprefix(RESPONSES).partition(":")
+        return Reasoning(text, encrypted=encrypted, id=item_id)
+    return Reasoning(text, signature="" if signature == UNPROVEN else signature)
+
+
+def reasoning_item(text: str, encrypted: str, item_id: str) -> Reasoning:
+    """Read a reasoning item of responses."""
+    if encrypted.startswith(SIGNATURE):
+        return Reasoning(text, signature=encrypted.removeprefix(SIGNATURE))
+    if encrypted.startswith(REDACTED):
+        return Reasoning(text, encrypted=encrypted.removeprefix(REDACTED), redacted=True)
+    return Reasoning(text, encrypted="" if encrypted == UNPROVEN else encrypted, id=item_id)

@@ -1,91 +1,24 @@
-"""What the taps and splices of the dialects share, for answers as streams and as one JSON body.
+"""What the taps and splices of the dialects share for answers that are one JSON body.
 
-A tap is fed the bytes of one turn and returns what the client may see at once. A splice makes one
-answer of n turns; a turn becomes part of the answer only when it is taken, after its end. A turn
-that has passed is read as a whole only if somebody has to know what it said.
+A tap is fed the bytes of one turn and shows nothing before the end. A splice makes one body of n
+turns; a turn becomes part of the answer only when it is taken. What streams share is in
+`events.py`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, Protocol, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
-from gateway.dialects.events import Json, read_object
+from gateway.dialects.events import CallIds, Json, RecordedTap, read_object
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Asked, Stop, TurnEnd
 
 T = TypeVar("T", bound="WholeTap")
-
-
-class TurnRecord(Protocol):
-    """What one turn said."""
-
-    @property
-    def text(self) -> str:
-        """All the text it said."""
-
-    def message(self) -> Json:
-        """Build the assistant's message."""
-
-    def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-
-
-class RecordedTap(ABC):
-    """A tap that tells what a turn said from its record."""
-
-    __slots__ = ()
-
-    _tools: frozenset[str]
-
-    @abstractmethod
-    def read_turn(self) -> TurnRecord:
-        """Read what the turn said."""
-
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Rebuild the assistant's turn."""
-        return AnsweredTurn(self.read_turn().message())
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return self.read_turn().client_call_ids(self._tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return self.read_turn().text
-
-
-class StreamSplice:
-    """Makes one stream out of n; a dialect says how they are joined."""
-
-    content_type = b"text/event-stream; charset=utf-8"
-
-    __slots__ = ("_ids", "_unread", "settling", "text_shown")
-
-    _ids: CallIds
-    _unread: list[RecordedTap]
-    """Turns that are part of the answer, and of which nobody knows yet whether they said a word."""
-    settling: bool
-    text_shown: bool
-
-    def accepts(self, content_type: bytes) -> bool:
-        """Whether an upstream's answer of this type can be read."""
-        return not content_type or content_type.startswith(b"text/event-stream")
-
-    def read_on(self) -> None:
-        """Read the tapes of turns that passed unread: only before another is it worth it."""
-        unread, self._unread = self._unread, []
-        self.text_shown = self.text_shown or any(tap.text() for tap in unread)
-
-    def rest(self) -> None:
-        """Keep only what the rest of the answer takes."""
-        self.read_on()
-        self._ids.rest()
 
 
 class WholeAnswer(Generic[T]):
@@ -124,6 +57,7 @@ class WholeAnswer(Generic[T]):
         return b""
 
 
+@dataclass(slots=True, eq=False)
 class WholeTap(ABC):
     """Gathers one turn's body and reads it when it is all there.
 
@@ -131,32 +65,18 @@ class WholeTap(ABC):
     by type, in one go. Only what does not fit is read whole.
     """
 
-    __slots__ = (
-        "_end",
-        "_ids",
-        "_limit",
-        "_pieces",
-        "_size",
-        "_tools",
-        "_turn",
-        "body",
-        "ended",
-        "seen",
-    )
-
-    failure = None
-
-    def __init__(self, splice: WholeAnswer[T], limit: int, turn: int) -> None:
-        # Not the splice itself, which holds the tap: nothing of both would be freed at once.
-        self._ids, self._tools = splice.ids, splice.server_tools
-        self._turn = turn
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._end: TurnEnd | None = None
-        self.body = b""
-        self.seen = False
-        self.ended = False
+    # Not the splice itself, which holds the tap: nothing of both would be freed at once.
+    _ids: CallIds
+    _tools: frozenset[str]
+    _limit: int
+    _turn: int
+    _pieces: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _end: TurnEnd | None = None
+    body: bytes = b""
+    seen: bool = False
+    ended: bool = False
+    failure: ClassVar[None] = None
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; nothing is shown before the end."""
@@ -201,14 +121,11 @@ class WholeTap(ABC):
         """Say what a turn came to that was read whole."""
 
 
+@dataclass(slots=True, eq=False)
 class WholeObjectTap(WholeTap, RecordedTap):
     """A turn's body that is read as one JSON object, once somebody asks for more than its end."""
 
-    __slots__ = ("_answer",)
-
-    def __init__(self, splice: WholeAnswer[T], limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._answer: Json | None = None
+    _answer: Json | None = None
 
     @abstractmethod
     def _find_error(self, answer: Json) -> UpstreamError | None:

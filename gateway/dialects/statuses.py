@@ -58,12 +58,12 @@ def messages_type_of(status: int) -> str:
     return MESSAGES_TYPES.get(status, usual)
 
 
-def describe_error(error: HoldgateError) -> bytes:
-    """Write an error of the gateway's own as clients of OpenAI's two dialects know it."""
-    described = {
-        "message": error.message,
-        "type": error.kind,
-        "param": error.param,
-        "code": error.code,
-    }
+def write_openai_error(message: str, kind: str, param: str | None, code: str | None) -> bytes:
+    """Write an error as clients of OpenAI's two dialects know it."""
+    described = {"message": message, "type": kind, "param": param, "code": code}
     return msgspec.json.encode({"error": described})
+
+
+def describe_error(error: HoldgateError) -> bytes:
+    """Write an error of the gateway's own in that form."""
+    return write_openai_error(error.message, error.kind, error.param, error.code)

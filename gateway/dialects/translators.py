@@ -115,9 +115,8 @@ class Translators:
             return None
         asked = dialect.read(body, ANY_DEPTH)
         told = read_context(asked, dialect.name, turn, int(self._wall()))
-        return Translator(
-            dialect.name, spoken, self._answer(spoken.dialect, dialect.name, asked.stream, told)
-        )
+        answer = self._answer(spoken.dialect, dialect.name, asked.stream, told)
+        return Translator(dialect.name, spoken, answer)
 
     def plan_translation(
         self, upstream: str, dialect: Dialect, turn: str, parts: Callable[[], GatewayParts]
@@ -152,9 +151,8 @@ class Translators:
         spoken = self._upstream_dialects.get(upstream) or UpstreamDialect(dialect.name)
         told = msgspec.structs.replace(told, keeps_id=spoken.dialect == dialect.name)
         kind = BodyToStreamTranslator if stream else StreamToBodyTranslator
-        return Translator(
-            dialect.name, spoken, kind(spoken.dialect, dialect.name, told, self._answer_bytes)
-        )
+        answer = kind(spoken.dialect, dialect.name, told, self._answer_bytes)
+        return Translator(dialect.name, spoken, answer)
 
     def _answer(
         self, spoken: str, dialect: str, stream: bool, told: AnswerContext

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
-from gateway.dialects.call_ids import MOST_CALLS
+from gateway.dialects.events import MOST_CALLS
 from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, ToolCall

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
-from gateway.exchange.model import Asked, TurnEnd
+from gateway.exchange.model import Asked, Stop, TurnEnd
 
 # Words that the fast paths search for, as a model may say them in a text.
 WORDS = (
@@ -31,12 +32,6 @@ WORDS = (
     "x" * 1500,
 )
 TEXTS = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_size=8)
-# What makes a tap read every frame.
-READS = {
-    "openai-chat": "_reads_all",
-    "anthropic-messages": "_reads_all",
-    "openai-responses": "_reads",
-}
 
 
 def frame(data: object, name: str = "") -> bytes:
@@ -45,7 +40,10 @@ def frame(data: object, name: str = "") -> bytes:
 
 
 def chat(texts: list[str]) -> bytes:
-    deltas = [{"role": "assistant", "content": ""}, *({"content": text} for text in texts)]
+    return chat_turn([{"role": "assistant", "content": ""}, *({"content": t} for t in texts)])
+
+
+def chat_turn(deltas: list[dict[str, Any]]) -> bytes:
     said = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices = [*said, {"index": 0, "delta": {}, "finish_reason": "stop"}]
     chunks = [frame({"id": "a", "object": "chunk", "choices": [choice]}) for choice in choices]
@@ -100,11 +98,12 @@ def begin(dialect: str, tools: frozenset[str]) -> Splice:
     return DIALECTS[dialect].splice(asked, tools, 10**6)
 
 
-def run(splice: Splice, pieces: list[bytes], reads: str = "") -> tuple[bytes, TurnEnd, str]:
+def run(splice: Splice, pieces: list[bytes], reads_all: bool = False) -> tuple[bytes, TurnEnd, str]:
     """Pass a turn; return what the client sees, its end, and what it said."""
     tap = splice.tap()
-    if reads:
-        setattr(tap, reads, True)
+    if reads_all:
+        # What makes a tap read every frame.
+        tap._reads_all = True  # type: ignore[attr-defined]
     shown = b"".join([tap.feed(piece) for piece in pieces])
     shown += b"" if tap.ended else tap.close()
     splice.take(tap)
@@ -121,6 +120,30 @@ def test_what_passes_unread_is_what_reading_shows(
     points = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
     pieces = [stream[a:b] for a, b in pairwise(points)]
     fast = run(begin(dialect, tools), pieces)
-    assert fast == run(begin(dialect, tools), pieces, READS[dialect])
+    assert fast == run(begin(dialect, tools), pieces, reads_all=True)
     assert fast[0] == stream
     assert fast[2] == "".join(texts)
+
+
+CALL = {"index": 0, "id": "c", "function": {"name": "weather", "arguments": "{}"}}
+DELTAS: list[dict[str, Any]] = [
+    {"content": "hi"},
+    {"content": 'say "tool_calls" and "refusal":"no"'},
+    {"refusal": "no"},
+    {"refusal": None, "tool_calls": None},
+    {"tool_calls": [CALL]},
+    {"function_call": {"name": "weather", "arguments": "{}"}},
+]
+
+
+@given(deltas=st.lists(st.sampled_from(DELTAS), min_size=1, max_size=4, unique_by=str))
+def test_what_a_chat_turn_came_to_is_known_whether_its_calls_are_sifted(
+    deltas: list[dict[str, Any]],
+) -> None:
+    # Without server tools the tape is searched for the words, and read only if they are there.
+    stream = chat_turn(deltas)
+    unread = run(begin("openai-chat", frozenset()), [stream])
+    assert unread == run(begin("openai-chat", frozenset({"clock"})), [stream])
+    end = unread[1]
+    assert (end.stop is Stop.FILTER) == any(delta.get("refusal") for delta in deltas)
+    assert end.client_calls == any(delta.get("tool_calls") for delta in deltas)

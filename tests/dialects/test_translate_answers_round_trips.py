@@ -19,15 +19,12 @@ from gateway.dialects.canonical import (
     Event,
     Reasoning,
     Refusal,
-    Refused,
-    Said,
     Text,
-    Thought,
     Tokens,
 )
+from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.answer_writer import CollectedAnswer, collect_answer
 from gateway.dialects.translate.answers import READERS, WRITERS
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import CollectedAnswer, collect_answer
 from gateway.dialects.translate.event_data import extract_data
 from gateway.exchange.model import Stop
 from tests.dialects.answers_wire import (
@@ -73,24 +70,24 @@ def calls(draw: st.DrawFn, first: int) -> list[Event]:
 
 @st.composite
 def thoughts(draw: st.DrawFn) -> list[Event]:
-    told: list[Event] = [Thought(piece) for piece in draw(pieces(draw(WORDS)))]
+    told: list[Event] = [Reasoning(piece) for piece in draw(pieces(draw(WORDS)))]
     proof = draw(st.sampled_from(["", "signature", "encrypted", "redacted"]))
     if proof == "redacted":
-        return [Thought(encrypted="data", redacted=True)]
-    return [*told, msgspec.structs.replace(Thought(), **{proof: "proof"})] if proof else told
+        return [Reasoning(encrypted="data", redacted=True)]
+    return [*told, msgspec.structs.replace(Reasoning(), **{proof: "proof"})] if proof else told
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> list[Event]:
     """An answer that either speaks or refuses: few dialects keep both in their order."""
     events: list[Event] = [Began("upstream-id", "upstream-model", 7)]
-    kinds: list[type[Said] | type[Refused]] = [Said, Refused]
+    kinds: list[type[Text] | type[Refusal]] = [Text, Refusal]
     speaks = draw(st.sampled_from(kinds))
     for _ in range(draw(st.integers(0, 4))):
-        kind = draw(st.sampled_from([speaks, Thought, CallBegan]))
+        kind = draw(st.sampled_from([speaks, Reasoning, CallBegan]))
         if kind is CallBegan:
             events += draw(calls(sum(isinstance(event, CallBegan) for event in events)))
-        elif kind is Thought:
+        elif kind is Reasoning:
             events += draw(thoughts())
         else:
             events += [speaks(piece) for piece in draw(pieces(draw(WORDS)))]
@@ -102,7 +99,7 @@ def ends(draw: st.DrawFn, events: Sequence[Event]) -> Ended:
     told = {type(event) for event in events}
     stop = draw(st.sampled_from([Stop.STOP, Stop.LENGTH]))
     if stop is Stop.STOP:
-        stop = Stop.FILTER if Refused in told else stop
+        stop = Stop.FILTER if Refusal in told else stop
         stop = Stop.TOOL_CALLS if CallBegan in told else stop
     cached, written, fresh = (draw(st.integers(0, 999)) for _ in range(3))
     output, reasoning = draw(st.integers(0, 999)), draw(st.integers(0, 99))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.canonical import Reasoning
-from gateway.dialects.translate.reasoning import (
+from gateway.dialects.seals import (
     as_encrypted,
     as_signature,
     reasoning_item,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.canonical import Conversation
 from gateway.dialects.profiles import NONE, PROFILES, Profile
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.requests import READERS, WRITERS, translate_request
 from gateway.errors import BadRequest
 from tests.dialects.conversations import conversations

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from gateway.dialects.canonical import Conversation
 from gateway.dialects.profiles import NONE
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.requests import WRITERS
 from gateway.errors import BadRequest
 from tests.dialects.conversations import conversations

@@ -21,13 +21,10 @@ from gateway.dialects.anthropic_messages.turn import (
     set_apart,
     text_in,
 )
-from gateway.dialects.call_ids import NewId
-from gateway.dialects.events import Json, as_text, part_of
-from gateway.dialects.raw_json import Fields, raw, readable
+from gateway.dialects.events import Json, NewId, as_text, part_of
+from gateway.dialects.raw_json import members_of, raw
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import data_of, encode
-
-_fields = msgspec.json.Decoder(Fields)
 
 MOST_OPEN = 1000
 NO_NUMBER = -1
@@ -49,20 +46,16 @@ def write_event(event: Json) -> bytes:
     return encode(msgspec.json.encode(event), event["type"])
 
 
-def end_of(number: int) -> bytes:
-    """Make the end of a block."""
-    return write_event({"type": END, "index": number})
-
-
 def renumber_event(frame: bytes, event: Json, number: int) -> bytes:
     """Write an event under another number; all else in it stays as it came, if that is JSON."""
-    fields = readable(_fields, data_of(frame) or b"")
-    if fields is None:
+    fields = members_of(data_of(frame) or b"")
+    if not fields:
         return write_event({**event, "index": number})
     told = {**fields, "type": raw(event["type"]), "index": raw(number)}
     return encode(msgspec.json.encode(told), event["type"])
 
 
+@dataclass(slots=True, eq=False)
 class Blocks:
     """Numbers the blocks of one turn, and leaves out calls to server tools.
 
@@ -70,35 +63,20 @@ class Blocks:
     at or not; `moved` tells that from now on each one has to be.
     """
 
-    __slots__ = (
-        "_at",
-        "_held",
-        "_limit",
-        "_new_id",
-        "_open",
-        "_tools",
-        "_waiting",
-        "calls",
-        "gap",
-        "hidden",
-        "moved",
-        "next",
-    )
-
-    def __init__(self, tools: frozenset[str], new_id: NewId, first: int, limit: int) -> None:
-        self.next = first
-        self.calls = 0
-        self.hidden = 0
-        # Whether the first text is to be set apart from that of the turns before it.
-        self.gap = False
-        self.moved = False
-        self._tools = tools
-        self._new_id = new_id
-        self._limit = limit
-        self._at: dict[str | None, _ShownBlock] = {}
-        self._open: _ShownBlock | None = None
-        self._waiting: deque[_ShownBlock] = deque()
-        self._held = 0
+    _tools: frozenset[str]
+    _new_id: NewId
+    next: int
+    """The number of the next block that is shown."""
+    _limit: int
+    calls: int = 0
+    hidden: int = 0
+    gap: bool = False
+    """Whether the first text is to be set apart from that of the turns before it."""
+    moved: bool = False
+    _at: dict[str | None, _ShownBlock] = field(default_factory=dict)
+    _open: _ShownBlock | None = None
+    _waiting: deque[_ShownBlock] = field(default_factory=deque)
+    _held: int = 0
 
     @property
     def hides_all_calls(self) -> bool:
@@ -110,18 +88,17 @@ class Blocks:
         index = event.get("index")
         if event["type"] == START:
             self._count(part_of(event, "content_block"))
-            self._begin(
-                as_text(index), _ShownBlock(number=index if isinstance(index, int) else None)
-            )
-            if isinstance(index, int):
-                self.next = max(self.next, index + 1)
+            number = index if isinstance(index, int) else None
+            self._begin(as_text(index), _ShownBlock(number=number))
+            if number is not None:
+                self.next = max(self.next, number + 1)
         elif event["type"] == END:
             self._at.pop(as_text(index), None)
 
     def end_open_blocks(self) -> bytes:
         """Return the ends of the blocks that a turn which passed as it is did not end."""
-        numbers = [block.number for block in self._at.values()]
-        return b"".join(end_of(number) for number in numbers if number is not None)
+        numbers = [block.number for block in self._at.values() if block.number is not None]
+        return b"".join(write_event({"type": END, "index": number}) for number in numbers)
 
     def take(self, event: Json, frame: bytes) -> bytes:
         """Take an event as it came; return what the client sees of it now."""

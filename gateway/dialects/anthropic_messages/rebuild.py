@@ -7,14 +7,14 @@ are looked at as raw slices, so that all beside the one turn stays as it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from gateway.dialects.anthropic_messages.text import block_of, message_of, messages_of
-from gateway.dialects.kept_turns import restore_messages
+from gateway.dialects.kept_turns import place_missing, restore_messages
 from gateway.dialects.raw_json import (
     Raws,
     fields_of,
@@ -90,6 +90,7 @@ def restore_turns(body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
 
 def find_call_ids(body: bytes) -> tuple[str, ...]:
     """Return the id of the first call of each assistant's turn that called tools."""
+    # The search saves parsing a history without calls (test_fast_paths.py).
     if CALLS not in body:
         return ()
     turns = [_calls(message_of(item)) for item in messages_of(fields_of(body))]
@@ -165,7 +166,7 @@ def _with_calls(
     if not missing:
         return message
     blocks = raws_in(message_of(message).content) or []
-    placed = _place_missing(missing, ((turn.place(block), block) for block in blocks))
+    placed = place_missing(missing, ((turn.place(block), block) for block in blocks))
     return raw({**members_of(message), "content": placed})
 
 
@@ -180,7 +181,7 @@ def _with_results(following: Raws, turn: _KeptMessagesTurn) -> Raws:
     if not missing:
         return following
     end = _end_of_results(blocks)
-    told = _place_missing(missing, ((turn.place_of_call(block), block) for block in blocks[:end]))
+    told = place_missing(missing, ((turn.place_of_call(block), block) for block in blocks[:end]))
     return [raw({**members_of(following[0]), "content": told + blocks[end:]})]
 
 
@@ -193,15 +194,3 @@ def _read_blocks(message: SpokenMessage) -> Raws | None:
 def _end_of_results(blocks: Raws) -> int:
     results = [at for at, block in enumerate(blocks) if block_of(block).answers]
     return results[-1] + 1 if results else 0
-
-
-def _place_missing(
-    missing: list[tuple[int, msgspec.Raw]], present: Iterable[tuple[int, msgspec.Raw]]
-) -> Raws:
-    """Put what is missing before the first that stood after it, and the rest at the end."""
-    after: Raws = []
-    for place, item in present:
-        while missing and missing[0][0] < place:
-            after.append(missing.pop(0)[1])
-        after.append(item)
-    return after + [item for _, item in missing]

@@ -11,21 +11,20 @@ other, each from its start to its end; one turn that called no server tool ends 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 
 import msgspec
 
 from gateway.dialects.anthropic_messages.blocks import Blocks, write_event
-from gateway.dialects.anthropic_messages.errors import is_error, read_disguised_error
 from gateway.dialects.anthropic_messages.turn import (
     CALL,
     END,
     PLAIN_STOP,
     RecordedMessagesTurn,
     blocks_of,
+    is_error,
     needs_sifting,
+    read_disguised_error,
     record_events,
     speaks,
     stop_of,
@@ -34,22 +33,20 @@ from gateway.dialects.anthropic_messages.turn import (
     update_usage,
     usage_of,
 )
-from gateway.dialects.call_ids import CallIds
 from gateway.dialects.events import (
     Json,
-    Tape,
+    RecordedStreamTap,
+    StreamSplice,
     as_text,
     event_name,
     part_of,
     read_event,
-    read_events,
     read_named,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import RecordedTap, StreamSplice
-from gateway.errors import UpstreamBroke, UpstreamError
+from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, TurnEnd
-from gateway.wire.sse import Framer, data_of, split
+from gateway.wire.sse import data_of, split
 
 PING = write_event({"type": "ping"})
 STOP = write_event({"type": "message_stop"})
@@ -90,20 +87,10 @@ class FinishedMessagesTurn(msgspec.Struct, frozen=True, gc=False):
 class MessagesStream(StreamSplice):
     """Makes one stream out of n: one message_start, blocks in a row, one end for all turns."""
 
-    __slots__ = (
-        "_event_bytes",
-        "_left_open",
-        "_message",
-        "_taken",
-        "server_tools",
-    )
+    __slots__ = ("_left_open", "_message", "_taken")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
-        self.server_tools = server_tools
-        self._ids = CallIds(asked.body)
-        self._unread = []
-        self.settling = self.text_shown = False
-        self._event_bytes = event_bytes
+        super().__init__(asked, server_tools, event_bytes)
         self._message: Json | None = None
         self._taken: list[FinishedMessagesTurn] = []
         self._left_open = b""
@@ -165,62 +152,37 @@ class MessagesStream(StreamSplice):
         return self.close_blocks() + write_event(event) + STOP
 
 
-class MessagesTap(RecordedTap):
+class MessagesTap(RecordedStreamTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
         "_begun",
         "_end",
-        "_fed",
-        "_framer",
-        "_joined",
-        "_limit",
-        "_looked",
         "_new_id",
-        "_reads_all",
-        "_recorded",
-        "_said_more",
-        "_sifts",
         "_splice",
-        "_spoke",
-        "_tape",
-        "_tools",
         "_withheld",
         "blocks",
-        "ended",
-        "failure",
         "model",
         "stop_reason",
-        "tail",
         "usage",
     )
 
+    _read_error = staticmethod(read_disguised_error)
+
     def __init__(self, splice: MessagesStream, turn: int, event_bytes: int) -> None:
+        super().__init__(turn, splice.server_tools, event_bytes)
+        self._splice = splice
         self._new_id = partial(splice.call_id, turn)
         self.blocks = Blocks(splice.server_tools, self._new_id, splice.shown_blocks, event_bytes)
-        self._splice = splice
-        self._tools = splice.server_tools
-        self._joined = self._reads_all = self.blocks.moved = turn > 0
-        # Without server tools turn 1 passes as it is: its numbers and ids are right already.
-        self._sifts = self._joined or bool(splice.server_tools)
+        self.blocks.moved = self._joined
         self.blocks.gap = self._joined and splice.text_shown
-        self._framer = Framer(event_bytes)
-        self._tape = Tape(event_bytes)
-        self._limit = event_bytes
         self._recorded: RecordedMessagesTurn | None = None
-        self._looked = False
         self._begun = False
-        self._said_more = False
-        self._spoke = False
         self._withheld = 0
         self._end: Json = {}
         self.model: object = None
         self.usage: Json = {}
         self.stop_reason: str | None = None
-        self.tail: list[bytes] = []
-        self.failure: UpstreamError | None = None
-        self._fed = False
-        self.ended = False
 
     @property
     def seen(self) -> bool:
@@ -291,9 +253,6 @@ class MessagesTap(RecordedTap):
             self._recorded = record_events(self._events(), self._new_id)
         return self._recorded
 
-    def _events(self) -> Iterator[Json]:
-        return chain.from_iterable(map(read_events, self._tape.batches))
-
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
         # It saves splitting and parsing every frame, nearly all of a stream's cost. A word found in
@@ -316,7 +275,7 @@ class MessagesTap(RecordedTap):
         if self.ended:
             return b""
         self._tape.record(frame)
-        # A delta changes nothing that is kept here beside the tape.
+        # A delta changes nothing that is kept here beside the tape: its beginning saves parsing it.
         if self._looked and not self._reads_all and frame.startswith(USUAL):
             return frame
         data = data_of(frame)
@@ -350,15 +309,6 @@ class MessagesTap(RecordedTap):
                 self._withhold(frame)
                 return self._settle()
         return self._keep_place(frame)
-
-    def _fail(self, data: bytes) -> bytes:
-        """Take an error; what came before it in the same read is still to be shown."""
-        # Before anything was shown another route may answer instead: then it is raised.
-        if not (self._looked and self.seen):
-            raise read_disguised_error(data)
-        self.failure = read_disguised_error(data)
-        self.ended = True
-        return b""
 
     def _begin(self, event: Json, frame: bytes) -> bytes:
         """Take the message; the client has seen that of the first turn."""

@@ -13,17 +13,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
+    NewId,
     as_text,
     number_in,
+    objects_in,
     part_of,
+    read_event,
     read_events,
     read_object,
     sum_usage,
 )
+from gateway.dialects.raw_json import fields_of
+from gateway.dialects.statuses import status_of
+from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 STOPS = {
@@ -53,8 +58,6 @@ PIECES: dict[str, tuple[tuple[str, str, object], ...]] = {
 DELTA_NAMES = {"input_json_delta": "partial_json"}
 # What was asked is counted in three parts; only their sum is comparable with other dialects.
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def stop_of(reason: object) -> Stop:
@@ -105,6 +108,21 @@ def set_apart(event: Json) -> Json:
         name: set_apart(part) if name in ("content_block", "delta") else part
         for name, part in event.items()
     }
+
+
+def is_error(event: Json) -> bool:
+    """Whether this is an error and not an event, or an answer."""
+    return event.get("type") == "error" or (not event.get("type") and bool(event.get("error")))
+
+
+def read_disguised_error(body: bytes) -> UpstreamError:
+    """Read an error that came under a 2xx status, or say that the answer makes no sense."""
+    answer = read_event(body)
+    if answer is None or not is_error(answer):
+        return UpstreamBroke("The upstream's answer is not what was asked for.")
+    error = answer.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    return UpstreamAnswered(status_of(kind, None), (), body)
 
 
 @dataclass(slots=True)
@@ -200,11 +218,8 @@ class _Assembly:
             # A block may start with a piece of its text already in it.
             begun = block.get(name)
             block[name] = (begun if isinstance(begun, str) else "") + "".join(pieces)
-        return (
-            _build_call(block, arguments)
-            if "input" in block or is_call(block)
-            else RecordedBlock(block)
-        )
+        calls = "input" in block or is_call(block)
+        return _build_call(block, arguments) if calls else RecordedBlock(block)
 
     def _cite(self, citation: object) -> None:
         cited = self._block.get("citations")
@@ -223,8 +238,7 @@ def _build_call(block: Json, arguments: str) -> RecordedBlock:
 
 def blocks_of(event: Json) -> list[Json]:
     """Return the blocks that a message begins with: usually none."""
-    content = part_of(event, "message").get("content")
-    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    return objects_in(part_of(event, "message").get("content"))
 
 
 def unroll_block(block: Json, index: int) -> list[Json]:
@@ -259,10 +273,9 @@ def record_events(events: Iterable[Json], new_id: NewId) -> RecordedMessagesTurn
 
 def record_content(content: Iterable[msgspec.Raw], new_id: NewId) -> RecordedMessagesTurn:
     """Read a turn from its whole content; what is no block is left out."""
-    blocks = ((item, read_object(bytes(item))) for item in content)
-    return _add_ids(
-        [_read_block(item, block) for item, block in blocks if block is not None], new_id
-    )
+    read = ((item, read_object(bytes(item))) for item in content)
+    blocks = [_read_block(item, block) for item, block in read if block is not None]
+    return _add_ids(blocks, new_id)
 
 
 def _read_block(item: msgspec.Raw, block: Json) -> RecordedBlock:
@@ -272,7 +285,7 @@ def _read_block(item: msgspec.Raw, block: Json) -> RecordedBlock:
     if isinstance(given, str | None):
         return _build_call({**block, "input": None}, given or "")
     # Numbers stay as they were written.
-    return _build_call(block, bytes(_fields.decode(item)["input"]).decode())
+    return _build_call(block, bytes(fields_of(bytes(item))["input"]).decode())
 
 
 def _add_ids(blocks: list[RecordedBlock], new_id: NewId) -> RecordedMessagesTurn:

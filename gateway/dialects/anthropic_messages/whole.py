@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import msgspec
 
-from gateway.dialects.anthropic_messages.errors import is_error, read_disguised_error
 from gateway.dialects.anthropic_messages.turn import (
     PLAIN_STOP,
     RecordedMessagesTurn,
+    is_error,
+    read_disguised_error,
     record_content,
     set_apart,
     stop_of,
@@ -63,7 +65,7 @@ class MessagesWhole(WholeAnswer["WholeMessagesTap"]):
 
     def tap(self) -> WholeMessagesTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeMessagesTap(self, self._limit, turn=len(self._taken))
+        return WholeMessagesTap(self.ids, self.server_tools, self._limit, len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -84,9 +86,8 @@ class MessagesWhole(WholeAnswer["WholeMessagesTap"]):
         if neutral_finish:
             answer["stop_reason"] = PLAIN_STOP
         if len(self._taken) > 1:
-            answer["usage"] = total_usage(
-                (tap.answer.get("model"), tap.usage) for tap in self._taken
-            )
+            counts = ((tap.answer.get("model"), tap.usage) for tap in self._taken)
+            answer["usage"] = total_usage(counts)
         return answer
 
 
@@ -100,14 +101,11 @@ def _apart(blocks: list[Json]) -> list[Json]:
     return [*blocks[:at], *map(set_apart, blocks[at : at + 1]), *blocks[at + 1 :]]
 
 
+@dataclass(slots=True, eq=False)
 class WholeMessagesTap(WholeObjectTap):
     """One turn's body, as Messages has it."""
 
-    __slots__ = ("_recorded",)
-
-    def __init__(self, splice: MessagesWhole, limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._recorded: RecordedMessagesTurn | None = None
+    _recorded: RecordedMessagesTurn | None = None
 
     def _glance(self, body: bytes) -> TurnEnd:
         plain = _plain.decode(body)

@@ -2,66 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from gateway.dialects.base_dialect import BaseDialect
+from gateway.dialects.base_dialect import BaseDialect, RequestWithMessages, describe_function
 from gateway.dialects.openai_chat.rebuild import CALLS, find_call_ids, restore_turns
 from gateway.dialects.openai_chat.stream import ChatStream
-from gateway.dialects.openai_chat.text import last_role, read_message
 from gateway.dialects.openai_chat.turn import read_disguised_error, shows_content
 from gateway.dialects.openai_chat.whole import ChatWhole
 from gateway.dialects.protocol import Splice
 from gateway.dialects.raw_json import (
     ABSENT,
     NOTHING,
-    Fields,
     append_to,
-    array,
-    drop_duplicates,
     fields_of,
-    forces_one,
     is_structured,
-    name_model,
-    read_as,
+    members_of,
+    quote_names,
+    raws_in,
+    readable,
+    restricts_tools,
     write_object,
 )
 from gateway.dialects.statuses import describe_error
+from gateway.dialects.text_editor import SpokenMessage
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
-from gateway.sessions.directives.reader import may_contain
 
 
 class _StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
 
 
-class _ChatRequest(msgspec.Struct, gc=False):
-    """The members the gateway looks at; what is long stays a raw slice."""
-
-    model: str | None = None
-    messages: msgspec.Raw = ABSENT
-    stream: bool | None = None
+class _ChatRequest(RequestWithMessages, gc=False):
     n: int | None = None
     stream_options: _StreamOptions | None = None
-    tools: msgspec.Raw = ABSENT
-    tool_choice: msgspec.Raw = ABSENT
     functions: msgspec.Raw = ABSENT
     response_format: msgspec.Raw = ABSENT
-    metadata: msgspec.Raw = ABSENT
     client_metadata: msgspec.Raw = ABSENT
     conversation: msgspec.Raw = ABSENT
 
+    def last_role(self) -> str:
+        """Return who speaks in the last message; nothing if that cannot be told."""
+        items = raws_in(self.messages)
+        last = read_message(items[-1]) if items else None
+        role = "" if last is None else last.role
+        # In the older form it is the function that speaks.
+        return "tool" if role == "function" else role
 
-_request = msgspec.json.Decoder(_ChatRequest)
-_error = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    def is_structured(self) -> bool:
+        """Whether the answer has to have a form."""
+        return self.response_format is not ABSENT and is_structured(self.response_format)
 
-IDENTITY = ("metadata", "client_metadata", "conversation")
-READ = ("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
+    def takes_tools(self) -> bool:
+        """Whether a tool can be added: not beside the older form, nor where a tool is forced."""
+        if self.n is not None and self.n > 1:
+            return False
+        if self.tool_choice is ABSENT and self.functions is ABSENT:
+            return True
+        return bytes(self.functions) in NOTHING and not restricts_tools(self.tool_choice)
+
+    def choices(self) -> int:
+        """Return how many answers are wanted."""
+        if self.n is not None and self.n < 1:
+            raise BadRequest("`n` must be at least 1.", param="n")
+        return self.n or 1
+
+    def wants_usage(self) -> bool:
+        """Whether the client wants to be told the usage at the end of a stream."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+_spoken = msgspec.json.Decoder(SpokenMessage)
+
+
+def read_message(item: msgspec.Raw) -> SpokenMessage | None:
+    """Read who speaks and what; None for what is no message."""
+    return readable(_spoken, item)
 
 
 class OpenAIChat(BaseDialect):
@@ -69,6 +89,10 @@ class OpenAIChat(BaseDialect):
 
     name = "openai-chat"
     path = "/chat/completions"
+    request_decoder = msgspec.json.Decoder(_ChatRequest)
+    read_members = quote_names(
+        *("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
+    )
     # In the older form too, and of several answers one.
     tool_members = ("tool_choice", "parallel_tool_calls", "functions", "function_call", "n")
 
@@ -76,34 +100,6 @@ class OpenAIChat(BaseDialect):
     restore = staticmethod(restore_turns)
     shows_content = staticmethod(shows_content)
     read_disguised_error = staticmethod(read_disguised_error)
-
-    def read(
-        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
-        """Read a client's request, or raise `BadRequest` naming the field."""
-        request = read_as(_request, body, depth)
-        body = drop_duplicates(body, READ)
-        model, body = name_model(body, request.model, default_model)
-        if bytes(memoryview(request.messages)[:1]) != b"[":
-            raise BadRequest("`messages` must be an array of messages.", param="messages")
-        said = request.stream
-        form, choice = request.response_format, request.tool_choice
-        structured = form is not ABSENT and is_structured(form)
-        return Asked(
-            model=model,
-            body=body,
-            stream=prefers_stream if said is None else said,
-            stream_implied=prefers_stream and said is None,
-            choices=1 if request.n is None else _choices(request.n),
-            wants_usage=bool(request.stream_options and request.stream_options.include_usage),
-            tools=array(request.tools, "tools"),
-            takes_tools=_takes_tools(request) and not structured,
-            structured=structured,
-            forces_one=choice is not ABSENT and forces_one(choice, "function", "custom"),
-            last_role=last_role(request.messages),
-            directives=may_contain(body),
-            identity=_identity(request),
-        )
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: messages at the end, tools after the client's own."""
@@ -119,7 +115,8 @@ class OpenAIChat(BaseDialect):
             append_to(fields, "messages", messages)
         if tools:
             append_to(fields, "tools", tools)
-        if _forces_tool(fields) and any(isinstance(a, AnsweredTurn) for a in additions):
+        forced = restricts_tools(fields.get("tool_choice", ABSENT))
+        if forced and any(isinstance(addition, AnsweredTurn) for addition in additions):
             # It has been obeyed; kept, it would be obeyed again in every follow-up.
             del fields["tool_choice"]
         return write_object(fields)
@@ -137,6 +134,7 @@ class OpenAIChat(BaseDialect):
 
     def find_call_ids(self, body: bytes) -> tuple[str, ...]:
         """Return the first call's id of each turn in the history that called tools."""
+        # The search saves parsing a history without calls (test_fast_paths.py).
         return find_call_ids(body) if CALLS in body else ()
 
     def make_assistant_turn(self, text: str) -> AnsweredTurn:
@@ -151,40 +149,9 @@ class OpenAIChat(BaseDialect):
 
     def error_body(self, error: HoldgateError) -> bytes:
         """Render an error as the whole answer; the upstream's own words pass if they are JSON."""
-        if isinstance(error, UpstreamAnswered) and _is_error(error.body):
+        if isinstance(error, UpstreamAnswered) and "error" in members_of(error.body):
             return error.body
         return describe_error(error)
-
-
-def _choices(choices: int | None) -> int:
-    if choices is not None and choices < 1:
-        raise BadRequest("`n` must be at least 1.", param="n")
-    return choices or 1
-
-
-def _identity(request: _ChatRequest) -> Mapping[str, bytes]:
-    if request.metadata is request.client_metadata is request.conversation:
-        return {}
-    members = {name: bytes(getattr(request, name)) for name in IDENTITY}
-    return {name: value for name, value in members.items() if value}
-
-
-def _takes_tools(request: _ChatRequest) -> bool:
-    """Whether a tool can be added: not beside the older form, nor where a tool is forced."""
-    if request.n is not None and request.n > 1:
-        return False
-    if request.tool_choice is ABSENT and request.functions is ABSENT:
-        return True
-    return bytes(request.functions) in NOTHING and not _forces(request.tool_choice)
-
-
-def _forces_tool(fields: Fields) -> bool:
-    return "tool_choice" in fields and _forces(fields["tool_choice"])
-
-
-def _forces(tool_choice: msgspec.Raw) -> bool:
-    choice = bytes(tool_choice).strip()
-    return choice == b'"required"' or choice.startswith(b"{")
 
 
 def _message(addition: UserText | ToolResult | AnsweredTurn) -> bytes:
@@ -198,20 +165,7 @@ def _message(addition: UserText | ToolResult | AnsweredTurn) -> bytes:
 
 @cache
 def _declaration(tool: ToolDeclaration) -> bytes:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": msgspec.Raw(tool.schema.encode()),
-        "strict": tool.strict,
-    }
-    return msgspec.json.encode({"type": "function", "function": function})
-
-
-def _is_error(body: bytes) -> bool:
-    try:
-        return "error" in _error.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+    return msgspec.json.encode({"type": "function", "function": describe_function(tool)})
 
 
 DIALECT = OpenAIChat()

@@ -12,12 +12,11 @@ from gateway.dialects.raw_json import (
     NULL,
     Fields,
     Raws,
+    edit_items,
     fields_of,
     members_of,
     raw,
-    raws_in,
     readable,
-    same,
     text_of,
     write_object,
 )
@@ -46,16 +45,16 @@ _turn = msgspec.json.Decoder(_AssistantTurn)
 
 def fit_chat(body: bytes, profile: Profile, parts: GatewayParts) -> bytes:
     """Write the gateway's own tools and turns as a profile says; return a body that is fit."""
-    fields = fields_of(body)
-    is_changed = bool(parts.tools) and STRICT in profile.leaves_out and _fit_tools(fields, parts)
+    fields, is_changed = fields_of(body), False
+    if parts.tools and STRICT in profile.leaves_out:
+        is_changed = edit_items(fields, "tools", lambda tools: [_fit_tool(t, parts) for t in tools])
     if CALLS in body and (profile.empty is not None or profile.reasoning_filler):
-        is_changed |= _fit_turns(fields, profile, parts)
+
+        def fit_turns(messages: Raws) -> Raws:
+            return [_fit_turn(message, profile, parts) for message in messages]
+
+        is_changed |= edit_items(fields, "messages", fit_turns)
     return write_object(fields) if is_changed else body
-
-
-def _fit_tools(fields: Fields, parts: GatewayParts) -> bool:
-    before = raws_in(fields.get("tools", NULL)) or []
-    return _put(fields, "tools", [_fit_tool(tool, parts) for tool in before], before)
 
 
 def _fit_tool(tool: msgspec.Raw, parts: GatewayParts) -> msgspec.Raw:
@@ -65,11 +64,6 @@ def _fit_tool(tool: msgspec.Raw, parts: GatewayParts) -> msgspec.Raw:
         return tool
     del function[STRICT]
     return raw({**members, "function": function})
-
-
-def _fit_turns(fields: Fields, profile: Profile, parts: GatewayParts) -> bool:
-    before = raws_in(fields.get("messages", NULL)) or []
-    return _put(fields, "messages", [_fit_turn(item, profile, parts) for item in before], before)
 
 
 def _fit_turn(item: msgspec.Raw, profile: Profile, parts: GatewayParts) -> msgspec.Raw:
@@ -89,10 +83,3 @@ def _is_own(turn: _AssistantTurn, parts: GatewayParts) -> bool:
     """Whether the gateway wrote a turn: no client knows of the calls to its tools."""
     calls = [call.function.name for call in turn.tool_calls or () if call.function is not None]
     return bool(calls) and (parts.is_whole or not parts.calls.isdisjoint(calls))
-
-
-def _put(fields: Fields, name: str, after: Raws, before: Raws) -> bool:
-    if same(after, before):
-        return False
-    fields[name] = raw(after)
-    return True

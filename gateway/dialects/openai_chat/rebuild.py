@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.events import Json, as_text
-from gateway.dialects.kept_turns import restore_messages
-from gateway.dialects.openai_chat.calls import function_of
+from gateway.dialects.kept_turns import place_missing, restore_messages
+from gateway.dialects.openai_chat.turn import function_of
 from gateway.dialects.raw_json import (
     NULL,
     Raws,
@@ -160,9 +160,6 @@ def _with_results(told: Raws, turn: _KeptChatTurn) -> Raws:
     """Put our results before the first one of the client's whose call came later."""
     ids = [_result_id(message) or "" for message in told]
     missing = [(turn.places[call], item) for call, item in turn.results.items() if call not in ids]
-    after: Raws = []
-    for call, message in zip(ids, told, strict=True):
-        while missing and missing[0][0] < turn.places.get(call, 0):
-            after.append(missing.pop(0)[1])
-        after.append(message)
-    return after + [item for _, item in missing]
+    # A result of another turn stands nowhere in this one.
+    places = (turn.places.get(call, -1) for call in ids)
+    return place_missing(missing, zip(places, told, strict=True))

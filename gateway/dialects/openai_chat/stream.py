@@ -11,36 +11,39 @@ was shown is never taken back; one turn that called no server tool ends with its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from itertools import chain
 
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
-from gateway.dialects.events import Json, Tape, part_of, read_event, read_events, sum_usage
-from gateway.dialects.openai_chat.calls import Calls, Sifter
+from gateway.dialects.events import (
+    DONE,
+    Json,
+    RecordedStreamTap,
+    StreamSplice,
+    part_of,
+    read_event,
+    sum_usage,
+    text_in,
+)
 from gateway.dialects.openai_chat.turn import (
-    FinishedChatTurn,
+    Calls,
     RecordedChatTurn,
+    Sifter,
     finish_of,
     first_choice,
     is_error,
     read_disguised_error,
     record_deltas,
     speaks,
-    split_finish,
     stop_of,
-    text_in,
     usage_of,
 )
 from gateway.dialects.protocol import Tap
-from gateway.dialects.splices import RecordedTap, StreamSplice
-from gateway.errors import UpstreamBroke, UpstreamError
+from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Asked, Stop, TurnEnd
-from gateway.wire.sse import Framer, data_of, encode, split_events
+from gateway.wire.sse import encode, split_events
 
-DONE = b"[DONE]"
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
 # Of a batch larger than this only the last frame is searched: a search costs by the byte.
 SMALL = 1024
@@ -55,30 +58,26 @@ FINISHES_SPACED = b'"finish_reason": "'
 TOOL_CALLS, REFUSAL = b'"tool_calls"', b'"refusal":"'
 
 
+class FinishedChatTurn(msgspec.Struct, frozen=True, gc=False):
+    """What the end of an answer takes of a turn that is part of it."""
+
+    tail: bytes
+    finish: str | None
+    usage: Json | None
+    hides_its_reason: bool
+
+
 class ChatStream(StreamSplice):
     """Makes one stream out of n: one envelope, one role, one finish, one usage, one [DONE]."""
 
-    __slots__ = (
-        "_beat",
-        "_event_bytes",
-        "_taken",
-        "_wants_usage",
-        "choices",
-        "envelope",
-        "server_tools",
-        "shown_calls",
-    )
+    __slots__ = ("_beat", "_taken", "_wants_usage", "choices", "envelope", "shown_calls")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+        super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), event_bytes)
         self.choices = asked.choices
-        self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self.envelope: Json | None = None
         self.shown_calls = 0
-        self._ids = CallIds(asked.body)
-        self._unread = []
-        self.settling = self.text_shown = False
         self._wants_usage = asked.wants_usage
-        self._event_bytes = event_bytes
         self._taken: list[FinishedChatTurn] = []
         self._beat = b""
 
@@ -94,9 +93,8 @@ class ChatStream(StreamSplice):
     def take(self, tap: Tap) -> None:
         """Count a turn as part of the answer."""
         assert isinstance(tap, ChatTap)
-        self._taken.append(
-            FinishedChatTurn(b"".join(tap.tail), tap.finish, tap.usage, tap.hides_its_reason)
-        )
+        tail = b"".join(tap.tail)
+        self._taken.append(FinishedChatTurn(tail, tap.finish, tap.usage, tap.hides_its_reason))
         self._unread.append(tap)
         self.shown_calls += tap.shown_calls
 
@@ -143,57 +141,22 @@ class ChatStream(StreamSplice):
         return end + encode(DONE)
 
 
-class ChatTap(RecordedTap):
+class ChatTap(RecordedStreamTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
-    __slots__ = (
-        "_fed",
-        "_framer",
-        "_joined",
-        "_limit",
-        "_looked",
-        "_reads_all",
-        "_recorded",
-        "_said_more",
-        "_said_text",
-        "_sifter",
-        "_sifts",
-        "_splice",
-        "_spoke",
-        "_tape",
-        "_tools",
-        "_turn",
-        "_usual_end",
-        "ended",
-        "failure",
-        "finish",
-        "tail",
-        "usage",
-    )
+    __slots__ = ("_said_text", "_sifter", "_splice", "_usual_end", "finish", "usage")
+
+    _read_error = staticmethod(read_disguised_error)
 
     def __init__(self, splice: ChatStream, turn: int, event_bytes: int) -> None:
+        super().__init__(turn, splice.server_tools, event_bytes)
         self._splice = splice
-        self._tools = splice.server_tools
-        self._turn = turn
-        self._joined = self._reads_all = turn > 0
-        # Without server tools most of turn 1 passes unread: its numbers and ids are right already.
-        self._sifts = self._joined or bool(splice.server_tools)
         self._sifter: Sifter | None = None
-        self._framer = Framer(event_bytes)
-        self._tape = Tape(event_bytes)
-        self._limit = event_bytes
         self._recorded: RecordedChatTurn | None = None
-        self._looked = False
         self._usual_end = b""
-        self._said_more = False
         self._said_text = False
-        self._spoke = False
-        self.tail: list[bytes] = []
         self.finish: str | None = None
         self.usage: Json | None = None
-        self.failure: UpstreamError | None = None
-        self._fed = False
-        self.ended = False
 
     @property
     def seen(self) -> bool:
@@ -233,13 +196,11 @@ class ChatTap(RecordedTap):
 
     def close(self) -> bytes:
         """Take the end of the bytes; a turn without its finish was cut short."""
-        rest = self._framer.flush()
-        data = data_of(rest) if rest else None
-        # What is left has no empty line after it; clients read it all the same if it is whole.
-        if data is not None and data.strip() != DONE and read_event(data) is None:
-            raise UpstreamBroke("The upstream's answer broke off inside an event.")
+        rest = self._flush()
         shown = self._judge(rest) if rest else b""
-        if not self.ended and self.finish is None and not self._has_late_finish():
+        # Read only if need be: a finish that could not be withheld.
+        late = (finish_of(first_choice(chunk)) for chunk in self._events())
+        if not self.ended and self.finish is None and not any(late):
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
         self.ended = self._fed = True
         return shown + self._settle_late()
@@ -250,7 +211,10 @@ class ChatTap(RecordedTap):
         # Refusals end with `stop` like any text; only the tape tells, so it is searched first.
         if stop is Stop.STOP and self._tape.contains(REFUSAL) and self.read_turn().refusal:
             stop = Stop.FILTER
-        recorded = self.read_turn() if self._may_have_calls() else RecordedChatTurn()
+        # The search saves reading the tape of a turn without calls (test_taps_twins.py); where
+        # calls are sifted, it is known whether there were any.
+        may_call = self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
+        recorded = self.read_turn() if may_call else RecordedChatTurn()
         tools = self._tools
         return TurnEnd(
             stop=stop,
@@ -264,29 +228,18 @@ class ChatTap(RecordedTap):
     def read_turn(self) -> RecordedChatTurn:
         """Read the tape."""
         if self._recorded is None:
-            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._chunks())
+            deltas = (part_of(first_choice(chunk), "delta") for chunk in self._events())
             self._recorded = record_deltas(deltas, self._new_calls())
         return self._recorded
 
     def _new_calls(self) -> Calls:
         return Calls(self._tools, partial(self._splice.call_id, self._turn))
 
-    def _chunks(self) -> Iterator[Json]:
-        return chain.from_iterable(map(read_events, self._tape.batches))
-
-    def _may_have_calls(self) -> bool:
-        """Whether the tape may tell of calls."""
-        return self._sifter is not None if self._sifts else self._tape.contains(TOOL_CALLS)
-
     def _has_client_calls(self, stop: Stop, recorded: RecordedChatTurn) -> bool:
         if not recorded.calls:
             # Calls of a form that is not known are the client's to answer.
             return stop is Stop.TOOL_CALLS
         return bool(recorded.client_calls(self._tools)) or recorded.legacy
-
-    def _has_late_finish(self) -> bool:
-        """Whether there was a finish that could not be withheld."""
-        return any(finish_of(first_choice(chunk)) for chunk in self._chunks())
 
     def _pass(self, batch: bytes) -> bytes:
         """Let a plain batch through untouched; this is the hot path."""
@@ -333,14 +286,6 @@ class ChatTap(RecordedTap):
             # Choices are mixed and end one by one: they pass, and nothing is ever joined on.
             return frame
         return self._chunk(chunk, frame)
-
-    def _fail(self, data: bytes) -> bytes:
-        """Take an error; what came before it in the same read is still to be shown."""
-        if not (self._looked and self.seen):
-            raise read_disguised_error(data)
-        self.failure = read_disguised_error(data)
-        self.ended = True
-        return b""
 
     def _look(self, chunk: Json, data: bytes) -> None:
         """Take the envelope of the first chunk, and how it ends."""
@@ -400,7 +345,7 @@ class ChatTap(RecordedTap):
 
     def _part(self, chunk: Json, choice: Json) -> bytes:
         """Show the content that rides on a finish, and withhold the finish."""
-        shown, rest = split_finish(chunk, choice)
+        shown, rest = _split_finish(chunk, choice)
         self._withhold(encode(msgspec.json.encode(rest)))
         return encode(msgspec.json.encode(shown))
 
@@ -442,3 +387,13 @@ class ChatTap(RecordedTap):
     def _write_fragments(self, fragments: Iterable[Json]) -> bytes:
         # One by one: clients join fragments of two chunks, but not always those of one.
         return b"".join([self._splice.chunk({"tool_calls": [f]}) for f in fragments])
+
+
+def _split_finish(chunk: Json, choice: Json) -> tuple[Json, Json]:
+    """Part the content that rides on a finish from the finish; each thing is told once."""
+    shown = {name: value for name, value in chunk.items() if name != "usage"}
+    likely = {"logprobs": None} if "logprobs" in choice else {}
+    return (
+        {**shown, "choices": [{**choice, "finish_reason": None}]},
+        {**chunk, "choices": [{**choice, "delta": {}, **likely}]},
+    )

@@ -1,23 +1,34 @@
-"""What one Chat Completions turn said, read from its frames or its body."""
+"""What one Chat Completions turn said, read from its frames or its body.
+
+Tool calls are put together from fragments, and ours are kept from the client. Upstreams say in many
+ways which call a fragment belongs to, and may cut even a tool's name in two. `Calls` reads them all
+one way, for the tape and for the client alike; `Sifter` holds a fragment back until it is certain
+that the call it belongs to is the client's.
+
+Invariants: a call that was shown stays shown, with one id and one number; numbers have no gaps,
+whatever was left out; a fragment is held only while its name may still grow into a server tool's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
-import msgspec
-
-from gateway.dialects.call_ids import NewId
 from gateway.dialects.events import (
     NO_ARGUMENTS,
     Json,
+    NewId,
     as_text,
+    check_call_count,
     number_in,
+    objects_in,
     part_of,
     read_event,
     read_events,
+    read_object,
+    text_in,
 )
-from gateway.dialects.openai_chat.calls import Calls, ChatCall, calls_of, function_of, ident_of
 from gateway.dialects.statuses import status_of
 from gateway.errors import UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.exchange.model import Stop, ToolCall, Usage
@@ -60,16 +71,6 @@ def first_choice(answer: Json) -> Json:
     return {}
 
 
-def split_finish(chunk: Json, choice: Json) -> tuple[Json, Json]:
-    """Part the content that rides on a finish from the finish; each thing is told once."""
-    shown = {name: value for name, value in chunk.items() if name != "usage"}
-    likely = {"logprobs": None} if "logprobs" in choice else {}
-    return (
-        {**shown, "choices": [{**choice, "finish_reason": None}]},
-        {**chunk, "choices": [{**choice, "delta": {}, **likely}]},
-    )
-
-
 def speaks(delta: Json) -> bool:
     """Whether a delta says anything beside who speaks."""
     return any(value not in (None, "", [], {}) for name, value in delta.items() if name != "role")
@@ -93,29 +94,215 @@ def usage_of(usage: Json | None) -> Usage | None:
     return Usage(number_in(usage, "prompt_tokens"), number_in(usage, "completion_tokens"))
 
 
-def text_in(content: object) -> str:
-    """Return the text of content, which some send as a list of parts."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "".join(text for text in texts if isinstance(text, str))
+def calls_of(part: Json) -> list[Json]:
+    """Return the tool calls, or their fragments, of a delta or a message."""
+    return objects_in(part.get("tool_calls"))
 
 
-def reasoning_in(content: object) -> str:
-    """Return the reasoning that Mistral puts into the content, as parts beside the text."""
-    parts = content if isinstance(content, list) else []
-    thoughts = (part.get("thinking") for part in parts if isinstance(part, dict))
-    return "".join(map(text_in, thoughts))
+def function_of(call: Json) -> Json:
+    """Return what a call calls: its name and arguments, both as text whatever they were."""
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return {}
+    name, arguments = function.get("name"), function.get("arguments")
+    # Some upstreams send arguments as an object; clients and tools take them as text.
+    if isinstance(name, str | None) and isinstance(arguments, str | None):
+        return function
+    return {**function, "name": as_text(name), "arguments": as_text(arguments)}
 
 
-class FinishedChatTurn(msgspec.Struct, frozen=True, gc=False):
-    """What the end of an answer takes of a turn that is part of it."""
+def ident_of(call: Json) -> str:
+    """Return a call's id as text, empty if it has none."""
+    return as_text(call.get("id")) or ""
 
-    tail: bytes
-    finish: str | None
-    usage: Json | None
-    hides_its_reason: bool
+
+@dataclass(slots=True, eq=False)
+class ChatCall:
+    """One tool call, as far as its fragments are in."""
+
+    id: str
+    given: bool
+    """Whether the id came with it."""
+    name: str = ""
+    server: bool | None = None
+    """Whether it calls a server tool; None while its name may still become that of one."""
+    argued: bool = False
+    """Whether its arguments have begun."""
+    named: bool = False
+    """Whether they went on without a name, so that the name is whole."""
+    whole: bool = False
+    """Whether they came with the name, all at once."""
+    shown_as: int | None = None
+    held: list[Json] = field(default_factory=list)
+
+    def add(self, name: str, arguments: str, tools: frozenset[str]) -> None:
+        """Take what a fragment says, and judge whose call it is."""
+        if name and not self.named:
+            self._lengthen(name, tools)
+        # Arguments come after the name, so a fragment without a name means that it is whole.
+        if arguments and self.name:
+            self.whole = (
+                bool(name) and not self.argued and read_object(arguments.encode()) is not None
+            )
+            self.named = self.named or not name
+        self.argued = self.argued or bool(arguments)
+        if self.server is None:
+            # No server tool begins so: it can be shown, however the name goes on.
+            if not _begins_one(self.name, tools):
+                self.server = False
+            elif self.named:
+                self.settle(tools)
+
+    def settle(self, tools: frozenset[str]) -> None:
+        """Judge by the name as it is: it does not go on."""
+        if self.server is None:
+            self.server = self.name in tools
+
+    def _lengthen(self, piece: str, tools: frozenset[str]) -> None:
+        # Some upstreams repeat the whole name with every fragment.
+        if piece != self.name or _begins_one(self.name + piece, tools):
+            self.name += piece
+
+
+def _begins_one(name: str, tools: frozenset[str]) -> bool:
+    return any(tool.startswith(name) for tool in tools)
+
+
+@dataclass(slots=True, eq=False)
+class Calls:
+    """The calls of one turn, in the order they began."""
+
+    tools: frozenset[str]
+    _new_id: NewId
+    made: list[ChatCall] = field(default_factory=list)
+    _at: dict[int, ChatCall] = field(default_factory=dict)
+    _by_id: dict[str, ChatCall] = field(default_factory=dict)
+
+    def take(self, fragment: Json) -> ChatCall:
+        """Find the call that a fragment belongs to, or begin it, and add the fragment."""
+        function = function_of(fragment)
+        name, arguments = function.get("name") or "", function.get("arguments") or ""
+        index, ident = fragment.get("index"), ident_of(fragment)
+        call = self._find(index, ident)
+        if call is None or (name and call.name and self._is_another(call, ident, name, arguments)):
+            call = self._begin(index, ident)
+        call.add(name, arguments, self.tools)
+        return call
+
+    def _find(self, index: object, ident: str) -> ChatCall | None:
+        # The index is the protocol's own way; the rest is for upstreams that leave it out.
+        if isinstance(index, int):
+            return self._at.get(index)
+        last = self.made[-1] if self.made else None
+        return self._by_id.get(ident, last)
+
+    def _begin(self, index: object, ident: str) -> ChatCall:
+        call = ChatCall(ident or self._new_id(len(self.made)), given=bool(ident))
+        self.made.append(call)
+        self._by_id[call.id] = call
+        if isinstance(index, int):
+            self._at[index] = call
+        return call
+
+    def _is_another(self, call: ChatCall, ident: str, name: str, arguments: str) -> bool:
+        """Whether a name begins a call beside the one that it seems to belong to.
+
+        Some upstreams give all calls of a turn the same index, some give them none, or no ids.
+        """
+        # Two ids that both came from the upstream decide; a made-up one says nothing.
+        if ident and call.given:
+            return ident != call.id
+        if _begins_one(call.name + name, self.tools):
+            return False
+        return (call.named or call.whole) and (name != call.name or bool(arguments))
+
+
+class Sifter:
+    """Keeps calls to server tools from the client, and numbers the others without gaps."""
+
+    __slots__ = ("_calls", "_first", "_held", "_limit", "_next")
+
+    def __init__(self, calls: Calls, first: int, limit: int) -> None:
+        self._calls = calls
+        self._first = self._next = first
+        self._limit = limit
+        self._held = 0
+
+    @property
+    def shown(self) -> int:
+        """How many calls the client sees."""
+        return self._next - self._first
+
+    @property
+    def hides_all(self) -> bool:
+        """Whether tools were called, and the client sees none of it."""
+        return bool(self._calls.made) and not self.shown
+
+    def sift(self, delta: Json, size: int) -> tuple[list[Json], bool]:
+        """Leave in a delta what the client may see now.
+
+        Returns the fragments that may be seen before it, as they had to wait, and whether the delta
+        was changed. `size` is what the delta took on the wire.
+        """
+        before: list[Json] = []
+        kept: list[Json] = []
+        changed = False
+        for fragment in calls_of(delta):
+            call = self._take(fragment, size)
+            if call.server is False:
+                before += self._let_go(call)
+                changed = self._number(call, fragment) or changed
+                kept.append(fragment)
+            else:
+                changed = True
+        # Without a fragment left the member goes too, as if nothing had been called.
+        if kept:
+            delta["tool_calls"] = kept
+        elif changed:
+            del delta["tool_calls"]
+        return before, changed
+
+    def settle(self) -> list[Json]:
+        """Return what was held of the client's calls: no name goes on any more."""
+        for call in self._calls.made:
+            call.settle(self._calls.tools)
+        return [fragment for call in self._calls.made for fragment in self._let_go(call)]
+
+    def _take(self, fragment: Json, size: int) -> ChatCall:
+        """Add a fragment to its call, and hold it while nobody can tell whose call it is."""
+        call = self._calls.take(fragment)
+        check_call_count(len(self._calls.made))
+        if call.server is None:
+            call.held.append(fragment)
+            self._held += size
+        if self._held > self._limit:
+            raise UpstreamBroke("The upstream began a tool call and did not name its tool.")
+        return call
+
+    def _let_go(self, call: ChatCall) -> list[Json]:
+        held, call.held = call.held, []
+        if call.server:
+            return []
+        for fragment in held:
+            self._number(call, fragment)
+        return held
+
+    def _number(self, call: ChatCall, fragment: Json) -> bool:
+        """Write a fragment as the client sees it; tell whether that changes it."""
+        first = call.shown_as is None
+        if first:
+            call.shown_as = self._next
+            self._next += 1
+        changed = fragment.get("index") != call.shown_as
+        fragment["index"] = call.shown_as
+        if call.given or not (first or fragment.get("id")):
+            return changed
+        # A call has one id: the one that it was shown with.
+        if first:
+            fragment["id"] = call.id
+        else:
+            del fragment["id"]
+        return True
 
 
 @dataclass(slots=True)
@@ -123,7 +310,6 @@ class RecordedChatTurn:
     """A turn's text and calls, put together from its parts; every call has its id."""
 
     text: str = ""
-    reasoning: str = ""
     refusal: str = ""
     calls: list[Json] = field(default_factory=list)
     legacy: bool = False
@@ -159,19 +345,18 @@ class RecordedChatTurn:
 
 def record_deltas(deltas: Iterable[Json], calls: Calls) -> RecordedChatTurn:
     """Put a turn together from its streamed deltas."""
-    parts: Mapping[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
+    texts: list[str] = []
+    refusals: list[str] = []
     fragments: dict[ChatCall, list[Json]] = {}
     legacy = False
     for delta in deltas:
-        for name, texts in parts.items():
-            texts.append(text_in(delta.get(name)))
-        parts["reasoning_content"].append(reasoning_in(delta.get("content")))
+        texts.append(text_in(delta.get("content")))
+        refusals.append(text_in(delta.get("refusal")))
         for fragment in calls_of(delta):
             fragments.setdefault(calls.take(fragment), []).append(fragment)
         legacy = legacy or bool(delta.get("function_call"))
-    text, reasoning, refusal = ("".join(parts[name]) for name in parts)
     whole = [_join_fragments(call, pieces) for call, pieces in fragments.items()]
-    return RecordedChatTurn(text, reasoning, refusal, whole, legacy)
+    return RecordedChatTurn("".join(texts), "".join(refusals), whole, legacy)
 
 
 def _join_fragments(call: ChatCall, fragments: list[Json]) -> Json:
@@ -185,14 +370,9 @@ def _join_fragments(call: ChatCall, fragments: list[Json]) -> Json:
 
 def record_message(message: Json, new_id: NewId) -> RecordedChatTurn:
     """Read a turn from its whole message."""
-
-    def text(name: str) -> str:
-        return text_in(message.get(name))
-
+    text, refusal = text_in(message.get("content")), text_in(message.get("refusal"))
     calls = [_ensure_id(call, new_id, at) for at, call in enumerate(calls_of(message))]
-    legacy = bool(message.get("function_call"))
-    thought = text("reasoning_content") + reasoning_in(message.get("content"))
-    return RecordedChatTurn(text("content"), thought, text("refusal"), calls, legacy)
+    return RecordedChatTurn(text, refusal, calls, bool(message.get("function_call")))
 
 
 def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:
@@ -205,12 +385,8 @@ def _ensure_id(call: Json, new_id: NewId, ordinal: int) -> Json:
 
 def shows_content(frames: bytes) -> bool:
     """Tell whether any chunk says something, thinks, refuses or calls."""
-    return any(_says(choice) for chunk in read_events(frames) for choice in _choices(chunk))
-
-
-def _choices(chunk: Json) -> list[Json]:
-    choices = chunk.get("choices")
-    return [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+    choices = (objects_in(chunk.get("choices")) for chunk in read_events(frames))
+    return any(map(_says, chain.from_iterable(choices)))
 
 
 def _says(choice: Json) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from gateway.dialects.events import Json, part_of, sum_usage
-from gateway.dialects.openai_chat.calls import calls_of, ident_of
 from gateway.dialects.openai_chat.turn import (
     RecordedChatTurn,
+    calls_of,
     first_choice,
+    ident_of,
     is_error,
     read_disguised_error,
     record_message,
@@ -66,7 +68,8 @@ class ChatWhole(WholeAnswer["WholeChatTap"]):
 
     def tap(self) -> WholeChatTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeChatTap(self, self._limit, turn=len(self._taken))
+        turn = len(self._taken)
+        return WholeChatTap(self.ids, self.server_tools, self._limit, turn, choices=self.choices)
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -93,15 +96,12 @@ class ChatWhole(WholeAnswer["WholeChatTap"]):
         return answer
 
 
+@dataclass(slots=True, eq=False)
 class WholeChatTap(WholeObjectTap):
     """One turn's body, as Chat Completions has it."""
 
-    __slots__ = ("_choices", "_recorded")
-
-    def __init__(self, splice: ChatWhole, limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._choices = splice.choices
-        self._recorded: RecordedChatTurn | None = None
+    choices: int = 1
+    _recorded: RecordedChatTurn | None = None
 
     def _find_error(self, answer: Json) -> UpstreamError | None:
         return read_disguised_error(self.body) if is_error(answer) else None
@@ -141,7 +141,7 @@ class WholeChatTap(WholeObjectTap):
             stop=stop,
             usage=Usage(tokens.prompt_tokens, tokens.completion_tokens) if tokens else None,
             spoke=bool(choice.message.content),
-            continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+            continuable=self.choices == 1 and stop is not Stop.UNKNOWN,
         )
 
     def _judge_turn(self) -> TurnEnd:
@@ -152,7 +152,7 @@ class WholeChatTap(WholeObjectTap):
                 stop=stop,
                 usage=usage_of(self.usage),
                 spoke=bool(message.get("content")),
-                continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+                continuable=self.choices == 1 and stop is not Stop.UNKNOWN,
             )
         recorded, tools = self.read_turn(), self._tools
         if stop is Stop.STOP and recorded.refusal:
@@ -163,5 +163,5 @@ class WholeChatTap(WholeObjectTap):
             client_calls=bool(recorded.client_calls(tools)) or recorded.legacy,
             usage=usage_of(self.usage),
             spoke=bool(recorded.text or recorded.calls or recorded.legacy),
-            continuable=self._choices == 1 and stop is not Stop.UNKNOWN,
+            continuable=self.choices == 1 and stop is not Stop.UNKNOWN,
         )

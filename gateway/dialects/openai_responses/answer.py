@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
-from gateway.dialects.events import Json
+from gateway.dialects.events import CallIds, Json
 from gateway.dialects.openai_responses.items import fields_in, text_in
 from gateway.dialects.raw_json import Fields
 
 
+@dataclass(slots=True, eq=False)
 class ResponsesAnswer:
     """What all turns of one answer share: how it is named, and which tools are ours."""
 
-    __slots__ = ("_ids", "envelope", "tools")
-
-    def __init__(self, ids: CallIds, tools: frozenset[str]) -> None:
-        self.tools = tools
-        self.envelope: Fields | None = None
-        self._ids = ids
+    _ids: CallIds
+    tools: frozenset[str]
+    envelope: Fields | None = None
 
     @property
     def id(self) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 import msgspec
 
-from gateway.dialects.base_dialect import BaseDialect
-from gateway.dialects.openai_responses.content import shows_content
+from gateway.dialects.base_dialect import BaseDialect, RequestMembers, describe_function
 from gateway.dialects.openai_responses.errors import (
     error_body,
     read_disguised_error,
     render_failure,
 )
-from gateway.dialects.openai_responses.items import AnsweredItems, as_input, is_stored, text_in
+from gateway.dialects.openai_responses.items import (
+    AnsweredItems,
+    as_input,
+    is_stored,
+    shows_content,
+    text_in,
+)
 from gateway.dialects.openai_responses.rebuild import find_call_ids, restore_turns, result_item
 from gateway.dialects.openai_responses.stream import ResponsesStream
 from gateway.dialects.openai_responses.text import (
@@ -30,15 +34,12 @@ from gateway.dialects.raw_json import (
     ABSENT,
     Fields,
     append_to,
-    array,
-    drop_duplicates,
     fields_of,
-    forces_one,
     is_structured,
-    name_model,
+    quote_names,
     raw,
-    read_as,
     readable,
+    restricts_tools,
     text_of,
     write_object,
 )
@@ -46,43 +47,43 @@ from gateway.dialects.text_editor import Edit, TextEditor
 from gateway.errors import BadRequest, HoldgateError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Asked
-from gateway.sessions.directives.reader import may_contain
 
 
 class _TextOptions(msgspec.Struct, gc=False):
     format: msgspec.Raw = ABSENT
 
 
-class _ResponsesRequest(msgspec.Struct, gc=False):
-    """The members the gateway looks at; what is long stays a raw slice."""
-
-    model: str | None = None
+class _ResponsesRequest(RequestMembers, gc=False):
     input: msgspec.Raw = ABSENT
-    stream: bool | None = None
     background: bool | None = None
-    tools: msgspec.Raw = ABSENT
-    tool_choice: msgspec.Raw = ABSENT
     text: msgspec.Raw = ABSENT
-    metadata: msgspec.Raw = ABSENT
     client_metadata: msgspec.Raw = ABSENT
     conversation: msgspec.Raw = ABSENT
 
+    def check(self) -> None:
+        """Raise `BadRequest` if the input is neither a text nor items."""
+        if bytes(memoryview(self.input)[:1]) not in INPUTS:
+            raise BadRequest("`input` must be a text or an array of items.", param="input")
 
-_request = msgspec.json.Decoder(_ResponsesRequest)
+    def last_role(self) -> str:
+        """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""
+        return last_role(self.input)
+
+    def is_structured(self) -> bool:
+        """Whether the answer has to have a form."""
+        told = readable(_text, self.text) if self.text is not ABSENT else None
+        return told is not None and is_structured(told.format)
+
+    def takes_tools(self) -> bool:
+        """Whether a tool can be added, as far as its form does not forbid it."""
+        # What is answered in the background comes back to nobody who could run a tool.
+        if self.background:
+            return False
+        return self.tool_choice is ABSENT or not restricts_tools(self.tool_choice)
+
+
 _text = msgspec.json.Decoder(_TextOptions)
 
-IDENTITY = ("metadata", "client_metadata", "conversation")
-READ = (
-    "model",
-    "input",
-    "stream",
-    "background",
-    "store",
-    "tools",
-    "tool_choice",
-    "conversation",
-    "previous_response_id",
-)
 PREVIOUS = "previous_response_id"
 INPUTS = (b"", b"[", b'"', b"n")
 
@@ -94,6 +95,11 @@ class OpenAIResponses(BaseDialect):
     path = "/responses"
     history = "input"
     instructions = "instructions"
+    request_decoder = msgspec.json.Decoder(_ResponsesRequest)
+    read_members = quote_names(
+        *("model", "input", "stream", "background", "store", "tools", "tool_choice"),
+        *("conversation", PREVIOUS),
+    )
     # Not into the conversation that the upstream keeps either: there the client would find it.
     tool_members = ("tool_choice", "parallel_tool_calls", "background", "conversation")
     hosted_tools = ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
@@ -107,33 +113,6 @@ class OpenAIResponses(BaseDialect):
     shows_content = staticmethod(shows_content)
     read_disguised_error = staticmethod(read_disguised_error)
     error_body = staticmethod(error_body)
-
-    def read(
-        self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
-        """Read a client's request, or raise `BadRequest` naming the field."""
-        request = read_as(_request, body, depth)
-        body = drop_duplicates(body, READ)
-        model, body = name_model(body, request.model, default_model)
-        if bytes(memoryview(request.input)[:1]) not in INPUTS:
-            raise BadRequest("`input` must be a text or an array of items.", param="input")
-        said = request.stream
-        structured = request.text is not ABSENT and _is_structured(request.text)
-        choice = request.tool_choice
-        return Asked(
-            model=model,
-            body=body,
-            stream=prefers_stream if said is None else said,
-            stream_implied=prefers_stream and said is None,
-            tools=array(request.tools, "tools"),
-            # What is answered in the background comes back to nobody who could run a tool.
-            takes_tools=not (request.background or structured or _restricts(choice)),
-            structured=structured,
-            forces_one=choice is not ABSENT and forces_one(choice, "function", "custom"),
-            last_role=last_role(request.input),
-            directives=may_contain(body),
-            identity=_identity(request),
-        )
 
     def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
         """Put additions into a request: items at the end, tools after the client's own."""
@@ -150,7 +129,8 @@ class OpenAIResponses(BaseDialect):
                 case ToolResult():
                     items.append(bytes(result_item(addition)))
                 case _:
-                    turns.append(_read_turn(addition))
+                    assert isinstance(addition.message, AnsweredItems)
+                    turns.append(addition.message)
         if turns:
             items[:0] = _going_on(fields, turns)
         if items:
@@ -168,11 +148,13 @@ class OpenAIResponses(BaseDialect):
         message = {"type": "message", "role": "assistant", "content": content}
         return AnsweredTurn(AnsweredItems([message] if text else []))
 
-    def edit_history(self, history: msgspec.Raw, edit: Edit) -> msgspec.Raw:
+    def edit_history(self, fields: Fields, edit: Edit) -> bool:
         """Change what users said; the input may be one text of theirs."""
-        if text_of(history) is not None:
-            return self.editor.content(history, edit)
-        return super().edit_history(history, edit)
+        before = fields.get(self.history, ABSENT)
+        if text_of(before) is None:
+            return super().edit_history(fields, edit)
+        fields[self.history] = self.editor.content(before, edit)
+        return fields[self.history] is not before
 
     def previous_id(self, body: bytes) -> str:
         """Return the id of the answer that the request goes on from; empty if it names none."""
@@ -195,39 +177,16 @@ class OpenAIResponses(BaseDialect):
         return render_failure(error, None, (), 0)
 
 
-def _is_structured(text: msgspec.Raw) -> bool:
-    told = readable(_text, text)
-    return told is not None and is_structured(told.format)
-
-
-def _identity(request: _ResponsesRequest) -> Mapping[str, bytes]:
-    if request.metadata is request.client_metadata is request.conversation:
-        return {}
-    members = {name: bytes(getattr(request, name)) for name in IDENTITY}
-    return {name: value for name, value in members.items() if value}
-
-
-def _restricts(tool_choice: msgspec.Raw) -> bool:
-    """Whether a tool is forced, or only some may be called."""
-    choice = bytes(tool_choice)
-    return choice == b'"required"' or choice.startswith(b"{")
-
-
 def _obey(fields: Fields) -> None:
     """Take a forced tool as called; kept, it would be called again in every follow-up."""
     choice = fields.get("tool_choice", ABSENT)
-    if not _restricts(choice):
+    if not restricts_tools(choice):
         return
     members = fields_of(choice) if bytes(choice) != b'"required"' else {}
     if text_in(members, "type") == "allowed_tools":
         fields["tool_choice"] = raw({**members, "mode": "auto"})
     else:
         del fields["tool_choice"]
-
-
-def _read_turn(addition: AnsweredTurn) -> AnsweredItems:
-    assert isinstance(addition.message, AnsweredItems)
-    return addition.message
 
 
 def _going_on(fields: Fields, turns: list[AnsweredItems]) -> list[bytes]:
@@ -243,14 +202,7 @@ def _going_on(fields: Fields, turns: list[AnsweredItems]) -> list[bytes]:
 
 @cache
 def _declaration(tool: ToolDeclaration) -> bytes:
-    function = {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": msgspec.Raw(tool.schema.encode()),
-        "strict": tool.strict,
-    }
-    return msgspec.json.encode(function)
+    return msgspec.json.encode({"type": "function", **describe_function(tool)})
 
 
 DIALECT = OpenAIResponses()

@@ -1,17 +1,66 @@
-"""Errors in the words of the Responses API: read from upstreams, written for clients."""
+"""Errors and ends in the words of the Responses API: read from upstreams, written for clients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from gateway.dialects.events import Json, read_event, read_object
-from gateway.dialects.openai_responses.heads import FAILED
-from gateway.dialects.raw_json import Fields, raw
+from gateway.dialects.events import Json, event_name, mend_json, read_event, read_object
+from gateway.dialects.raw_json import ABSENT, Fields, raw
 from gateway.dialects.statuses import describe_error, status_of
 from gateway.errors import HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
 from gateway.wire.sse import encode
+
+FAILED = "response.failed"
+FAILURES = ("error", FAILED)
+ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
+
+
+class EventHead(msgspec.Struct, gc=False):
+    """What an event is; what is long stays a raw slice."""
+
+    type: Any = None
+    sequence_number: Any = None
+    response: msgspec.Raw = ABSENT
+    error: msgspec.Raw = ABSENT
+
+    @property
+    def fails(self) -> bool:
+        """Whether it says that something went wrong."""
+        nameless = not self.type and bytes(self.error) not in (b"", b"null")
+        return self.type in FAILURES or nameless
+
+
+_head = msgspec.json.Decoder(EventHead)
+
+
+def read_head(frame: bytes, data: bytes) -> EventHead | None:
+    """Read an event as clients do; one without a type that is a text has that of its name."""
+    head = _read(data)
+    if head is None and (mended := mend_json(data)) is not None:
+        head = _read(mended)
+    if head is not None and not isinstance(head.type, str):
+        head.type = event_name(frame)
+    return head
+
+
+def _read(data: bytes) -> EventHead | None:
+    try:
+        if not data.isascii():
+            # What is not looked at is not decoded either, and must be text all the same.
+            data.decode()
+        return _head.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def is_last(frame: bytes) -> bool:
+    """Tell whether an event that cannot be read ends an answer, by its name."""
+    name = event_name(frame)
+    return name in ENDS or name in FAILURES
+
 
 NOBODYS = "resp_holdgate"
 
@@ -74,9 +123,8 @@ def render_failure(
     if envelope is not None:
         return lifecycle(FAILED, {**envelope, **failure}, sequence)
     begun = _minimal()
-    return lifecycle("response.created", begun, sequence) + lifecycle(
-        FAILED, {**begun, **failure}, sequence + 1
-    )
+    created = lifecycle("response.created", begun, sequence)
+    return created + lifecycle(FAILED, {**begun, **failure}, sequence + 1)
 
 
 def lifecycle(kind: str, response: Fields, sequence: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gateway.dialects.events import Json, part_of
 from gateway.dialects.openai_responses.output import Slot
@@ -13,15 +14,13 @@ DELTA, DONE = "response.output_text.delta", "response.output_text.done"
 PART = "response.content_part."
 
 
+@dataclass(slots=True, eq=False)
 class Gap:
     """Begins the first text of one turn with an empty line, wherever that text is told."""
 
-    __slots__ = ("_begun", "_index", "_slot")
-
-    def __init__(self) -> None:
-        self._slot: Slot | None = None
-        self._index: object = None
-        self._begun = False
+    _slot: Slot | None = None
+    _index: object = None
+    _begun: bool = False
 
     def fit(self, slot: Slot, event: Json) -> None:
         """Change an event that tells that text."""

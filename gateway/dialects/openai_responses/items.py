@@ -1,4 +1,4 @@
-"""The output items of a Responses answer: what they are, whose they are, what goes back of them."""
+"""The output items of a Responses answer: what they are, say, and whose; what goes back of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
-from gateway.dialects.call_ids import NewId
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, sum_usage
-from gateway.dialects.raw_json import NULL, Fields, raw, readable
+from gateway.dialects.events import (
+    NO_ARGUMENTS,
+    Json,
+    NewId,
+    as_text,
+    objects_in,
+    part_of,
+    read_events,
+    sum_usage,
+)
+from gateway.dialects.raw_json import NULL, Fields, members_of, raw, readable
 from gateway.exchange.model import Stop, ToolCall, Usage
 
 FUNCTION_CALL = "function_call"
@@ -20,7 +28,6 @@ OUTPUT_COUNTS = ("output_tokens", "output_tokens_details")
 
 _objects = msgspec.json.Decoder(list[Json])
 _object = msgspec.json.Decoder(Json)
-_fields = msgspec.json.Decoder(Fields)
 _string = msgspec.json.Decoder(str)
 
 
@@ -30,6 +37,43 @@ class AnsweredItems(msgspec.Struct, frozen=True):
     items: list[Json]
     remembered: bool = False
 
+    @property
+    def text(self) -> str:
+        """All the text it said."""
+        return text_of(self.items)
+
+    def message(self) -> AnsweredItems:
+        """Return what is told of the turn in a follow-up: all of it."""
+        return self
+
+    def server_calls(self, tools: frozenset[str]) -> tuple[ToolCall, ...]:
+        """Return the calls to our own tools."""
+        return tuple(
+            ToolCall(item["call_id"], item["name"], as_text(item.get("arguments")) or NO_ARGUMENTS)
+            for item in self.items
+            if is_ours(item, tools)
+        )
+
+    def client_calls(self, tools: frozenset[str]) -> list[Json]:
+        """Return what the client has to answer: calls of its tools, and what it is to approve.
+
+        A hosted tool's call has no `call_id`, or the upstream has answered it in the same turn.
+        """
+        visible = client_items(self.items, tools)
+        kinds = [(as_text(item.get("type")) or "", item) for item in visible]
+        told = {as_text(item.get("call_id")) for kind, item in kinds if kind.endswith("_output")}
+        return [
+            item
+            for kind, item in kinds
+            if kind in (*CALLS, "mcp_approval_request")
+            or (item.get("call_id") and as_text(item["call_id"]) not in told)
+        ]
+
+    def client_call_ids(self, tools: frozenset[str]) -> tuple[str, ...]:
+        """Return the ids by which the client's results will name its calls."""
+        ids = (as_text(item.get("call_id")) for item in self.client_calls(tools))
+        return tuple(ident for ident in ids if ident)
+
 
 def text_in(fields: Fields, name: str) -> str:
     """Return a text member, empty if it is none."""
@@ -38,7 +82,7 @@ def text_in(fields: Fields, name: str) -> str:
 
 def fields_in(fields: Fields, name: str) -> Fields:
     """Return an object member, empty if it is none."""
-    return readable(_fields, fields.get(name, NULL)) or {}
+    return members_of(fields.get(name, NULL))
 
 
 def output_in(response: Fields) -> list[Json]:
@@ -95,40 +139,9 @@ def separate_ids(items: Iterable[Json]) -> list[Json]:
     return named
 
 
-def server_calls(items: list[Json], tools: frozenset[str]) -> tuple[ToolCall, ...]:
-    """Return the calls to our own tools."""
-    return tuple(
-        ToolCall(item["call_id"], item["name"], as_text(item.get("arguments")) or NO_ARGUMENTS)
-        for item in items
-        if is_ours(item, tools)
-    )
-
-
-def client_calls(items: list[Json], tools: frozenset[str]) -> list[Json]:
-    """Return what the client has to answer: calls of its tools, and what it is to approve.
-
-    A hosted tool's call has no `call_id`, or the upstream has answered it in the same turn.
-    """
-    kinds = [(as_text(item.get("type")) or "", item) for item in client_items(items, tools)]
-    told = {as_text(item.get("call_id")) for kind, item in kinds if kind.endswith("_output")}
-    return [
-        item
-        for kind, item in kinds
-        if kind in (*CALLS, "mcp_approval_request")
-        or (item.get("call_id") and as_text(item["call_id"]) not in told)
-    ]
-
-
-def client_call_ids(items: list[Json], tools: frozenset[str]) -> tuple[str, ...]:
-    """Return the ids by which the client's results will name its calls."""
-    ids = (as_text(item.get("call_id")) for item in client_calls(items, tools))
-    return tuple(ident for ident in ids if ident)
-
-
-def parts_of(item: Json) -> Iterator[Json]:
+def parts_of(item: Json) -> list[Json]:
     """Return the parts of a message's content."""
-    content = item.get("content") if item.get("type") == "message" else None
-    return (part for part in content or () if isinstance(part, dict))
+    return objects_in(item.get("content")) if item.get("type") == "message" else []
 
 
 def text_of(items: Iterable[Json]) -> str:
@@ -225,3 +238,33 @@ def join_responses(first: Fields, last: Fields, items: list[Json], usage: Json |
     if usage:
         response["usage"] = raw(usage)
     return response
+
+
+# What an event says by itself: a piece of something, or all of it.
+SAID = ("delta", "text", "refusal", "arguments", "input", "code", "partial_image_b64")
+# Where the words stand of items that begin empty; any other item is a call, and is content.
+EMPTY_AT_FIRST = {
+    "message": ("content",),
+    "reasoning": ("summary", "content"),
+}
+
+
+def shows_content(frames: bytes) -> bool:
+    """Tell whether any event says something, thinks, refuses or calls."""
+    return any(map(_says, read_events(frames)))
+
+
+def _says(event: Json) -> bool:
+    part = part_of(event, "part")
+    if any(map(event.get, SAID)) or part.get("text") or part.get("refusal"):
+        return True
+    item = part_of(event, "item")
+    members = EMPTY_AT_FIRST.get(str(item.get("type")))
+    return bool(item) if members is None else any(_is_filled(item.get(name)) for name in members)
+
+
+def _is_filled(value: object) -> bool:
+    """Tell whether a member holds more than empty parts."""
+    if not isinstance(value, list):
+        return bool(value)
+    return any(part.get("text") or part.get("refusal") for part in objects_in(value))

@@ -2,19 +2,120 @@
 
 Upstreams say by `output_index`, by `item_id`, or by both which item an event belongs to, and some
 get one of them wrong. `TurnOutput` reads them all one way, holds an item back until it is certain
-that it is the client's, and numbers those it shows without gaps.
+that it is the client's, and numbers those it shows without gaps. A `GrowingItem` is one item, put
+together from the events that tell of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field
+from typing import Any
 
-from gateway.dialects.call_ids import NewId
-from gateway.dialects.events import Json, as_text
-from gateway.dialects.openai_responses.growth import GrowingItem
+from gateway.dialects.events import Json, NewId, as_text
 from gateway.dialects.openai_responses.items import CALLS, FUNCTION_CALL, is_ours, make_unused
 from gateway.errors import UpstreamBroke
+
+# Which part of an item an event speaks of: the list it stands in, and what says where.
+PARTS = {
+    "content_part": ("content", "content_index"),
+    "reasoning_summary_part": ("summary", "summary_index"),
+}
+# Whose text it lengthens or completes: that of a part, or of the item itself.
+PART_TEXTS = {
+    "output_text": ("content", "content_index", "text"),
+    "refusal": ("content", "content_index", "refusal"),
+    "reasoning_text": ("content", "content_index", "text"),
+    "reasoning_summary_text": ("summary", "summary_index", "text"),
+}
+TEXTS = {
+    "function_call_arguments": "arguments",
+    "custom_tool_call_input": "input",
+    "mcp_call_arguments": "arguments",
+    "code_interpreter_call_code": "code",
+}
+
+
+@dataclass(slots=True, eq=False)
+class GrowingItem:
+    """An item as far as it is in; text that comes in a thousand pieces is joined once."""
+
+    _item: Json = field(default_factory=dict)
+    _where: Json = field(default_factory=dict)
+    _name: str = ""
+    _pieces: list[str] = field(default_factory=list)
+
+    @property
+    def item(self) -> Json:
+        """The item with all that was said of it."""
+        self._join()
+        return self._item
+
+    @item.setter
+    def item(self, item: Json) -> None:
+        self._pieces.clear()
+        self._where, self._item = {}, item
+
+    def add(self, event: Json) -> None:
+        """Take what an event adds to the item; of what is not known, nothing."""
+        subject, _, verb = str(event.get("type")).removeprefix("response.").rpartition(".")
+        if subject in PARTS:
+            self._part(*PARTS[subject], event)
+        elif subject in PART_TEXTS:
+            name, index, text = PART_TEXTS[subject]
+            self._text(self._at(name, event.get(index)), text, verb, event)
+        elif subject in TEXTS:
+            self._text(self._item, TEXTS[subject], verb, event)
+        elif subject == "output_text.annotation":
+            self._annotate(event)
+
+    def _part(self, name: str, index: str, event: Json) -> None:
+        self._join()
+        part, at = event.get("part"), event.get(index)
+        parts = self._parts(name)
+        if not isinstance(part, dict):
+            return
+        if isinstance(at, int) and 0 <= at < len(parts):
+            parts[at] = part
+        else:
+            parts.append(part)
+
+    def _parts(self, name: str) -> list[Any]:
+        parts = self._item.get(name)
+        if not isinstance(parts, list):
+            parts = self._item[name] = []
+        return parts
+
+    def _at(self, name: str, index: object) -> Json | None:
+        parts = self._parts(name)
+        part = parts[index] if isinstance(index, int) and 0 <= index < len(parts) else None
+        return part if isinstance(part, dict) else None
+
+    def _text(self, where: Json | None, name: str, verb: str, event: Json) -> None:
+        text = event.get("delta" if verb == "delta" else name)
+        if where is None or not isinstance(text, str):
+            return
+        if where is not self._where or name != self._name or verb != "delta":
+            self._join()
+            self._where, self._name = where, name
+        if verb == "delta":
+            self._pieces.append(text)
+        else:
+            where[name] = text
+
+    def _annotate(self, event: Json) -> None:
+        part = self._at("content", event.get("content_index"))
+        notes = part.get("annotations") if part is not None else None
+        if isinstance(notes, list):
+            notes.append(event.get("annotation"))
+
+    def _join(self) -> None:
+        if self._pieces:
+            before = self._where.get(self._name)
+            said = "".join(self._pieces)
+            self._where[self._name] = before + said if isinstance(before, str) else said
+            self._pieces.clear()
+
 
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 ARGUMENTS = "response.function_call_arguments."
@@ -49,33 +150,24 @@ class Start:
     ids: Set[str] = frozenset()
 
 
+FIRST_TURN = Start()
+
+
+@dataclass(slots=True, eq=False)
 class TurnOutput:
     """The items of one turn, in the order they began, and those of them that are shown."""
 
-    __slots__ = (
-        "_at",
-        "_by_id",
-        "_calls",
-        "_new_id",
-        "_room",
-        "_tools",
-        "_used",
-        "made",
-        "shown",
-        "start",
-    )
-
-    def __init__(self, tools: frozenset[str], new_id: NewId, limit: int) -> None:
-        self.made: list[Slot] = []
-        self.shown: list[Slot] = []
-        self.start = Start()
-        self._tools = tools
-        self._new_id = new_id
-        self._room = limit
-        self._calls = 0
-        self._at: dict[object, Slot] = {}
-        self._by_id: dict[str, Slot] = {}
-        self._used: set[str] = set()
+    _tools: frozenset[str]
+    _new_id: NewId
+    _room: int
+    """How many bytes may still be remembered."""
+    made: list[Slot] = field(default_factory=list)
+    shown: list[Slot] = field(default_factory=list)
+    start: Start = FIRST_TURN
+    _calls: int = 0
+    _at: dict[object, Slot] = field(default_factory=dict)
+    _by_id: dict[str, Slot] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
 
     def join(self, start: Start) -> None:
         """Go on where the turns before it ended."""

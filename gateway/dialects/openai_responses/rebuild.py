@@ -8,6 +8,7 @@ ours are put back among them. All beside the one turn stays as it came, byte for
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -59,6 +60,7 @@ def find_call_ids(body: bytes) -> tuple[str, ...]:
 
     Of a turn that only the upstream remembers, the results tell: any of them may be of the first.
     """
+    # The search saves parsing a history without calls (test_fast_paths.py).
     if CALL_ID not in body:
         return ()
     found: list[str] = []
@@ -81,13 +83,11 @@ def result_item(result: ToolResult) -> msgspec.Raw:
     return raw(told)
 
 
+@dataclass(slots=True, eq=False)
 class _Places:
     """Where things stand in the input; each place is found once, the last one first."""
 
-    __slots__ = ("_at",)
-
-    def __init__(self) -> None:
-        self._at: dict[str, list[int]] = {}
+    _at: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, key: str, at: int) -> None:
         """Note that something stands there."""

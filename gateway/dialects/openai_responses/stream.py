@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.call_ids import CallIds
-from gateway.dialects.events import Json
+from gateway.dialects.events import Json, StreamSplice
 from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
 from gateway.dialects.openai_responses.errors import find_own_end, lifecycle, render_failure
 from gateway.dialects.openai_responses.items import (
@@ -19,7 +18,6 @@ from gateway.dialects.openai_responses.output import Start
 from gateway.dialects.openai_responses.tap import ResponsesTap
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
-from gateway.dialects.splices import StreamSplice
 from gateway.errors import HoldgateError
 from gateway.exchange.model import Asked
 from gateway.wire.sse import encode
@@ -31,14 +29,11 @@ WAIT = b": wait\n"
 class ResponsesStream(StreamSplice):
     """Makes one stream out of n: one beginning, one id, items numbered through, one end."""
 
-    __slots__ = ("_answer", "_event_bytes", "_live", "_taken")
+    __slots__ = ("_answer", "_live", "_taken")
 
     def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
-        self._ids = CallIds(asked.body)
-        self._unread = []
-        self.settling = self.text_shown = False
+        super().__init__(asked, server_tools, event_bytes)
         self._answer = ResponsesAnswer(self._ids, server_tools)
-        self._event_bytes = event_bytes
         self._taken: list[ResponsesTap | FinishedResponsesTurn] = []
         self._live: ResponsesTap | None = None
 
@@ -109,12 +104,8 @@ class ResponsesStream(StreamSplice):
     def error_frame(self, error: HoldgateError) -> bytes:
         """Render an error as the end of this answer; the first turn's own end passes as it is."""
         live = self._live
-        if (
-            live is not None
-            and not self._taken
-            and not live.edited
-            and (end := find_own_end(error))
-        ):
+        is_as_it_came = live is not None and not self._taken and not live.edited
+        if is_as_it_came and (end := find_own_end(error)):
             return end
         shown, next_number = self._list_shown() or (), self._sequence() + 1
         return render_failure(error, self._answer.envelope, shown, next_number)

@@ -16,34 +16,33 @@ from functools import partial
 
 import msgspec
 
-from gateway.dialects.events import Json, Tape, read_event, read_named
+from gateway.dialects.events import DONE, Json, RecordedTap, StreamTap, read_named
 from gateway.dialects.openai_responses.answer import FinishedResponsesTurn, ResponsesAnswer
-from gateway.dialects.openai_responses.errors import read_disguised_error
+from gateway.dialects.openai_responses.errors import (
+    ENDS,
+    EventHead,
+    is_last,
+    read_disguised_error,
+    read_head,
+)
 from gateway.dialects.openai_responses.gap import Gap, set_apart
-from gateway.dialects.openai_responses.heads import ENDS, EventHead, is_last, read_head
 from gateway.dialects.openai_responses.items import (
     AnsweredItems,
     add_call_ids,
-    client_call_ids,
-    client_calls,
     client_items,
     fields_in,
     output_in,
-    server_calls,
     speaks,
     stop_of,
-    text_of,
     usage_in,
     usage_of,
 )
 from gateway.dialects.openai_responses.output import Slot, Start, TurnOutput
 from gateway.dialects.raw_json import Fields
-from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.additions import AnsweredTurn
+from gateway.errors import UpstreamBroke
 from gateway.exchange.model import TurnEnd
-from gateway.wire.sse import Framer, data_of, encode, split, split_events
+from gateway.wire.sse import data_of, encode, split, split_events
 
-DONE = b"[DONE]"
 BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 # What tells of a call: the item itself, or news of one that did not come first.
 CALL = b'"function_call"'
@@ -51,45 +50,30 @@ ARGUMENTS = b"response.function_call_arguments."
 NEVER = b"\0"
 
 
-class ResponsesTap:
+class ResponsesTap(StreamTap, RecordedTap):
     """Looks at one turn's frames: turn 1 passes byte for byte, later turns are fitted on."""
 
     __slots__ = (
         "_answer",
         "_changed",
         "_end_number",
-        "_framer",
         "_gap",
         "_held",
         "_items",
-        "_joined",
-        "_limit",
         "_output",
-        "_reads",
         "_sequence",
-        "_spoke",
-        "_tape",
-        "_turn",
         "_usual",
         "end_frame",
         "end_kind",
-        "ended",
-        "failure",
         "final",
         "seen",
     )
 
     def __init__(self, answer: ResponsesAnswer, turn: int, event_bytes: int) -> None:
+        super().__init__(turn, answer.tools, event_bytes)
         self._answer = answer
-        self._turn = turn
-        self._joined = self._reads = turn > 0
-        self._framer = Framer(event_bytes)
-        # What passes unread waits here until somebody has to know what it said.
-        self._tape = Tape(event_bytes)
         self._output = TurnOutput(answer.tools, partial(answer.call_id, turn), event_bytes)
-        self._limit = event_bytes
         self._held = 0
-        self._spoke = False
         self._changed = False
         # How a frame begins that only lengthens a text.
         self._usual = NEVER
@@ -101,9 +85,7 @@ class ResponsesTap:
         self.end_frame = b""
         self.end_kind = ""
         self.final: Fields = {}
-        self.failure: UpstreamError | None = None
         self.seen = False
-        self.ended = False
 
     def join(self, start: Start, sequence: int, after_text: bool) -> None:
         """Go on where the turns before it ended."""
@@ -114,7 +96,7 @@ class ResponsesTap:
     @property
     def edited(self) -> bool:
         """Whether the client saw it otherwise than it came."""
-        return self._changed or (self._reads and self._output.hides)
+        return self._changed or (self._reads_all and self._output.hides)
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; return what the client may see now."""
@@ -134,11 +116,7 @@ class ResponsesTap:
 
     def close(self) -> bytes:
         """Take the end of the bytes; a turn without its last event was cut short."""
-        rest = self._framer.flush()
-        data = data_of(rest) if rest else None
-        # What is left has no empty line after it; clients read it all the same if it is whole.
-        if data is not None and data.strip() != DONE and read_event(data) is None:
-            raise UpstreamBroke("The upstream's answer broke off inside an event.")
+        rest = self._flush()
         shown = self._pass(rest) if rest else b""
         if not self.ended:
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
@@ -147,31 +125,23 @@ class ResponsesTap:
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
-        items, tools = self._list_items(), self._answer.tools
+        # What passed unread is not read for it, if the last event lists the items.
+        listed = [] if self._reads_all else self._read_listed()
+        turn, tools = AnsweredItems(listed or self.items()), self._tools
         # Past the tape's bound only the last event can tell the items, if it lists them.
-        continuable = bool(self.end_frame) and (self._is_whole or bool(items))
+        continuable = bool(self.end_frame) and (self._is_whole or bool(turn.items))
         return TurnEnd(
-            stop=stop_of(ENDS.get(self.end_kind, ""), self.final, items),
-            server_calls=server_calls(items, tools) if continuable else (),
-            client_calls=bool(client_calls(items, tools)),
+            stop=stop_of(ENDS.get(self.end_kind, ""), self.final, turn.items),
+            server_calls=turn.server_calls(tools) if continuable else (),
+            client_calls=bool(turn.client_calls(tools)),
             usage=usage_of(usage_in(self.final)),
-            spoke=not self._joined or speaks(items),
+            spoke=not self._joined or speaks(turn.items),
             continuable=continuable,
         )
 
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Return the turn's items, for a follow-up."""
-        return AnsweredTurn(
-            AnsweredItems(self.items(), bool(fields_in(self.final, "conversation")))
-        )
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return client_call_ids(self.items(), self._answer.tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return text_of(self.items())
+    def read_turn(self) -> AnsweredItems:
+        """Return the turn's items, and whether the upstream has them in a conversation."""
+        return AnsweredItems(self.items(), bool(fields_in(self.final, "conversation")))
 
     def items(self) -> list[Json]:
         """Return all items of a turn that has ended, as they were streamed if that is known."""
@@ -196,19 +166,17 @@ class ResponsesTap:
         """Return the items that the client has seen of a turn that has ended."""
         if shown := self.list_shown():
             return shown
-        listed = client_items(self.items(), self._answer.tools)
+        listed = client_items(self.items(), self._tools)
         return listed if self._gap is None else set_apart(listed)
 
     def list_shown(self) -> list[Json] | None:
         """Return what the client has seen of it by now; None if that is not known any more."""
         self._catch_up()
-        return self._visible() if self._is_whole else None
-
-    def _visible(self) -> list[Json]:
-        gap = self._gap
-        if gap is None:
+        if not self._is_whole:
+            return None
+        if self._gap is None:
             return self._output.visible()
-        return [gap.item(slot) for slot in self._output.shown if slot.begun]
+        return [self._gap.item(slot) for slot in self._output.shown if slot.begun]
 
     def last_sequence(self) -> int:
         """Return the number of the last event that was shown."""
@@ -222,16 +190,12 @@ class ResponsesTap:
     def _is_whole(self) -> bool:
         return self._tape.whole and self._output.whole
 
-    def _list_items(self) -> list[Json]:
-        """Return the items without reading what passed unread, if the last event lists them."""
-        return self.items() if self._reads else self._read_listed() or self.items()
-
     def _read_listed(self) -> list[Json]:
         return add_call_ids(output_in(self.final), partial(self._answer.call_id, self._turn))
 
     def _pass(self, batch: bytes) -> bytes:
         """Let several frames through untouched, if none of them needs to be looked at."""
-        if self._reads or (self._answer.tools and (CALL in batch or ARGUMENTS in batch)):
+        if self._reads_all or (self._tools and (CALL in batch or ARGUMENTS in batch)):
             self._read_on()
             return self._judge(batch)
         # The end stands last, so the last frame tells of the whole batch.
@@ -246,9 +210,9 @@ class ResponsesTap:
 
     def _read_on(self) -> None:
         """Read every event from now on: one of them may call a tool of ours."""
-        if self._reads:
+        if self._reads_all:
             return
-        self._reads, self._usual = True, NEVER
+        self._reads_all, self._usual = True, NEVER
         if not self._tape.whole:
             # How many items were shown is forgotten; the next one's own index has to tell.
             self._output.join(Start(place=None))
@@ -283,7 +247,7 @@ class ResponsesTap:
             return self._end(head, frame)
         self._answer.adopt(head.response)
         self._spoke = self._spoke or head.type not in BEGINNINGS
-        if self._reads:
+        if self._reads_all:
             return self._event(read_named(frame, data) or {}, frame)
         self._tape.record(frame)
         self._learn(head, frame)

@@ -14,8 +14,8 @@ from gateway.dialects.raw_json import (
     NULL,
     Fields,
     Raws,
+    edit_items,
     fields_of,
-    raw,
     raws_in,
     readable,
     write_object,
@@ -71,12 +71,11 @@ def last_role(asked: msgspec.Raw) -> str:
 def strip_foreign_reasoning(body: bytes) -> bytes:
     """Take out reasoning that another dialect's upstream proved, or none."""
     fields = fields_of(body)
-    items = items_of(fields)
-    kept = [item for item in items if not is_sealed(item_of(item).encrypted_content)]
-    if len(kept) == len(items):
-        return body
-    fields["input"] = raw(kept)
-    return write_object(fields)
+    return write_object(fields) if edit_items(fields, "input", _keep_own) else body
+
+
+def _keep_own(items: Raws) -> Raws:
+    return [item for item in items if not is_sealed(item_of(item).encrypted_content)]
 
 
 def read_message(item: msgspec.Raw) -> SpokenMessage:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import msgspec
 
-from gateway.dialects.events import Json, read_object
+from gateway.dialects.events import Json, RecordedTap, read_object
 from gateway.dialects.openai_responses.errors import find_error, read_disguised_error
 from gateway.dialects.openai_responses.gap import set_apart
 from gateway.dialects.openai_responses.items import (
     CALLS,
     AnsweredItems,
     add_call_ids,
-    client_call_ids,
-    client_calls,
     client_items,
     fields_in,
     join_responses,
     join_usage,
     output_in,
     separate_ids,
-    server_calls,
     speaks,
     stop_of,
     text_in,
@@ -33,7 +31,6 @@ from gateway.dialects.openai_responses.items import (
 from gateway.dialects.raw_json import Fields, fields_of
 from gateway.dialects.splices import WholeAnswer, WholeTap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.additions import AnsweredTurn
 from gateway.exchange.model import Stop, TurnEnd, Usage
 
 CALL = b'_call"'
@@ -91,7 +88,7 @@ class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
 
     def tap(self) -> WholeResponsesTap:
         """Begin to look at one attempt at the next turn."""
-        return WholeResponsesTap(self, self._limit, turn=len(self._taken))
+        return WholeResponsesTap(self.ids, self.server_tools, self._limit, len(self._taken))
 
     def tail(self, neutral_finish: bool) -> bytes:
         """Return the body: turn 1's own bytes, or one body for all turns."""
@@ -103,20 +100,16 @@ class ResponsesWhole(WholeAnswer["WholeResponsesTap"]):
             shown = client_items(tap.items(), self.server_tools)
             items += set_apart(shown) if text_of(items) else shown
         usage = join_usage(usage_in(tap.answer) for tap in self._taken)
-        return msgspec.json.encode(
-            join_responses(first.answer, last.answer, separate_ids(items), usage)
-        )
+        joined = join_responses(first.answer, last.answer, separate_ids(items), usage)
+        return msgspec.json.encode(joined)
 
 
-class WholeResponsesTap(WholeTap):
+@dataclass(slots=True, eq=False)
+class WholeResponsesTap(WholeTap, RecordedTap):
     """One turn's body, as Responses has it."""
 
-    __slots__ = ("_answer", "_items")
-
-    def __init__(self, splice: ResponsesWhole, limit: int, turn: int) -> None:
-        super().__init__(splice, limit, turn)
-        self._answer: Fields | None = None
-        self._items: list[Json] | None = None
+    _answer: Fields | None = None
+    _items: list[Json] | None = None
 
     def _glance(self, body: bytes) -> TurnEnd:
         plain = _plain.decode(body)
@@ -158,28 +151,18 @@ class WholeResponsesTap(WholeTap):
             self._items = add_call_ids(output_in(self.answer), new_id)
         return self._items
 
+    def read_turn(self) -> AnsweredItems:
+        """Return the turn's items, and whether the upstream has them in a conversation."""
+        return AnsweredItems(self.items(), bool(fields_in(self.answer, "conversation")))
+
     def _judge_turn(self) -> TurnEnd:
-        items, tools = self.items(), self._tools
-        stop = stop_of(text_in(self.answer, "status"), self.answer, items)
+        turn, tools = AnsweredItems(self.items()), self._tools
+        stop = stop_of(text_in(self.answer, "status"), self.answer, turn.items)
         return TurnEnd(
             stop=stop,
-            server_calls=server_calls(items, tools),
-            client_calls=bool(client_calls(items, tools)),
+            server_calls=turn.server_calls(tools),
+            client_calls=bool(turn.client_calls(tools)),
             usage=usage_of(usage_in(self.answer)),
-            spoke=speaks(items),
+            spoke=speaks(turn.items),
             continuable=stop is not Stop.UNKNOWN,
         )
-
-    def rebuild_turn(self) -> AnsweredTurn:
-        """Return the turn's items, for a follow-up."""
-        return AnsweredTurn(
-            AnsweredItems(self.items(), bool(fields_in(self.answer, "conversation")))
-        )
-
-    def client_call_ids(self) -> tuple[str, ...]:
-        """Return the ids of the calls that the client sees."""
-        return client_call_ids(self.items(), self._tools)
-
-    def text(self) -> str:
-        """Return the text the turn said."""
-        return text_of(self.items())

@@ -1,4 +1,4 @@
-"""What a translated answer takes from its request: names and ids."""
+"""What a translated answer goes by: names and ids from its request, and its limit in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from hashlib import sha256
 
 import msgspec
 
-from gateway.errors import BadRequest
+from gateway.dialects.raw_json import readable
+from gateway.errors import BadRequest, UpstreamBroke
 from gateway.exchange.model import Asked
 
 ID_DIGITS = 24
@@ -56,6 +57,7 @@ class AnswerContext(msgspec.Struct, frozen=True):
 
 def read_context(asked: Asked, dialect: str, seed: str, created: int) -> AnswerContext:
     """Take from a request of this dialect what its answer needs of it."""
+    # The search saves reading the tools of nearly every request (test_fast_paths.py).
     has_custom = b'"custom"' in asked.tools and dialect not in FUNCTIONS_ONLY
     custom = read_custom_tools(asked.tools) if has_custom else frozenset()
     return AnswerContext(asked.model, seed, created, asked.body, asked.wants_usage, custom)
@@ -63,17 +65,27 @@ def read_context(asked: Asked, dialect: str, seed: str, created: int) -> AnswerC
 
 def read_custom_tools(tools: bytes) -> frozenset[str]:
     """Return the names of the tools that take plain text."""
-    try:
-        offered = _tools.decode(tools)
-    except msgspec.DecodeError:
-        # What is wrong with them is the request's translation to say.
-        return frozenset()
-    names = (tool.custom.name if tool.custom else tool.name for tool in offered if _is_custom(tool))
+    # What is wrong with them, if they cannot be read, is the request's translation to say.
+    offered = (tool for tool in readable(_tools, tools) or () if tool.type == "custom")
+    names = (tool.custom.name if tool.custom else tool.name for tool in offered)
     found = frozenset(name for name in names if name)
     if len(found) > MOST_CUSTOM_TOOLS:
         raise BadRequest(f"`tools` has more than {MOST_CUSTOM_TOOLS} custom tools.", param="tools")
     return found
 
 
-def _is_custom(tool: _OfferedTool) -> bool:
-    return tool.type == "custom"
+class ByteBudget:
+    """How much of one answer may be kept in memory, by all who have to keep some of it."""
+
+    __slots__ = ("_left", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = self._left = size
+
+    def spend(self, size: int) -> None:
+        """Take room for something that is kept."""
+        self._left -= size
+        if self._left < 0:
+            raise UpstreamBroke(
+                f"More than {self._size} bytes of the upstream's answer would have to be kept."
+            )

@@ -8,8 +8,7 @@ from typing import Any
 
 from gateway.dialects.canonical import Began, Event, Failed, Tokens
 from gateway.dialects.events import as_text
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.byte_budget import ByteBudget
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.event_data import number_in, whole_number
 from gateway.errors import UpstreamBroke
 

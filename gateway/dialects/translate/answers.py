@@ -4,22 +4,37 @@ Events of no dialect stand in between: a reader makes them of what the upstream 
 makes of them what the client reads. Nothing waits for more than its own frame, except what one
 dialect cannot say before it is whole: pieces of calls that are mixed with another's, and the
 arguments that become plain text. All that is kept of an answer is bounded.
+
+A tool that takes plain text is offered to the upstream as a function with one text, `input`
+(`tools.py`). A call is shown in the form of the tool that the client offered, whatever form the
+upstream gave it: see `CustomCallConverter`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from gateway.dialects.canonical import Began, Ended, Event, Failed, Said, Tokens
+import msgspec
+
+from gateway.dialects.canonical import (
+    Began,
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Failed,
+    Text,
+    Tokens,
+)
 from gateway.dialects.events import read_object
-from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.raw_json import readable
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import AnswerReader
-from gateway.dialects.translate.answer_writer import AnswerWriter
-from gateway.dialects.translate.byte_budget import ByteBudget
+from gateway.dialects.translate.answer_writer import AnswerWriter, collect_answer
 from gateway.dialects.translate.chat_answer_reader import ChatAnswerReader
 from gateway.dialects.translate.chat_answer_writer import ChatAnswerWriter
-from gateway.dialects.translate.collected_answer import collect_answer
-from gateway.dialects.translate.custom_calls import CustomCallConverter
 from gateway.dialects.translate.errors import (
     describe_error,
     messages_error,
@@ -31,6 +46,7 @@ from gateway.dialects.translate.messages_answer_reader import MessagesAnswerRead
 from gateway.dialects.translate.messages_answer_writer import MessagesAnswerWriter
 from gateway.dialects.translate.responses_answer_reader import ResponsesAnswerReader
 from gateway.dialects.translate.responses_answer_writer import ResponsesAnswerWriter
+from gateway.dialects.translate.tools import INPUT
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.wire.sse import Framer
 
@@ -114,7 +130,9 @@ class StreamTranslator(AnswerTranslator):
         """Add what the frames of a batch become; this is the hot path."""
         for data in extract_data(batch):
             for event in self._read(data):
-                said = self._say(event.text) if type(event) is Said else self._write(event)
+                # A text needs no note and no conversion: `_write` would return the same, as
+                # test_fast_paths.py shows, after three more calls for nearly every event.
+                said = self._say(event.text) if type(event) is Text else self._write(event)
                 frames.append(said)
 
     def _write(self, event: Event) -> bytes:
@@ -196,3 +214,64 @@ def error_body(body: bytes, from_dialect: str, to_dialect: str, status: int = 0)
     if is_shared and isinstance((read_object(body) or {}).get("error"), dict):
         return body
     return ERRORS[to_dialect](read_body(body, status))
+
+
+_texts = msgspec.json.Decoder(dict[str, str])
+_OPENING, _CLOSING = f'{{"{INPUT}":"', '"}'
+
+
+@dataclass(slots=True, eq=False)
+class CustomCallConverter:
+    """Turns functions' arguments into plain text, and plain text into arguments."""
+
+    _names: frozenset[str]
+    _budget: ByteBudget
+    _unwrapped: dict[int, list[str]] = field(default_factory=dict)
+    _wrapped: set[int] = field(default_factory=set)
+
+    def convert(self, event: Event) -> Sequence[Event]:
+        """Return the event as the client is to see it; arguments wait until they are whole."""
+        match event:
+            case CallBegan():
+                return self._begin(event)
+            case CallWent():
+                return self._go_on(event)
+            case CallEnded():
+                return self._end(event)
+        return (event,)
+
+    def _begin(self, began: CallBegan) -> Sequence[Event]:
+        is_custom = began.name in self._names
+        if began.custom is is_custom:
+            return (began,)
+        shown = CallBegan(began.number, began.id, began.name, is_custom)
+        if is_custom:
+            self._unwrapped[began.number] = []
+            return (shown,)
+        self._wrapped.add(began.number)
+        return (shown, CallWent(began.number, _OPENING))
+
+    def _go_on(self, went: CallWent) -> Sequence[Event]:
+        if went.number in self._unwrapped:
+            self._budget.spend(len(went.arguments))
+            self._unwrapped[went.number].append(went.arguments)
+            return ()
+        if went.number in self._wrapped:
+            # A piece of a JSON string, which has its quotes already.
+            escaped = msgspec.json.encode(went.arguments)[1:-1].decode()
+            return (CallWent(went.number, escaped),)
+        return (went,)
+
+    def _end(self, ended: CallEnded) -> Sequence[Event]:
+        if ended.number in self._unwrapped:
+            arguments = "".join(self._unwrapped.pop(ended.number))
+            return (CallWent(ended.number, unwrap_input(arguments)), ended)
+        if ended.number in self._wrapped:
+            return (CallWent(ended.number, _CLOSING), ended)
+        return (ended,)
+
+
+def unwrap_input(arguments: str) -> str:
+    """Return the text that a function was called with instead; broken arguments are the text."""
+    texts = readable(_texts, arguments) or {}
+    return texts[INPUT] if texts.keys() == {INPUT} else arguments

@@ -7,35 +7,52 @@ and judged where it is used, and only two things are insisted on: JSON that can 
 that was meant (a reason to finish, or `[DONE]`); an answer without one was cut short.
 
 The first chunk with a choice begins the answer, the first reason to finish settles why it ended;
-the end itself is told when the stream ends, since the usage follows the last choice. Calls have no
-end here: `chat_answer_calls.py` tells when they are whole. A whole body is read as one such chunk.
+the end itself is told when the stream ends, since the usage follows the last choice. A whole body
+is read as one such chunk.
+
+Upstreams do not tell when a call has ended (`ChatCallReader`). It has when another thing begins and
+the arguments are a whole object; if they are not, their pieces may be mixed, and it ends with the
+answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from gateway.dialects.canonical import Ended, Event, Refused, Said, Thought
-from gateway.dialects.events import as_text
-from gateway.dialects.openai_chat.turn import UNFINISHED, stop_of
-from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.canonical import (
+    CallBegan,
+    CallEnded,
+    CallWent,
+    Ended,
+    Event,
+    Reasoning,
+    Refusal,
+    Text,
+)
+from gateway.dialects.events import (
+    NO_ARGUMENTS,
+    Json,
+    NewId,
+    as_text,
+    check_call_count,
+    objects_in,
+    read_object,
+    text_in,
+)
+from gateway.dialects.openai_chat.turn import UNFINISHED, Calls, ChatCall, function_of, stop_of
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import (
     NEVER_BEGAN,
     OTHER_SHAPE,
     AnswerReader,
     read_openai_usage,
 )
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.chat_answer_calls import ChatCallReader
 from gateway.dialects.translate.errors import read_failure
-from gateway.dialects.translate.event_data import (
-    decode_event,
-    objects_in,
-    text_in,
-)
+from gateway.dialects.translate.event_data import decode_event
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
@@ -151,19 +168,21 @@ class ChatAnswerReader(AnswerReader):
 
     def _read_delta(self, delta: _ChatDelta) -> Sequence[Event]:
         content = delta.content
+        # The fast twin of what follows: it saves half of the time that a chunk takes to be read.
+        # test_fast_paths.py shows that both tell the same.
         if type(content) is str and content and self._is_plain(delta):
-            return (Said(content),)
+            return (Text(content),)
         events: list[Event] = []
         if thought := text_in(delta.reasoning_content) or text_in(delta.reasoning):
-            events.append(Thought(thought))
+            events.append(Reasoning(thought))
         # Reasoning comes before the text that follows from it, whatever the order of the members.
         if isinstance(content, list):
             events += _parts(content)
         elif text := text_in(content):
-            events.append(Said(text))
+            events.append(Text(text))
         if refusal := text_in(delta.refusal):
             self._refused = True
-            events.append(Refused(refusal))
+            events.append(Refusal(refusal))
         if events:
             # Where something else begins, the calls before it have ended, and are told so first.
             events = [*self._calls.pause(), *events]
@@ -210,16 +229,122 @@ def _parts(content: list[Any]) -> list[Event]:
     events: list[Event] = []
     for part in objects_in(content):
         if thought := text_in(part.get("thinking")):
-            events.append(Thought(thought))
+            events.append(Reasoning(thought))
         if text := text_in(part.get("text")):
-            events.append(Said(text))
+            events.append(Text(text))
     return events
 
 
 def _number_calls(message: _ChatDelta) -> _ChatDelta:
     """Give the calls of a whole message their places."""
     # In deltas a call is known by its index, which a whole message leaves out.
-    if isinstance(message.tool_calls, list):
-        calls = (call for call in message.tool_calls if isinstance(call, dict))
-        message.tool_calls = [{**call, "index": at} for at, call in enumerate(calls)]
+    calls = objects_in(message.tool_calls)
+    message.tool_calls = [{**call, "index": at} for at, call in enumerate(calls)]
     return message
+
+
+@dataclass(slots=True)
+class _SentCall:
+    """How much of a call was passed on."""
+
+    number: int
+    custom: bool
+    pieces: list[str] = field(default_factory=list)
+    began: bool = False
+    ended: bool = False
+
+
+class ChatCallReader:
+    """Tells of calls as their fragments come; one begins with its arguments: its name is whole."""
+
+    __slots__ = ("_budget", "_calls", "_sent", "under_way")
+
+    def __init__(self, new_id: NewId, budget: ByteBudget) -> None:
+        self._calls = Calls(frozenset(), new_id)
+        self._budget = budget
+        self._sent: dict[ChatCall, _SentCall] = {}
+        self.under_way = 0
+        """How many calls have begun and not ended."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there are calls at all."""
+        return any(sent.began for sent in self._sent.values())
+
+    def take(self, fragments: Any) -> list[Event]:
+        """Take fragments of calls."""
+        events: list[Event] = []
+        for fragment in objects_in(fragments):
+            events += self._take(_as_function(fragment), custom="custom" in fragment)
+        return events
+
+    def pause(self) -> list[Event]:
+        """Take the beginning of something else: calls that are whole have ended."""
+        under_way = [sent for sent in self._sent.values() if sent.began and not sent.ended]
+        return [event for sent in under_way if _is_whole(sent) for event in self._end(sent)]
+
+    def end(self) -> list[Event]:
+        """Take the end of the answer: all calls have ended; those that nobody named are none."""
+        events: list[Event] = []
+        for call, sent in self._sent.items():
+            if call.name and not sent.ended:
+                events += () if sent.began else self._begin(call, sent)
+                events += self._end(sent)
+        return events
+
+    def _take(self, fragment: Json, custom: bool) -> Iterator[Event]:
+        call = self._calls.take(fragment)
+        sent = self._sent.get(call)
+        if sent is None:
+            sent = self._sent[call] = _SentCall(len(self._sent), custom)
+            check_call_count(len(self._sent))
+        arguments = function_of(fragment).get("arguments") or ""
+        if not arguments:
+            return
+        if sent.ended:
+            if arguments.strip():
+                raise UpstreamBroke(
+                    "The upstream went on with a call after its arguments were whole."
+                )
+            return
+        self._budget.spend(len(arguments))
+        sent.pieces.append(arguments)
+        if sent.began:
+            yield CallWent(sent.number, arguments)
+        elif call.name:
+            yield from self.pause()
+            yield from self._begin_up_to(sent)
+
+    def _begin_up_to(self, last: _SentCall) -> Iterator[Event]:
+        """Begin a call, and before it those that were named before it."""
+        for call, sent in self._sent.items():
+            if call.name and not sent.began and sent.number <= last.number:
+                yield from self._begin(call, sent)
+
+    def _begin(self, call: ChatCall, sent: _SentCall) -> list[Event]:
+        sent.began = True
+        self.under_way += 1
+        events: list[Event] = [CallBegan(sent.number, call.id, call.name, sent.custom)]
+        if sent.pieces:
+            events.append(CallWent(sent.number, "".join(sent.pieces)))
+        return events
+
+    def _end(self, sent: _SentCall) -> list[Event]:
+        sent.ended = True
+        self.under_way -= 1
+        if not sent.pieces and not sent.custom:
+            return [CallWent(sent.number, NO_ARGUMENTS), CallEnded(sent.number)]
+        sent.pieces.clear()
+        return [CallEnded(sent.number)]
+
+
+def _as_function(fragment: Json) -> Json:
+    """Read a call of a tool that takes plain text like any other."""
+    custom = fragment.get("custom")
+    if not isinstance(custom, dict):
+        return fragment
+    return {**fragment, "function": {"name": custom.get("name"), "arguments": custom.get("input")}}
+
+
+def _is_whole(sent: _SentCall) -> bool:
+    return not sent.custom and read_object("".join(sent.pieces).encode()) is not None

@@ -14,16 +14,12 @@ from gateway.dialects.canonical import (
     Failed,
     Reasoning,
     Refusal,
-    Refused,
     Text,
-    Thought,
     Tokens,
 )
 from gateway.dialects.events import Json
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import AnswerWriter, Piece
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import CollectedAnswer
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_writer import AnswerWriter, CollectedAnswer, Piece
 from gateway.dialects.translate.errors import openai_error
 from gateway.exchange.model import Stop
 from gateway.wire.sse import encode
@@ -60,6 +56,7 @@ class ChatAnswerWriter(AnswerWriter):
         if self._apart:
             text, self._apart = APART + text, False
         self._said = True
+        # As `_delta` writes it, without making an object of it (test_fast_paths.py).
         return b'%b{"content":%b},"finish_reason":null}]}\n\n' % (self._prefix, _encode(text))
 
     def whole(self, answer: CollectedAnswer) -> bytes:
@@ -92,10 +89,10 @@ class ChatAnswerWriter(AnswerWriter):
 
     def _add(self, piece: Piece | CallEnded) -> bytes:
         match piece:
-            case Thought():
+            case Reasoning():
                 # There is no place for what proves it.
                 return self._other({"reasoning_content": piece.text}) if piece.text else b""
-            case Refused():
+            case Refusal():
                 self._refused = True
                 return self._other({"refusal": piece.text})
             case CallBegan():

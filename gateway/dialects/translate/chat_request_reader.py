@@ -31,9 +31,8 @@ from gateway.dialects.translate.content_parts import (
 )
 from gateway.dialects.translate.effort import effort_word
 from gateway.dialects.translate.history import drop_empty, order_history
-from gateway.dialects.translate.json_format import Format, read_answer_format
-from gateway.dialects.translate.json_node import JsonNode, parse_body
-from gateway.dialects.translate.losses import OPENAI_MEMBERS, Losses
+from gateway.dialects.translate.json_format import read_answer_format
+from gateway.dialects.translate.json_node import OPENAI_MEMBERS, JsonNode, Losses, parse_body
 from gateway.dialects.translate.tools import choose, read_custom, read_function, read_tools
 from gateway.errors import BadRequest
 
@@ -76,7 +75,7 @@ def read_chat(body: bytes) -> Conversation:
         top_p=request.number("top_p"),
         stop=_stop(request),
         effort=effort_word(request, "reasoning_effort", losses),
-        format=_format(request),
+        format=read_answer_format(request.inner("response_format"), "json_schema"),
         user=request.text("user"),
         metadata=request.inner("metadata").members,
         wants_usage=bool(options.flag("include_usage")),
@@ -100,11 +99,6 @@ def _first(*values: int | None) -> int | None:
 def _stop(request: JsonNode) -> tuple[str, ...]:
     stop = request.members.get("stop")
     return (stop,) if isinstance(stop, str) else request.texts("stop")
-
-
-def _format(request: JsonNode) -> Format | None:
-    asked = request.inner("response_format")
-    return read_answer_format(asked, asked.path, "json_schema")
 
 
 class _ChatHistory:

@@ -62,9 +62,11 @@ class ChatRequestWriter(OpenAIRequestWriter):
     def _members(self) -> Members:
         conversation = self._conversation
         asked, system = self._format()
+        # Several system messages are not taken by every server.
+        first = [{"role": "system", "content": PARAGRAPH.join(system)}] if system else []
         return {
             "model": conversation.model,
-            "messages": [*_instructions(system), *self._messages()],
+            "messages": [*first, *self._messages()],
             "stream": conversation.stream,
             "stream_options": self._stream_options(),
             **self._tools(),
@@ -212,11 +214,6 @@ EFFORT_MEMBERS: dict[str, Any] = {
     "reasoning": lambda effort: {"effort": effort},
     "thinking": lambda effort: {"type": "disabled" if effort == "none" else "enabled"},
 }
-
-
-def _instructions(system: tuple[str, ...]) -> list[Members]:
-    # Several system messages are not taken by every server.
-    return [{"role": "system", "content": PARAGRAPH.join(system)}] if system else []
 
 
 def _join_texts(parts: Iterable[Part]) -> str:

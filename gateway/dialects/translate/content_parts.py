@@ -10,8 +10,7 @@ import msgspec
 
 from gateway.dialects.canonical import File, Image, Message, Part, Refusal, Result, Text
 from gateway.dialects.translate.history import drop_empty
-from gateway.dialects.translate.json_node import JsonNode, untranslatable
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import JsonNode, Losses, untranslatable
 
 PartReaders = Mapping[str, Callable[[JsonNode, Losses], Part | None]]
 UnknownPart = Callable[[JsonNode, Losses], tuple[Part, ...]]

@@ -15,8 +15,7 @@ A budget between two rows is the word of the smaller one.
 
 from __future__ import annotations
 
-from gateway.dialects.translate.json_node import JsonNode
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import JsonNode, Losses
 
 BUDGETS = {
     "minimal": 1024,

@@ -8,7 +8,13 @@ import msgspec
 
 from gateway.dialects.canonical import Failed
 from gateway.dialects.events import read_object
-from gateway.dialects.statuses import MESSAGES_TYPES, UNSAID, messages_type_of, status_of
+from gateway.dialects.statuses import (
+    MESSAGES_TYPES,
+    UNSAID,
+    messages_type_of,
+    status_of,
+    write_openai_error,
+)
 from gateway.errors import UpstreamError
 
 # Types that OpenAI's dialects have no such word for.
@@ -30,7 +36,9 @@ def read_failure(answer: Any, status: int = 0) -> Failed:
     kind, code = error.get("type"), error.get("code")
     kind = kind if isinstance(kind, str) and kind != "error" else ""
     status = status or status_of(kind, code)
-    message = message if isinstance(message, str) and message else _default_message(status)
+    if not (isinstance(message, str) and message):
+        unsaid = "The upstream reported an error."
+        message = unsaid if status == UNSAID else f"The upstream answered {status}."
     return Failed(message, kind, code if isinstance(code, str) else "", status)
 
 
@@ -42,25 +50,16 @@ def describe_error(error: UpstreamError) -> Failed:
 def openai_error(failure: Failed) -> bytes:
     """Write an error in the words of Chat Completions and Responses."""
     kind = failure.kind or messages_type_of(failure.status)
-    described = {
-        "message": failure.message,
-        "type": OPENAI_TYPES.get(kind, kind),
-        "param": None,
-        "code": _code_of(failure) or None,
-    }
-    return msgspec.json.encode({"error": described})
+    kind = OPENAI_TYPES.get(kind, kind)
+    return write_openai_error(failure.message, kind, None, _code_of(failure) or None)
 
 
 def messages_error(failure: Failed) -> bytes:
     """Write an error in the words of Messages."""
-    kind = (
-        failure.kind
-        if failure.kind in MESSAGES_TYPES.values()
-        else messages_type_of(failure.status)
-    )
-    return msgspec.json.encode(
-        {"type": "error", "error": {"type": kind, "message": failure.message}}
-    )
+    is_known = failure.kind in MESSAGES_TYPES.values()
+    kind = failure.kind if is_known else messages_type_of(failure.status)
+    described = {"type": kind, "message": failure.message}
+    return msgspec.json.encode({"type": "error", "error": described})
 
 
 def responses_failure(failure: Failed) -> dict[str, str]:
@@ -83,14 +82,6 @@ def _error_in(answer: Any) -> dict[str, Any]:
     if not error:
         return {} if response else answer
     return error if isinstance(error, dict) else {"message": error}
-
-
-def _default_message(status: int) -> str:
-    return (
-        "The upstream reported an error."
-        if status == UNSAID
-        else f"The upstream answered {status}."
-    )
 
 
 def _code_of(failure: Failed) -> str:

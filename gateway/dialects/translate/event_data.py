@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 def extract_data(batch: bytes) -> list[bytes]:
     """Return the data of the frames in a batch; one frame at a time is the usual case."""
+    # The first line is the general form. The rest gives the same for usual frames and saves more
+    # than half of the time to translate an event; test_fast_paths.py compares them.
     if b"\r" in batch:
         return [data for frame in split(batch) if (data := data_of(frame))]
     if data := _only_line(batch[:-2]):
@@ -48,19 +50,6 @@ def _read_mended(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
         return None
     except (msgspec.DecodeError, RecursionError):
         raise UpstreamBroke("The upstream sent an event that cannot be read.") from None
-
-
-def text_in(value: Any) -> str:
-    """Return a text, whether it came in one piece or as a list of parts; else nothing."""
-    if isinstance(value, str):
-        return value
-    texts = (part.get("text") for part in objects_in(value))
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def objects_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; none for anything else."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def number_in(value: Any, *names: str) -> int:

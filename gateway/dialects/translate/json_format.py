@@ -11,7 +11,6 @@ from gateway.dialects.translate.json_node import JsonNode, untranslatable
 
 Format = Mapping[str, Any]
 
-ANY_OBJECT: Format = {}
 MEMBERS = ("name", "description", "schema", "strict")
 
 
@@ -23,14 +22,15 @@ def read_format(node: JsonNode) -> Format:
     return found
 
 
-def read_answer_format(asked: JsonNode, place: str, inner: str = "") -> Format | None:
+def read_answer_format(asked: JsonNode, inner: str = "") -> Format | None:
     """Read which format is asked for; Chat Completions put the schema one level deeper."""
     kind = asked.text("type")
     if kind == "json_schema":
         return read_format(asked.inner(inner) if inner else asked)
     if kind not in ("", "text", "json_object"):
-        raise untranslatable(f"A format `{kind}`", place)
-    return ANY_OBJECT if kind == "json_object" else None
+        raise untranslatable(f"A format `{kind}`", asked.path)
+    # Nothing is said about it: any JSON object will do.
+    return {} if kind == "json_object" else None
 
 
 def describe_format(asked: Format) -> str:

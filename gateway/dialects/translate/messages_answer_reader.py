@@ -18,34 +18,25 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.call_ids import MOST_CALLS
+from gateway.dialects.anthropic_messages.turn import stop_of
 from gateway.dialects.canonical import (
     CallBegan,
     CallEnded,
     CallWent,
     Ended,
     Event,
-    Said,
-    Thought,
+    Reasoning,
+    Text,
     Tokens,
 )
-from gateway.dialects.events import NO_ARGUMENTS, as_text
-from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.events import NO_ARGUMENTS, as_text, check_call_count, text_in
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import NEVER_BEGAN, OTHER_SHAPE, AnswerReader
-from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.errors import read_body
-from gateway.dialects.translate.event_data import decode_event, number_in, text_in
+from gateway.dialects.translate.event_data import decode_event, number_in
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
-STOPS = {
-    "end_turn": Stop.STOP,
-    "stop_sequence": Stop.STOP,
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
-    "tool_use": Stop.TOOL_CALLS,
-    "refusal": Stop.FILTER,
-}
 NOTHING = (b"null", b"{}", b'""')
 
 
@@ -123,8 +114,9 @@ class MessagesAnswerReader(AnswerReader):
             return ()
         delta = event.delta
         if delta is not None and delta.type == "text_delta" and self.began:
-            # The usual case: the text of any block, whichever it is.
-            return (Said(delta.text),) if isinstance(delta.text, str) and delta.text else ()
+            # The usual case, the text of any block: the fast twin of `_on_block_delta`, which saves
+            # a quarter of the time to read it; test_fast_paths.py shows that both tell the same.
+            return (Text(delta.text),) if isinstance(delta.text, str) and delta.text else ()
         if event.type == "error":
             return self._fail(read_body(data))
         # Pings, and events that are new, say nothing that another dialect could.
@@ -175,14 +167,14 @@ class MessagesAnswerReader(AnswerReader):
     def _begin_block(self, at: int, block: _ContentBlock) -> Sequence[Event]:
         match block.type:
             case "text":
-                return (Said(text),) if (text := text_in(block.text)) else ()
+                return (Text(text),) if (text := text_in(block.text)) else ()
             case "thinking":
                 # Whole blocks have it here; in a stream it is empty, and comes as a delta.
                 self._signatures[at] = text_in(block.signature)
-                return (Thought(text),) if (text := text_in(block.thinking)) else ()
+                return (Reasoning(text),) if (text := text_in(block.thinking)) else ()
             # It never comes in pieces.
             case "redacted_thinking":
-                return (Thought(encrypted=text_in(block.data), redacted=True),)
+                return (Reasoning(encrypted=text_in(block.data), redacted=True),)
             case "tool_use":
                 return (self._begin_call(at, block),)
         # What else there is comes of tools that only Messages has.
@@ -191,9 +183,7 @@ class MessagesAnswerReader(AnswerReader):
     def _begin_call(self, at: int, block: _ContentBlock) -> Event:
         number = self._called
         self._called += 1
-        # An upstream that goes mad must not fill our memory: calls are remembered until they end.
-        if self._called > MOST_CALLS:
-            raise UpstreamBroke(f"The upstream called more than {MOST_CALLS} tools in one turn.")
+        check_call_count(self._called)
         self._calls[at] = _OpenCall(number, _read_input(block.input))
         ident = as_text(block.id) or self._make_call_id(number)
         return CallBegan(number, ident, as_text(block.name) or "")
@@ -204,9 +194,9 @@ class MessagesAnswerReader(AnswerReader):
 
     def _read_delta(self, at: int, delta: _ContentBlock) -> Sequence[Event]:
         if text := text_in(delta.text):
-            return (Said(text),)
+            return (Text(text),)
         if thought := text_in(delta.thinking):
-            return (Thought(thought),)
+            return (Reasoning(thought),)
         # Compatible servers send it in pieces, and nobody says how many.
         if signature := text_in(delta.signature):
             self._budget.spend(len(signature))
@@ -222,7 +212,7 @@ class MessagesAnswerReader(AnswerReader):
 
     def _end_block(self, at: int) -> Sequence[Event]:
         if signature := self._signatures.pop(at, ""):
-            return (Thought(signature=signature),)
+            return (Reasoning(signature=signature),)
         call = self._calls.pop(at, None)
         if call is None:
             return ()
@@ -255,7 +245,7 @@ class MessagesAnswerReader(AnswerReader):
     def _finish(self) -> Sequence[Event]:
         self.ended = True
         left = [event for at in (*self._signatures, *self._calls) for event in self._end_block(at)]
-        stop = STOPS.get(self._stop, Stop.UNKNOWN)
+        stop = stop_of(self._stop)
         if not self._stop:
             # Some servers stop without a reason: what was said tells which it must have been.
             stop = Stop.TOOL_CALLS if self._called else Stop.STOP

@@ -19,6 +19,7 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
+from gateway.dialects.seals import thinking
 from gateway.dialects.translate.content_parts import (
     PartReaders,
     Roles,
@@ -33,9 +34,13 @@ from gateway.dialects.translate.content_parts import (
 from gateway.dialects.translate.effort import effort_of, effort_word
 from gateway.dialects.translate.history import drop_empty, order_history, texts
 from gateway.dialects.translate.json_format import Format, read_format
-from gateway.dialects.translate.json_node import JsonNode, parse_body, untranslatable
-from gateway.dialects.translate.losses import SHARED_MEMBERS, Losses
-from gateway.dialects.translate.reasoning import thinking
+from gateway.dialects.translate.json_node import (
+    SHARED_MEMBERS,
+    JsonNode,
+    Losses,
+    parse_body,
+    untranslatable,
+)
 from gateway.dialects.translate.tools import choose, read_function, read_tools
 
 MESSAGES = "messages"

@@ -11,7 +11,7 @@ from gateway.dialects.canonical import Conversation, Tool
 from gateway.dialects.profiles import Profile, form_for
 from gateway.dialects.translate.effort import nearest
 from gateway.dialects.translate.json_format import Format, describe_format
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import Losses
 
 Members = dict[str, Any]
 

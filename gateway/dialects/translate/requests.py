@@ -15,7 +15,7 @@ from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
 from gateway.dialects.translate.chat_request_writer import ChatRequestWriter
 from gateway.dialects.translate.history import separate_texts
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.messages_request_reader import read_messages
 from gateway.dialects.translate.messages_request_writer import MessagesRequestWriter
 from gateway.dialects.translate.request_writer import RequestWriter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,16 +14,12 @@ from gateway.dialects.canonical import (
     CallWent,
     Reasoning,
     Refusal,
-    Refused,
-    Said,
-    Thought,
+    Text,
 )
 from gateway.dialects.events import Json
-from gateway.dialects.translate.answer_writer import Piece
-from gateway.dialects.translate.block_answer_writer import AnswerBlock
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import AnswerPart
-from gateway.dialects.translate.reasoning import as_encrypted
+from gateway.dialects.seals import as_encrypted
+from gateway.dialects.translate.answer_context import ByteBudget
+from gateway.dialects.translate.answer_writer import AnswerBlock, AnswerPart, Piece
 from gateway.wire.sse import encode
 
 COMPLETED = "completed"
@@ -64,17 +60,15 @@ class ItemPlace:
     index: int
 
 
+@dataclass(slots=True, eq=False)
 class ResponseOutput:
     """The output of one response: numbers its events and keeps its items."""
 
-    __slots__ = ("budget", "items", "number", "status")
-
-    def __init__(self, budget: ByteBudget) -> None:
-        self.budget = budget
-        self.number = 0
-        self.items: list[Json] = []
-        self.status = COMPLETED
-        """That of an item which ends now."""
+    budget: ByteBudget
+    number: int = 0
+    items: list[Json] = field(default_factory=list)
+    status: str = COMPLETED
+    """That of an item which ends now."""
 
     def frame(self, kind: str, members: Json) -> bytes:
         """Write an event, with the next number."""
@@ -128,10 +122,10 @@ class MessageItem:
 
     __slots__ = ("_names", "_output", "_place", "_where", "text")
 
-    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Said | Refused) -> None:
+    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Text | Refusal) -> None:
         self._output = output
         self._place = place
-        self._names = REFUSAL if isinstance(piece, Refused) else OUTPUT_TEXT
+        self._names = REFUSAL if isinstance(piece, Refusal) else OUTPUT_TEXT
         self._where = {"item_id": place.id, "output_index": place.index, "content_index": 0}
         self.text = GrowingText(output, self._names.event, self._where, self._names.beside)
 
@@ -161,12 +155,12 @@ class ReasoningItem:
 
     __slots__ = ("_output", "_place", "_text", "_thought", "_where")
 
-    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Thought) -> None:
+    def __init__(self, output: ResponseOutput, place: ItemPlace, piece: Reasoning) -> None:
         self._output = output
         self._place = place
         self._where = {"item_id": place.id, "output_index": place.index, "summary_index": 0}
         self._text = GrowingText(output, "response.reasoning_summary_text", self._where, {})
-        self._thought = Reasoning("")
+        self._thought = Reasoning()
 
     def begin(self) -> bytes:
         """Write its beginning."""
@@ -176,7 +170,7 @@ class ReasoningItem:
         """Write a piece of it; its summary begins with the first text."""
         begun = self._part("added", "") if piece.text and not self._text.whole() else b""
         written = begun + self._text.add(piece.text) if piece.text else b""
-        self._thought = Reasoning("", piece.signature, piece.encrypted, piece.id, piece.redacted)
+        self._thought = piece
         return written
 
     def end(self) -> bytes:
@@ -223,16 +217,16 @@ class CallItem:
 
 
 ITEMS: Mapping[type[Piece], Callable[[ResponseOutput, ItemPlace, Any], AnswerBlock]] = {
-    Said: MessageItem,
-    Refused: MessageItem,
-    Thought: ReasoningItem,
+    Text: MessageItem,
+    Refusal: MessageItem,
+    Reasoning: ReasoningItem,
     CallBegan: CallItem,
 }
 
 
 def prefix_of(piece: Piece | AnswerPart) -> str:
     """Return how the id of an item begins."""
-    if isinstance(piece, Thought | Reasoning):
+    if isinstance(piece, Reasoning):
         return "rs_"
     if isinstance(piece, Call | CallBegan):
         return (CUSTOM if piece.custom else FUNCTION).prefix

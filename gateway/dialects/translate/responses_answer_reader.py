@@ -26,24 +26,19 @@ from gateway.dialects.canonical import (
     CallWent,
     Ended,
     Event,
-    Refused,
-    Said,
-    Thought,
+    Reasoning,
+    Refusal,
+    Text,
 )
-from gateway.dialects.events import NO_ARGUMENTS, Json, as_text
-from gateway.dialects.translate.answer_context import AnswerContext
+from gateway.dialects.events import NO_ARGUMENTS, Json, as_text, objects_in, text_in
+from gateway.dialects.openai_responses.items import REASONS
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import OTHER_SHAPE, AnswerReader, read_openai_usage
-from gateway.dialects.translate.byte_budget import ByteBudget
 from gateway.dialects.translate.errors import read_body, read_failure
-from gateway.dialects.translate.event_data import (
-    decode_event,
-    objects_in,
-    text_in,
-)
+from gateway.dialects.translate.event_data import decode_event
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import Stop
 
-REASONS = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.FILTER}
 APART = "\n\n"
 CUSTOM = "custom_tool_call"
 # The member that holds what a call was made with.
@@ -101,7 +96,9 @@ class ResponsesAnswerReader(AnswerReader):
             return ()
         if event.type == TEXT and event.output_index == self._speaking is not None:
             # The usual case: the item that speaks goes on, and nothing about it has to be noted.
-            return (Said(event.delta),) if isinstance(event.delta, str) and event.delta else ()
+            # The fast twin of `_on_text` saves a third of the time to read it; test_fast_paths.py
+            # shows that both tell the same.
+            return (Text(event.delta),) if isinstance(event.delta, str) and event.delta else ()
         if event.type in FAILURES:
             # A failure has its error in the response or in the event itself: all of it is read.
             return self._fail(read_body(data))
@@ -170,7 +167,7 @@ class ResponsesAnswerReader(AnswerReader):
         # After something else than text the other dialects begin a new text anyway.
         is_other = self._speaker is not None and self._speaker is not item
         self._speaker, self._speaking = item, None
-        return (Said(APART + text if is_other else text),)
+        return (Text(APART + text if is_other else text),)
 
     def _on_refusal(self, event: _ResponsesEvent) -> Sequence[Event]:
         return [*self._begin(), *self._refuse(self._at(event), text_in(event.delta))]
@@ -179,7 +176,7 @@ class ResponsesAnswerReader(AnswerReader):
         self._pause()
         # The response is `completed` all the same: only the refusal tells why it ended so.
         item.said = self._refused = True
-        return (Refused(text),) if text else ()
+        return (Refusal(text),) if text else ()
 
     def _on_reasoning(self, event: _ResponsesEvent) -> Sequence[Event]:
         return [*self._begin(), *self._think(self._at(event), text_in(event.delta))]
@@ -192,7 +189,7 @@ class ResponsesAnswerReader(AnswerReader):
     def _think(self, item: _OutputItem, text: str) -> Sequence[Event]:
         self._pause()
         item.said = True
-        return (Thought(text),) if text else ()
+        return (Reasoning(text),) if text else ()
 
     def _on_arguments(self, event: _ResponsesEvent) -> Sequence[Event]:
         item = self._at(event)
@@ -239,7 +236,7 @@ class ResponsesAnswerReader(AnswerReader):
         # The proof is never in a delta, so it is read even where the text was told.
         if encrypted := text_in(told.get("encrypted_content")):
             self._pause()
-            events.append(Thought(encrypted=encrypted, id=as_text(told.get("id")) or ""))
+            events.append(Reasoning(encrypted=encrypted, id=as_text(told.get("id")) or ""))
         return events
 
     def _read_call(self, item: _OutputItem, told: Json) -> Sequence[Event]:
@@ -268,12 +265,9 @@ class ResponsesAnswerReader(AnswerReader):
             # another place by now: to tell it might be to tell it twice.
             if item is not None or not self._items:
                 events += self._complete(item or _OutputItem(), told)
-        events += self._end_calls()
-        return [*events, self._make_end(status, response)]
-
-    def _end_calls(self) -> Sequence[Event]:
         calls = (item.call for item in self._items.values() if not item.done)
-        return [CallEnded(call) for call in calls if call is not None]
+        events += [CallEnded(call) for call in calls if call is not None]
+        return [*events, self._make_end(status, response)]
 
     def _make_end(self, status: str, response: Json) -> Ended:
         tokens = read_openai_usage(response.get("usage"), "input", "output")

@@ -11,17 +11,18 @@ from gateway.dialects.canonical import (
     Ended,
     Failed,
     Refusal,
-    Refused,
-    Said,
+    Text,
     Tokens,
 )
 from gateway.dialects.events import Json
 from gateway.dialects.raw_json import fields_of, write_object
-from gateway.dialects.translate.answer_context import AnswerContext
-from gateway.dialects.translate.answer_writer import Piece
-from gateway.dialects.translate.block_answer_writer import AnswerBlock, BlockAnswerWriter
-from gateway.dialects.translate.byte_budget import ByteBudget
-from gateway.dialects.translate.collected_answer import CollectedAnswer
+from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
+from gateway.dialects.translate.answer_writer import (
+    AnswerBlock,
+    BlockAnswerWriter,
+    CollectedAnswer,
+    Piece,
+)
 from gateway.dialects.translate.errors import responses_failure
 from gateway.dialects.translate.responses_answer_items import (
     COMPLETED,
@@ -90,9 +91,9 @@ class ResponsesAnswerWriter(BlockAnswerWriter):
 
     def say(self, text: str) -> bytes:
         """Write a piece of text."""
-        if self._key is Said and self._text is not None:
+        if self._key is Text and self._text is not None:
             return self._text.text.add(text)
-        return self._add(Said(text))
+        return self._add(Text(text))
 
     def whole(self, answer: CollectedAnswer) -> bytes:
         """Write an answer as one body."""
@@ -130,7 +131,7 @@ class ResponsesAnswerWriter(BlockAnswerWriter):
         return self._output.frame(f"response.{verb}", {"response": response})
 
     def _make_block(self, index: int, piece: Piece) -> AnswerBlock:
-        self._refused = self._refused or isinstance(piece, Refused)
+        self._refused = self._refused or isinstance(piece, Refusal)
         place = ItemPlace(self._ident(prefix_of(piece), index), index)
         item = ITEMS[type(piece)](self._output, place, piece)
         self._text = item if isinstance(item, MessageItem) else None

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from gateway.dialects.canonical import (
     Call,
-    Choice,
     Conversation,
     File,
     Image,
@@ -14,6 +13,7 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
+from gateway.dialects.seals import reasoning_item
 from gateway.dialects.translate.content_parts import (
     PartReaders,
     Roles,
@@ -30,9 +30,7 @@ from gateway.dialects.translate.content_parts import (
 from gateway.dialects.translate.effort import effort_word
 from gateway.dialects.translate.history import drop_empty, order_history
 from gateway.dialects.translate.json_format import Format, read_answer_format
-from gateway.dialects.translate.json_node import JsonNode, parse_body
-from gateway.dialects.translate.losses import OPENAI_MEMBERS, Losses
-from gateway.dialects.translate.reasoning import reasoning_item
+from gateway.dialects.translate.json_node import OPENAI_MEMBERS, JsonNode, Losses, parse_body
 from gateway.dialects.translate.tools import choose, read_custom, read_function, read_tools
 from gateway.errors import BadRequest
 
@@ -60,7 +58,8 @@ def read_responses(body: bytes) -> Conversation:
     losses.note_unknown(request, KNOWN)
     reasoning = request.inner("reasoning")
     losses.note_unknown(reasoning, KNOWN_REASONING, "reasoning")
-    tools, choice = _tools(request, losses)
+    declared = read_tools(request.nodes("tools"), _tool, losses)
+    tools, choice = choose(request, "tool_choice", declared)
     system, messages = order_history(_history(request, losses), INPUT)
     return Conversation(
         model=request.require("model"),
@@ -96,8 +95,7 @@ def _refuse_what_is_kept_elsewhere(request: JsonNode) -> None:
 def _format(request: JsonNode, losses: Losses) -> Format | None:
     text = request.inner("text")
     losses.note_unknown(text, KNOWN_TEXT, "text")
-    asked = text.inner("format")
-    return read_answer_format(asked, asked.path)
+    return read_answer_format(text.inner("format"))
 
 
 def _history(request: JsonNode, losses: Losses) -> list[Message]:
@@ -183,10 +181,6 @@ ROLES: Roles = {
     "user": ("user", SAID, refuse),
     "assistant": ("assistant", ANSWERED, leave_out),
 }
-
-
-def _tools(request: JsonNode, losses: Losses) -> tuple[tuple[Tool, ...], Choice | None]:
-    return choose(request, "tool_choice", read_tools(request.nodes("tools"), _tool, losses))
 
 
 def _tool(node: JsonNode, losses: Losses) -> Tool | None:

@@ -32,7 +32,7 @@ from gateway.dialects.translate.content_parts import (
 )
 from gateway.dialects.translate.history import fit_id
 from gateway.dialects.translate.json_format import Format
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import Losses
 from gateway.dialects.translate.request_writer import (
     Members,
     OpenAIRequestWriter,
@@ -58,19 +58,21 @@ class ResponsesRequestWriter(OpenAIRequestWriter):
     def _members(self) -> Members:
         conversation = self._conversation
         asked, system = self._format()
+        more = [_message("developer", [_input(Text(text))]) for text in system[1:]]
+        most = conversation.max_tokens
         if conversation.stop:
             # There is no member for it.
             self._losses.add("stop")
         return {
             "model": conversation.model,
             "instructions": system[0] if system else None,
-            "input": [*map(_instruction, system[1:]), *self._items()],
+            "input": [*more, *self._items()],
             # Some servers stream where it is not said.
             "stream": conversation.stream,
             # The client's dialect has no way to ask for what is stored.
             "store": False,
             **self._tools(),
-            "max_output_tokens": self._max_tokens(),
+            "max_output_tokens": None if most is None else max(most, LEAST_TOKENS),
             "temperature": conversation.temperature,
             "top_p": conversation.top_p,
             **self._effort_members(),
@@ -78,10 +80,6 @@ class ResponsesRequestWriter(OpenAIRequestWriter):
             "user": fit_id(conversation.user, LONGEST_USER) or None,
             "metadata": conversation.metadata or None,
         }
-
-    def _max_tokens(self) -> int | None:
-        most = self._conversation.max_tokens
-        return None if most is None else max(most, LEAST_TOKENS)
 
     def _schema(self, asked: Format) -> Members:
         return {"type": "json_schema", **asked}
@@ -176,10 +174,6 @@ def _outcome(result: Result) -> str | list[Members]:
 
 def _message(role: str, content: Iterable[Members]) -> Members:
     return {"type": "message", "role": role, "content": list(content)}
-
-
-def _instruction(text: str) -> Members:
-    return _message("developer", [_input(Text(text))])
 
 
 def _input(part: Part) -> Members:

@@ -14,8 +14,7 @@ import msgspec
 from gateway.dialects.canonical import Call, Choice, Conversation, Result, Tool
 from gateway.dialects.events import read_object
 from gateway.dialects.raw_json import is_too_deep
-from gateway.dialects.translate.json_node import JsonNode
-from gateway.dialects.translate.losses import Losses
+from gateway.dialects.translate.json_node import JsonNode, Losses
 from gateway.errors import BadRequest
 
 INPUT = "input"

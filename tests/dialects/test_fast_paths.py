@@ -1,0 +1,272 @@
+"""The fast paths of requests and of translated answers give what their general forms give.
+
+Those of the taps are in test_taps_twins.py, those of whole bodies in the test of each dialect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.dialects import DIALECTS
+from gateway.dialects.base_dialect import BaseDialect
+from gateway.dialects.canonical import Began, Event, Text
+from gateway.dialects.openai_chat import rebuild as chat_rebuild
+from gateway.dialects.raw_json import drop_duplicates, fields_of, quote_names
+from gateway.dialects.seals import SIGNATURE, UNPROVEN
+from gateway.dialects.translate.answer_context import (
+    AnswerContext,
+    ByteBudget,
+    read_context,
+    read_custom_tools,
+)
+from gateway.dialects.translate.answers import StreamTranslator
+from gateway.dialects.translate.chat_answer_reader import ChatAnswerReader
+from gateway.dialects.translate.chat_answer_writer import ChatAnswerWriter
+from gateway.dialects.translate.event_data import extract_data
+from gateway.dialects.translate.messages_answer_reader import MessagesAnswerReader
+from gateway.dialects.translate.messages_answer_writer import MessagesAnswerWriter
+from gateway.dialects.translate.responses_answer_reader import ResponsesAnswerReader
+from gateway.errors import UpstreamBroke
+from gateway.exchange.model import Asked
+from gateway.wire.sse import Framer, data_of, split
+
+CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
+CONTEXT = AnswerContext("m", "seed")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+def budget() -> ByteBudget:
+    return ByteBudget(10**6)
+
+
+LINES = st.sampled_from(
+    [
+        b"data: {}",
+        b"data:{}",
+        b"data",
+        b"data: ",
+        b": note",
+        b"event: x",
+        b"event:x",
+        b"id: 1",
+        b"odd",
+    ]
+)
+FRAMES = st.lists(st.lists(LINES, min_size=1, max_size=4), max_size=4)
+
+
+@given(FRAMES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.binary(max_size=3))
+def test_data_of_usual_frames_is_that_of_any(
+    frames: list[list[bytes]], end: bytes, rest: bytes
+) -> None:
+    stream = b"".join(end.join(lines) + end + end for lines in frames) + rest
+    framer = Framer()
+    for batch in (framer.batch(stream), framer.flush()):
+        expected = [data for frame in split(batch) if (data := data_of(frame))]
+        assert extract_data(batch) == expected
+
+
+class GeneralChatReader(ChatAnswerReader):
+    """Reads every delta member by member."""
+
+    __slots__ = ()
+
+    def _is_plain(self, delta: Any) -> bool:
+        return False
+
+
+def heard(reader: ChatAnswerReader, chunk: bytes) -> list[Event] | str:
+    try:
+        return [*reader.read(chunk)]
+    except UpstreamBroke as error:
+        return error.message
+
+
+DELTAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.none() | TEXTS | st.just([{"text": "a"}, {"thinking": "b"}]),
+        "reasoning_content": st.none() | TEXTS,
+        "reasoning": st.none() | TEXTS,
+        "refusal": st.none() | TEXTS,
+        "tool_calls": st.none()
+        | st.just([{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]),
+    },
+)
+
+
+@given(st.lists(DELTAS, max_size=6))
+def test_a_plain_chat_delta_is_read_as_any_other(deltas: list[dict[str, Any]]) -> None:
+    chunks = [
+        json.dumps({"id": "a", "model": "m", "choices": [{"delta": delta}]}).encode()
+        for delta in deltas
+    ]
+    fast, general = ChatAnswerReader(CONTEXT, budget()), GeneralChatReader(CONTEXT, budget())
+    for chunk in (*chunks, b"[DONE]") if chunks else ():
+        assert heard(fast, chunk) == heard(general, chunk)
+
+
+def messages_delta(index: int, text: object, typed: bool) -> bytes:
+    kind = {"type": "text_delta"} if typed else {}
+    return json.dumps(
+        {"type": "content_block_delta", "index": index, "delta": {**kind, "text": text}}
+    ).encode()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), TEXTS | st.none() | st.integers()), max_size=6))
+def test_a_text_delta_of_messages_is_read_as_any_other(deltas: list[tuple[int, object]]) -> None:
+    fast, general = (MessagesAnswerReader(CONTEXT, budget()) for _ in range(2))
+    for index, text in deltas:
+        # Without its type, a delta is read by what is in it.
+        told = [*fast.read(messages_delta(index, text, typed=True))]
+        assert told == [*general.read(messages_delta(index, text, typed=False))]
+
+
+PLACES = st.sampled_from([{"output_index": 0}, {"output_index": 1}, {"item_id": "m"}, {}])
+NEWS = st.sampled_from(["response.output_text.delta", "response.refusal.delta"])
+
+
+@given(st.lists(st.tuples(NEWS, PLACES, TEXTS | st.none()), max_size=8))
+def test_a_text_of_responses_that_goes_on_is_read_as_any_other(
+    news: list[tuple[str, dict[str, object], object]],
+) -> None:
+    fast, general = (ResponsesAnswerReader(CONTEXT, budget()) for _ in range(2))
+    for kind, place, delta in news:
+        data = json.dumps({"type": kind, **place, "delta": delta}).encode()
+        general._speaking = None
+        assert [*fast.read(data)] == [*general.read(data)]
+
+
+@given(st.lists(TEXTS, min_size=2, max_size=4))
+def test_a_piece_of_text_is_written_as_any_other_piece(texts: list[str]) -> None:
+    chat = ChatAnswerWriter(CONTEXT, budget())
+    chat.write(Began("a", "m"))
+    assert [chat.say(text) for text in texts] == [chat._delta({"content": text}) for text in texts]
+    fast, general = (MessagesAnswerWriter(CONTEXT, budget()) for _ in range(2))
+    assert [fast.say(text) for text in texts] == [general._add(Text(text)) for text in texts]
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
+@given(st.lists(TEXTS, max_size=5))
+def test_texts_that_skip_the_converter_are_what_it_would_return(
+    target: str, texts: list[str]
+) -> None:
+    fast, general = (StreamTranslator(CHAT, target, CONTEXT, 10**6) for _ in range(2))
+    choices = [{"delta": {"content": text}} for text in texts]
+    ends = {"delta": {}, "finish_reason": "stop"}
+    for choice in (*choices, ends):
+        data = json.dumps({"id": "a", "choices": [choice]}).encode()
+        events: list[Event] = [*general._read(data)]
+        written = b"".join([general._write(event) for event in events])
+        assert fast.feed(b"data: " + data + b"\n\n") == written
+
+
+MEMBERS = st.lists(
+    st.tuples(st.sampled_from(["model", "stream", "x"]), st.sampled_from(["1", '"model"', "null"])),
+    max_size=5,
+)
+
+
+@given(MEMBERS, st.sampled_from(["", " "]))
+def test_members_are_as_they_were_read_whether_they_came_twice(
+    members: list[tuple[str, str]], space: str
+) -> None:
+    pairs = (f'"{name}":{space}{value}' for name, value in members)
+    body = ("{" + f",{space}".join(pairs) + "}").encode()
+    once = drop_duplicates(body, quote_names("model", "stream"))
+    assert fields_of(once) == fields_of(body)
+    names = [name for name, _ in json.loads(once, object_pairs_hook=list)]
+    assert all(names.count(name) <= 1 for name in ("model", "stream"))
+    if (
+        len({name for name, _ in members}) == len(members)
+        and '"model"' not in dict(members).values()
+    ):
+        assert once is body
+
+
+NAMES = st.sampled_from(["clock", "clocks", "cloc", "schedule_task"])
+DECLARED: dict[str, Callable[[str], dict[str, object]]] = {
+    CHAT: lambda name: {"type": "function", "function": {"name": name}},
+    MESSAGES: lambda name: {"name": name, "description": "clock"},
+    RESPONSES: lambda name: {"type": "function", "name": name},
+}
+
+
+@pytest.mark.parametrize("dialect", DECLARED)
+@given(st.lists(NAMES, max_size=3), NAMES, st.booleans())
+def test_a_declared_tool_is_found_however_its_name_is_written(
+    dialect: str, declared: list[str], name: str, escapes: bool
+) -> None:
+    tools = json.dumps([DECLARED[dialect](other) for other in declared]).encode()
+    if escapes:
+        tools = tools.replace(b"cl", b"\\u0063l")
+    assert DIALECTS[dialect].declares(tools, name) == (name in declared)
+
+
+PROOFS = st.none() | st.sampled_from(["own", UNPROVEN, f"{SIGNATURE}x", "no holdgate:"])
+
+
+@given(st.lists(st.tuples(PROOFS, TEXTS), max_size=4))
+def test_foreign_reasoning_is_found_whether_it_is_searched_for(
+    turns: list[tuple[str | None, str]],
+) -> None:
+    blocks = [
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": text, "signature": proof}],
+        }
+        for proof, text in turns
+    ]
+    items = [{"type": "reasoning", "encrypted_content": proof} for proof, _ in turns]
+    for name, body in ((MESSAGES, {"messages": blocks}), (RESPONSES, {"input": items})):
+        dialect, data = DIALECTS[name], json.dumps(body).encode()
+        assert isinstance(dialect, BaseDialect)
+        assert dialect.strip_foreign_reasoning(data) == dialect.strip_reasoning(data)
+
+
+HISTORIES = st.lists(st.lists(st.sampled_from(["a", "b", ""]), max_size=2), max_size=3)
+
+
+@given(HISTORIES)
+def test_calls_are_found_whether_they_are_searched_for(turns: list[list[str]]) -> None:
+    chat = [
+        {"role": "assistant", **({"tool_calls": [{"id": call} for call in calls]} if calls else {})}
+        for calls in turns
+    ]
+    data = json.dumps({"messages": chat}).encode()
+    assert DIALECTS[CHAT].find_call_ids(data) == chat_rebuild.find_call_ids(data)
+    blocks = [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": call} for call in calls]}
+        for calls in turns
+    ]
+    items = [{"type": "function_call", "call_id": call} for calls in turns for call in calls]
+    for name, body in ((MESSAGES, {"messages": blocks}), (RESPONSES, {"input": items})):
+        # With these words somewhere in it, every request is parsed.
+        searched = json.dumps({**body, "x": ["tool_use", "call_id"]}).encode()
+        found = DIALECTS[name].find_call_ids(json.dumps(body).encode())
+        assert found == DIALECTS[name].find_call_ids(searched)
+
+
+OFFERED = st.sampled_from(
+    [
+        {"type": "custom", "name": "a"},
+        {"type": "custom", "custom": {"name": "b"}},
+        {"type": "function", "name": "custom"},
+        {"type": "function", "name": "c"},
+    ]
+)
+
+
+@given(st.lists(OFFERED, max_size=3))
+def test_tools_that_take_text_are_found_whether_they_are_searched_for(
+    offered: list[dict[str, object]],
+) -> None:
+    tools = json.dumps(offered).encode()
+    asked = Asked(model="m", body=b"{}", tools=tools)
+    assert read_context(asked, RESPONSES, "seed", 0).custom == read_custom_tools(tools)
