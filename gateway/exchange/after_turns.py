@@ -142,7 +142,7 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     if not state.request.asked.stream and not state.client.started:
         # White space before a JSON value is none of its own: it keeps the connection in use.
         state.client.ready(state.headers, lambda: b" ")
-        state.services.heartbeats.add(state.client)
+        state.begin_heartbeats()
     if state.request.session is not None:
         state.request.session.rest()
     await state.pack()

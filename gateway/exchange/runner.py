@@ -126,6 +126,8 @@ class ExchangeRunner:
         if not isinstance(effect, ShowError | LetGo):
             outcome: Outcome | None = ClientGone() if state.gone else self._cut_short(effect)
             assert outcome is not None
+            if isinstance(outcome, HoldEnded) and HoldEnded in state.wants:
+                await state.tell(outcome)
             after = state.exchange.handle(outcome)
         else:
             after = effect
@@ -204,7 +206,7 @@ class ExchangeRunner:
             case State.RELAYING:
                 return StreamBroke(cut)
             case State.HOLDING:
-                return HoldEnded("draining")
+                return HoldEnded(cut.code)
             case State.TOOLING:
                 return ToolsKept(neutral_finish=not (isinstance(effect, RunTools) and effect.keep))
         return Saved()
@@ -269,7 +271,8 @@ class LiveExchanges:
 
     def refuse(self, request_id: str, error: HoldgateError) -> None:
         """Tell that a request does not become an exchange."""
-        self.observer.observe(self.services.now(), RequestRefused(request_id, error))
+        if RequestRefused in self.observer.wants:
+            self.observer.observe(self.services.now(), RequestRefused(request_id, error))
 
     async def idle(self) -> None:
         """Return when no exchange is under way."""

@@ -48,7 +48,7 @@ def _has_settled(state: ExchangeState, shown: bytes) -> bool:
 async def _read(state: ExchangeState, turn: Turn) -> bytes:
     assert state.tap is not None
     try:
-        return state.tap.feed(await anext(turn))
+        return state.choose_feed(state.tap)(await anext(turn))
     except StopAsyncIteration:
         return state.tap.close()
 

@@ -21,9 +21,11 @@ from gateway.exchange.observer import (
     NOBODY,
     Committed,
     Happening,
+    Heartbeat,
     Observer,
     Released,
     RequestExtended,
+    TurnEnded,
     UpstreamClosed,
 )
 from gateway.exchange.ports import Client, Request, Services
@@ -82,6 +84,7 @@ class ExchangeState:
         "tools",
         "translator",
         "turn",
+        "turn_bytes",
         "usage",
         "wants",
     )
@@ -109,6 +112,8 @@ class ExchangeState:
         self.body_turn = 1 if request.tools is None else 0
         self.tap: Tap | None = None
         self.turn: Turn | None = None
+        # What was read of it so far, counted only where somebody wants to hear of turns.
+        self.turn_bytes = 0
         self.translator: Translator | None = None
         self.lost: tuple[str, ...] = ()
         # What is to be said with the next note.
@@ -166,6 +171,22 @@ class ExchangeState:
         pending = self.observer.observe(self.services.now(), happening)
         if pending is not None:
             await pending
+
+    def choose_feed(self, tap: Tap) -> Callable[[bytes], bytes]:
+        """Return what feeds a tap; where somebody wants to hear of turns, it counts bytes too."""
+        return partial(self._count_and_feed, tap) if TurnEnded in self.wants else tap.feed
+
+    def _count_and_feed(self, tap: Tap, data: bytes) -> bytes:
+        self.turn_bytes += len(data)
+        return tap.feed(data)
+
+    def begin_heartbeats(self) -> None:
+        """Have the client kept awake from now on, and tell of that whoever wants to hear of it."""
+        on_sent = self._tell_heartbeat if Heartbeat in self.wants else None
+        self.services.heartbeats.add(self.client, on_sent)
+
+    async def _tell_heartbeat(self) -> None:
+        await self.tell(Heartbeat(self.exchange.number))
 
     async def pack(self) -> None:
         """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""

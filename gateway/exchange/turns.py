@@ -107,10 +107,11 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
 async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = state.tap = state.splice.tap()
-    state.first = b""
+    feed = state.choose_feed(tap)
+    state.first, state.turn_bytes = b"", 0
     while data is not None:
         if data:
-            state.first += tap.feed(data)
+            state.first += feed(data)
         if tap.seen:
             return
         if turn.over:
@@ -188,7 +189,7 @@ def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     state.headers = (kind, name, *towards_client(turn.headers))
     if state.request.asked.stream:
         state.client.ready(state.headers + STREAM_HEADERS, state.splice.heartbeat)
-        state.services.heartbeats.add(state.client)
+        state.begin_heartbeats()
 
 
 async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
@@ -217,10 +218,10 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
-    client = state.client
+    client, feed = state.client, state.choose_feed(tap)
     claims = None if state.tools is None else state.tools.claims
     async for data in turn:
-        shown = tap.feed(data)
+        shown = feed(data)
         if shown:
             await client.frames(shown)
             if claims is not None and claims.current is not None:
@@ -266,7 +267,7 @@ async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
     if UpstreamClosed in state.wants:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     if TurnEnded in state.wants:
-        await state.tell(TurnEnded(end, tap.text))
+        await state.tell(TurnEnded(end, tap.text, state.turn_bytes))
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
     if tools is not None and tools.claims.current is not None:
