@@ -47,7 +47,7 @@ from gateway.exchange.events import (
     WaitUntil,
 )
 from gateway.exchange.model import Route
-from gateway.exchange.rules import FINISH, RULES, STOP_FOLLOW_UP, Facts, Rule, is_plain, verdict
+from gateway.exchange.rules import RULES, STOP_FOLLOW_UP, Facts, Rule, verdict
 
 
 class State(StrEnum):
@@ -200,8 +200,6 @@ class Exchange:
 
     def verdict_on(self, ended: TurnFinished) -> Verdict:
         """Judge the end of a turn, and change nothing by it."""
-        if self._rules is RULES and is_plain(ended):
-            return FINISH
         facts = Facts(
             turn=ended.turn,
             number=self.number,

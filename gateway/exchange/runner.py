@@ -141,14 +141,6 @@ class ExchangeRunner:
         self._state.ending = True
         self._stop()
 
-    @property
-    def is_clean(self) -> bool:
-        """Whether there is nothing to let go of."""
-        state = self._state
-        if state.turn is not None or state.has_slot:
-            return False
-        return state.tools is None or state.tools.claims.is_empty
-
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""
         await let_go(self._state, LetGo())
@@ -249,8 +241,7 @@ class LiveExchanges:
             raise
         finally:
             self.services.heartbeats.remove(client)
-            if not runner.is_clean:
-                await runner.let_go()
+            await runner.let_go()
             self.live.discard(runner)
             if self._left is not None:
                 self._left.set()

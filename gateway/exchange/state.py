@@ -148,11 +148,8 @@ class ExchangeState:
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
-        add = self.request.dialect.add
-        if len(body) <= self.services.offload.above:
-            self.body = add(body, additions)
-        else:
-            self.body = await self.work(len(body), partial(add, body, additions))
+        add = partial(self.request.dialect.add, body, additions)
+        self.body = await self.work(len(body), add)
         self.packed = False
         await self.extend(additions)
 

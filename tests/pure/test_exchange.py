@@ -40,7 +40,7 @@ from gateway.exchange.machine import (
     diagram,
 )
 from gateway.exchange.model import Route, Stop, ToolCall, TurnEnd, Usage
-from gateway.exchange.rules import RULES, Facts, is_plain, verdict
+from gateway.exchange.rules import RULES, Facts, verdict
 
 A, B, C = Route("a", "m"), Route("b", "m"), Route("c", "m")
 DOWN = UpstreamUnreachable("It is down.")
@@ -81,22 +81,8 @@ def test_of_a_plain_turn_no_rule_has_anything_to_say(
     stop: Stop, spoke: bool, continuable: bool, tool_turns_left: int, repeated: bool
 ) -> None:
     turn = TurnEnd(stop, spoke=spoke, continuable=continuable)
-    assert is_plain(TurnFinished(turn))
     facts = Facts(turn, 1, tool_turns_left, repeated=repeated)
     assert verdict(facts) == Exchange((A,)).verdict_on(TurnFinished(turn)) == Finish()
-
-
-@pytest.mark.parametrize(
-    "ended",
-    [
-        CALLED,
-        MIXED,
-        TurnFinished(STOPPED.turn, "go on"),
-        TurnFinished(STOPPED.turn, wait=Wait(2, 1, 9)),
-    ],
-)
-def test_of_any_other_they_may_have(ended: TurnFinished) -> None:
-    assert not is_plain(ended)
 
 
 def test_the_next_route_is_asked_when_one_fails() -> None:

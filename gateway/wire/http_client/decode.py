@@ -1,4 +1,4 @@
-"""Answers that come compressed though nobody asked: decode_turn in bounded pieces."""
+"""Answers that come compressed though nobody asked: decoded in bounded pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DESCRIBES_CODED_BYTES = frozenset({b"content-encoding", b"content-length"})
 def decode_turn(turn: Turn) -> Turn:
     """Return a turn whose bytes are not compressed, or raise `UpstreamBroke`."""
     found = [value for name, value in turn.headers if name == b"content-encoding"]
-    coding = b",".join(found).strip().lower()
+    coding = b",".join(found).strip().lower() if found else b""
     if coding in (b"", b"identity"):
         return turn
     if coding not in _CODINGS:
@@ -58,7 +58,7 @@ class Inflater:
         try:
             piece = inflate.decompress(self._input, PIECE)
         except zlib.error:
-            raise UpstreamBroke("The upstream's answer cannot be decode_turn.") from None
+            raise UpstreamBroke("The upstream's compressed answer can not be decoded.") from None
         if inflate.eof:
             # Another member may follow, as in concatenated gzip files.
             self._input, self._inflate = inflate.unused_data, None

@@ -42,11 +42,7 @@ class FastUpstream:
             connection = await self._pool.exchange(head, body, self.endpoint.timeouts)
         except httpx.TransportError as error:
             raise upstream_error(error) from None
-        turn = FastTurn(self._pool, connection)
-        if 200 <= connection.status < 300 and not _names_encoding(turn.headers):
-            # Nearly every answer: there is nothing to refuse and nothing to decode.
-            return turn
-        return await accept(connection.status, turn)
+        return await accept(connection.status, FastTurn(self._pool, connection))
 
     @property
     def busy(self) -> int:
@@ -114,10 +110,3 @@ class FastTurn:
         self._pool.settle(connection)
         if connection.failure is not None:
             raise upstream_error(connection.failure)
-
-
-def _names_encoding(headers: Headers) -> bool:
-    for name, _ in headers:  # noqa: SIM110 - on every request, and half as quick as any()
-        if name == b"content-encoding":
-            return True
-    return False

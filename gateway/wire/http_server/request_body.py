@@ -76,27 +76,19 @@ def encoding_of(headers: Mapping[bytes, bytes]) -> bytes:
 
 def check_type(headers: Mapping[bytes, bytes]) -> None:
     """Refuse a body that is not said to be JSON."""
-    said = headers.get(b"content-type", b"")
-    if said == JSON:
-        return
-    kind = said.partition(b";")[0].strip().lower()
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != JSON and not kind.endswith(b"+json"):
         raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
 
 
 async def _receive_all(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        # One message is the rule; only what is larger than a read goes through the loop.
-        return _within(message.get("body", b""), limit)
     body = bytearray()
-    while message["type"] == "http.request":
+    while (message := await receive())["type"] == "http.request":
         body += message.get("body", b"")
         if len(body) > limit:
             raise _too_large(limit)
         if not message.get("more_body"):
             return bytes(body)
-        message = await receive()
     raise ClientLeft
 
 
