@@ -272,6 +272,7 @@ class ModelRequestReader:
         """Read a request, or raise `BadRequest` naming the field."""
         rules = self._rules
         if len(body) <= self._offload.above:
+            # The fast twin of `_read_large`: what else may be asked of it is read when it is asked.
             asked = self._dialect.read(body, rules.depth, prefers_stream, rules.default_model)
             return _identify(asked, self._chained, headers)
         question = (body, prefers_stream, tuple(headers))

@@ -185,6 +185,23 @@ def test_a_heartbeat_is_the_same_on_both_ways(steps: list[str]) -> None:
     assert asyncio.run(tell(True)) == asyncio.run(tell(False))
 
 
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_client_that_leaves_is_told_of_on_both_ways(direct: bool, before: bool) -> None:
+    asked, left = Asked(), asyncio.Event()
+    asked.cycle.add_body(b"{}")
+    asked.cycle.end_body()
+    if before:
+        asked.cycle.lose()
+    unwatch = asked.answer(direct).watch(left.set)
+    if not before:
+        await asyncio.sleep(0)
+        assert not left.is_set()
+        asked.cycle.lose()
+    await asyncio.wait_for(left.wait(), 5)
+    unwatch()
+
+
 async def test_what_the_direct_way_declines_it_leaves_as_it_was() -> None:
     asked = Asked(blocked=True)
     assert not asked.cycle.start_stream(())
