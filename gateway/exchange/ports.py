@@ -13,7 +13,7 @@ from gateway.dialects.protocol import Dialect
 from gateway.dialects.translators import Translators
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import Asked, Route
+from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     owner: str
-    asked: Asked
+    asked: ModelRequest
     dialect: Dialect
     routes: tuple[Route, ...]
     headers: Headers = ()

@@ -24,7 +24,7 @@ from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers, NoRoute
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import Asked, Route
+from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Request
 from gateway.offload import Offload
@@ -53,7 +53,7 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     owner: str
     session: str | None
     """The session that is entered; None: nothing of a session is read or kept."""
-    asked: Asked
+    asked: ModelRequest
     dialect: Dialect
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
@@ -92,7 +92,7 @@ class SnapshotTaker(Protocol):
         owner: str,
         session: str,
         dialect: str,
-        asked: Asked,
+        asked: ModelRequest,
         headers: Headers,
         is_side_call: Callable[[], bool] | None,
     ) -> Observer:
@@ -241,7 +241,7 @@ Question = tuple[bytes, bool, Headers]
 class ReadRequest(msgspec.Struct, frozen=True, gc=False):
     """What is known of a request before its session is looked at."""
 
-    asked: Asked
+    asked: ModelRequest
     who: Identity
     previous: str = ""
     """The id of the answer it goes on from, if it names one."""
@@ -284,7 +284,7 @@ class ModelRequestReader:
         return msgspec.structs.replace(found, asked=asked)
 
 
-def _identify(asked: Asked, chained: Chained | None, headers: Pairs) -> ReadRequest:
+def _identify(asked: ModelRequest, chained: Chained | None, headers: Pairs) -> ReadRequest:
     previous = chained.previous_id(asked.body) if chained is not None else ""
     return ReadRequest(asked, identify(headers, asked.identity), previous)
 

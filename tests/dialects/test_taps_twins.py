@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
-from gateway.exchange.model import Asked, TurnEnd
+from gateway.exchange.model import ModelRequest, TurnEnd
 
 # Words that the fast paths search for, as a model may say them in a text.
 WORDS = (
@@ -96,7 +96,7 @@ STREAMS = {"openai-chat": chat, "anthropic-messages": messages, "openai-response
 
 
 def begin(dialect: str, tools: frozenset[str]) -> Splice:
-    asked = Asked(model="m", body=b"{}", stream=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True)
     return DIALECTS[dialect].splice(asked, tools, 10**6)
 
 

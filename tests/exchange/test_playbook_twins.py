@@ -19,7 +19,7 @@ from gateway.dialects.profiles import PROFILES
 from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.errors import Headers
 from gateway.exchange.additions import Addition, ToolDeclaration, UserText
-from gateway.exchange.model import Asked, Route
+from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.prepare import ModelRequestReader, ReadingRules
 from gateway.exchange.state import ExchangeState
 from gateway.exchange.turns import _address, _address_aside
@@ -91,7 +91,7 @@ ASKINGS = st.builds(
 )
 
 
-def read(asking: Asking, text: str = "Hi") -> Asked:
+def read(asking: Asking, text: str = "Hi") -> ModelRequest:
     system = [{"role": "system", "content": asking.system}] if asking.system else []
     body: dict[str, Any] = {
         "model": "m",

@@ -29,7 +29,7 @@ from gateway.dialects.raw_json import (
 from gateway.dialects.text_editor import TextEditor
 from gateway.errors import BadRequest
 from gateway.exchange.additions import Addition, AnsweredTurn
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.directives.reader import may_contain
 
 
@@ -80,7 +80,7 @@ class AnthropicMessages(BaseDialect):
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
+    ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
         body = drop_duplicates(body, READ)
@@ -89,7 +89,7 @@ class AnthropicMessages(BaseDialect):
             raise BadRequest("`messages` must be an array of messages.", param="messages")
         stream = request.stream
         structured, choice = _is_structured(request), request.tool_choice
-        return Asked(
+        return ModelRequest(
             model=model,
             body=body,
             stream=prefers_stream if stream is None else stream,
@@ -113,7 +113,7 @@ class AnthropicMessages(BaseDialect):
         blocks = [{"type": "text", "text": text}] if text.strip() else []
         return AnsweredTurn({"role": "assistant", "content": blocks})
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return MessagesStream(asked, server_tools, event_bytes)

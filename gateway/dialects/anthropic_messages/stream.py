@@ -48,7 +48,7 @@ from gateway.dialects.events import (
 from gateway.dialects.protocol import Tap
 from gateway.dialects.splices import RecordedTap, StreamSplice
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, split
 
 PING = write_event({"type": "ping"})
@@ -98,7 +98,7 @@ class MessagesStream(StreamSplice):
         "server_tools",
     )
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         self.server_tools = server_tools
         self._ids = CallIds(asked.body)
         self._unread = []

@@ -32,7 +32,7 @@ from gateway.dialects.raw_json import (
 from gateway.dialects.statuses import describe_error
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.directives.reader import may_contain
 
 
@@ -79,7 +79,7 @@ class OpenAIChat(BaseDialect):
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
+    ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
         body = drop_duplicates(body, READ)
@@ -89,7 +89,7 @@ class OpenAIChat(BaseDialect):
         said = request.stream
         form, choice = request.response_format, request.tool_choice
         structured = form is not ABSENT and is_structured(form)
-        return Asked(
+        return ModelRequest(
             model=model,
             body=body,
             stream=prefers_stream if said is None else said,
@@ -143,7 +143,7 @@ class OpenAIChat(BaseDialect):
         """Make an assistant's turn of what it said."""
         return AnsweredTurn({"role": "assistant", "content": text})
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return ChatStream(asked, server_tools, event_bytes)

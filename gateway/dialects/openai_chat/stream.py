@@ -37,7 +37,7 @@ from gateway.dialects.openai_chat.turn import (
 from gateway.dialects.protocol import Tap
 from gateway.dialects.splices import RecordedTap, StreamSplice
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd
 from gateway.wire.sse import Framer, data_of, encode, split_events
 
 DONE = b"[DONE]"
@@ -69,7 +69,7 @@ class ChatStream(StreamSplice):
         "shown_calls",
     )
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         self.choices = asked.choices
         self.server_tools = server_tools if asked.choices == 1 else frozenset()
         self.envelope: Json | None = None

@@ -45,7 +45,7 @@ from gateway.dialects.raw_json import (
 from gateway.dialects.text_editor import Edit, TextEditor
 from gateway.errors import BadRequest, HoldgateError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.directives.reader import may_contain
 
 
@@ -110,7 +110,7 @@ class OpenAIResponses(BaseDialect):
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
+    ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request = read_as(_request, body, depth)
         body = drop_duplicates(body, READ)
@@ -120,7 +120,7 @@ class OpenAIResponses(BaseDialect):
         said = request.stream
         structured = request.text is not ABSENT and _is_structured(request.text)
         choice = request.tool_choice
-        return Asked(
+        return ModelRequest(
             model=model,
             body=body,
             stream=prefers_stream if said is None else said,
@@ -182,7 +182,7 @@ class OpenAIResponses(BaseDialect):
         """Name the answer that the request goes on from as the upstream knows it."""
         return write_object({**fields_of(body), PREVIOUS: raw(previous_id)})
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return ResponsesStream(asked, server_tools, event_bytes)

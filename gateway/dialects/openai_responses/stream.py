@@ -21,7 +21,7 @@ from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
 from gateway.dialects.splices import StreamSplice
 from gateway.errors import HoldgateError
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import encode
 
 IN_PROGRESS = "response.in_progress"
@@ -33,7 +33,7 @@ class ResponsesStream(StreamSplice):
 
     __slots__ = ("_answer", "_event_bytes", "_live", "_taken")
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         self._ids = CallIds(asked.body)
         self._unread = []
         self.settling = self.text_shown = False

@@ -7,7 +7,7 @@ from hashlib import sha256
 import msgspec
 
 from gateway.errors import BadRequest
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 ID_DIGITS = 24
 # They are remembered for the answer, which takes the event loop time for each.
@@ -54,7 +54,7 @@ class AnswerContext(msgspec.Struct, frozen=True):
         return f"{prefix}{sha256(parts.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 
-def read_context(asked: Asked, dialect: str, seed: str, created: int) -> AnswerContext:
+def read_context(asked: ModelRequest, dialect: str, seed: str, created: int) -> AnswerContext:
     """Take from a request of this dialect what its answer needs of it."""
     has_custom = b'"custom"' in asked.tools and dialect not in FUNCTIONS_ONLY
     custom = read_custom_tools(asked.tools) if has_custom else frozenset()
