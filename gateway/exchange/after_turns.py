@@ -13,6 +13,7 @@ from gateway.exchange.model import ToolCall
 from gateway.exchange.observer import (
     Committed,
     ExchangeFailed,
+    Heartbeat,
     HeldUntil,
     Released,
     RequestExtended,
@@ -142,7 +143,8 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     if not state.request.asked.stream and not state.client.started:
         # White space before a JSON value is none of its own: it keeps the connection in use.
         state.client.ready(state.headers, lambda: b" ")
-        state.begin_heartbeats()
+        on_sent = state.tell_heartbeat if Heartbeat in state.wants else None
+        state.services.heartbeats.add(state.client, on_sent)
     if state.request.session is not None:
         state.request.session.rest()
     await state.pack()

@@ -23,6 +23,7 @@ from gateway.exchange.events import (
 from gateway.exchange.model import Route, Stop, TurnEnd
 from gateway.exchange.observer import (
     FirstFrame,
+    Heartbeat,
     RouteTried,
     Spliced,
     StopMessageFired,
@@ -193,7 +194,8 @@ def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     state.headers = (kind, name, *towards_client(turn.headers))
     if state.request.asked.stream:
         state.client.ready(state.headers + STREAM_HEADERS, state.splice.heartbeat)
-        state.begin_heartbeats()
+        on_sent = state.tell_heartbeat if Heartbeat in state.wants else None
+        state.services.heartbeats.add(state.client, on_sent)
 
 
 async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:

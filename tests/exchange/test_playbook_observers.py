@@ -33,8 +33,9 @@ from gateway.exchange.observer import (
     UpstreamClosed,
 )
 from gateway.exchange.state import ExchangeState
+from gateway.exchange.turns import _greet
 
-from .fakes import chunk, whole
+from .fakes import STREAM, FakeTurn, chunk, whole
 from .playbook import NOW, Scene, Stage, play
 
 T = TypeVar("T")
@@ -284,8 +285,8 @@ async def test_who_does_not_want_it_pays_nothing(hears_all: bool) -> None:
     stage = Stage(Scene(), hears_all)
     services, request = stage.live.services, await stage.prepare()
     state = ExchangeState(services, request, stage.client, stage.audience)
-    tap = state.splice.tap()
-    state.begin_heartbeats()
+    turn, tap = FakeTurn("a", stage.transcript, STREAM), state.splice.tap()
+    _greet(state, "a", turn)
     (target,) = services.heartbeats._targets.values()
-    assert (state.choose_feed(tap) == tap.feed) is not hears_all
     assert (target is stage.client) is not hears_all
+    assert (state.choose_feed(tap) == tap.feed) is not hears_all
