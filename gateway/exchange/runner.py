@@ -107,7 +107,7 @@ class ExchangeRunner:
 
     async def _run(self) -> None:
         state, exchange = self._state, self._state.exchange
-        effect: Effect | None = exchange.begin()
+        effect: Effect | None = exchange.open_turn()
         try:
             while effect is not None and not state.ending:
                 outcome = await WORK[type(effect)](state, effect)
