@@ -6,9 +6,8 @@ import asyncio
 
 import anyio
 
-from gateway.errors import Headers
 from gateway.exchange.state import ExchangeState
-from gateway.wire.http_client.upstream import Turn
+from gateway.wire.http_client.upstream import Turn, WrappedTurn
 
 
 async def settle(state: ExchangeState, seconds: float) -> None:
@@ -53,18 +52,14 @@ async def _read(state: ExchangeState, turn: Turn) -> bytes:
         return state.tap.close()
 
 
-class ReadAhead:
+class ReadAhead(WrappedTurn):
     """A turn whose next read can be waited for without being cancelled when the wait is over."""
 
-    __slots__ = ("_read", "headers", "turn")
+    __slots__ = ("_read",)
 
     def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+        super().__init__(turn)
         self._read: asyncio.Task[bytes] | None = None
-        self.headers: Headers = turn.headers
-
-    def __aiter__(self) -> ReadAhead:
-        return self
 
     async def __anext__(self) -> bytes:
         read, self._read = self._read, None
@@ -90,10 +85,6 @@ class ReadAhead:
         """Read nothing ahead until more is asked for; a read under way is asked for."""
         if self._read is None:
             self.turn.pause()
-
-    async def release(self) -> None:
-        """Give the connection back."""
-        await self.turn.release()
 
     async def aclose(self) -> None:
         """End the read that is under way, and close the connection."""

@@ -6,14 +6,15 @@ import zlib
 
 from anyio.lowlevel import checkpoint
 
-from gateway.errors import Headers, UpstreamBroke
-from gateway.wire.http_client.upstream import Turn
+from gateway.errors import UpstreamBroke
+from gateway.wire.http_client.upstream import Turn, WrappedTurn
 
 PIECE = 128 * 1024
 
 _GZIP = 16 + zlib.MAX_WBITS
 _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": None}
-_DESCRIBES_CODED_BYTES = frozenset({b"content-encoding", b"content-length"})
+# They describe the coded bytes.
+_CODED_HEADERS = frozenset({b"content-encoding", b"content-length"})
 
 
 def decode_turn(turn: Turn) -> Turn:
@@ -78,45 +79,28 @@ class Inflater:
         return self._inflate
 
 
-class DecodedTurn:
+class DecodedTurn(WrappedTurn):
     """A turn read through an inflater."""
 
-    __slots__ = ("_inflater", "_turn", "headers", "over")
+    __slots__ = ("_inflater", "over")
 
     def __init__(self, turn: Turn, inflater: Inflater) -> None:
-        self.headers: Headers = tuple(
-            [pair for pair in turn.headers if pair[0] not in _DESCRIBES_CODED_BYTES]
-        )
-        self._turn = turn
+        super().__init__(turn)
+        self.headers = tuple([pair for pair in turn.headers if pair[0] not in _CODED_HEADERS])
         self._inflater = inflater
         self.over = False
-
-    def __aiter__(self) -> DecodedTurn:
-        return self
 
     async def __anext__(self) -> bytes:
         # One read may hold hundreds of pieces: others get their turn between them.
         await checkpoint()
         try:
             while not (piece := self._inflater.step()):
-                self._inflater.feed(await anext(self._turn))
+                self._inflater.feed(await anext(self.turn))
         except StopAsyncIteration:
             self._inflater.end()
             self.over = True
             raise
         except UpstreamBroke:
-            await self._turn.aclose()
+            await self.turn.aclose()
             raise
         return piece
-
-    def pause(self) -> None:
-        """Read nothing ahead until more is asked for."""
-        self._turn.pause()
-
-    async def release(self) -> None:
-        """Release the turn below."""
-        await self._turn.release()
-
-    async def aclose(self) -> None:
-        """Close the turn below."""
-        await self._turn.aclose()
