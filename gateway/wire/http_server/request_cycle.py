@@ -255,15 +255,8 @@ class RequestCycle:
     def _take(self, body: bytes, more: bool) -> None:
         if not more:
             self._finish(body)
-        elif self._is_head or not body:
-            return
-        elif self._chunked:
-            self._write(b"%x\r\n%b\r\n" % (len(body), body))
-        else:
-            self._length -= len(body)
-            if self._length < 0:
-                raise RuntimeError(TOO_LONG)
-            self._write(body)
+        elif body and not self._is_head:
+            self._write(self._frame(body))
 
     # The direct way; in brackets what it takes beside the general way, as the least of many runs
     # with a peer that throws away what is written (CPython 3.11, no load).
@@ -368,18 +361,19 @@ class RequestCycle:
             data, self._head = self._head + data, b""
         self._peer.write(data)
 
+    def _frame(self, body: bytes) -> bytes:
+        """Return a piece of the body as it is written."""
+        if self._chunked:
+            # An empty chunk would be the end.
+            return b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        self._length -= len(body)
+        if self._length < 0:
+            raise RuntimeError(TOO_LONG)
+        return body
+
     def _finish(self, body: bytes) -> None:
-        if self._is_head:
-            body = b""
-        elif self._chunked:
-            body = b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK if body else LAST_CHUNK
-        else:
-            self._length -= len(body)
-            if self._length < 0:
-                raise RuntimeError(TOO_LONG)
-        if self._head:
-            body, self._head = self._head + body, b""
-        self._peer.write(body)
+        end = LAST_CHUNK if self._chunked else b""
+        self._write(b"" if self._is_head else self._frame(body) + end)
         self.ended = True
         self._left = None
         if self._news is not None:
