@@ -10,7 +10,7 @@ from gateway.dialects.protocol import Tap
 from gateway.dialects.seals import may_be_sealed
 from gateway.dialects.translators import Translator, translate_large
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
-from gateway.exchange.additions import Addition, UserText
+from gateway.exchange.additions import UserText
 from gateway.exchange.effects import OpenTurn, RelayTurn
 from gateway.exchange.events import (
     OpeningFailed,
@@ -54,7 +54,8 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     try:
         await _ask(state, effect)
     except HoldgateError as raised:
-        error = _upstream_failure(state) or raised
+        # An upstream's own error: translated, it may have lost its status.
+        error = (state.translator and state.translator.failure) or raised
         state.note_failure(upstream, error)
         if error.may_fail_over:
             services.health.note_failure(upstream, services.now(), _retry_after(error))
@@ -71,11 +72,6 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     if effect.number > 1 and Spliced in state.wants:
         await state.tell(Spliced(effect.number))
     return OPENED
-
-
-def _upstream_failure(state: ExchangeState) -> UpstreamError | None:
-    """Return an upstream's own error: translated, it may have lost its status."""
-    return None if state.translator is None else state.translator.failure
 
 
 async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
@@ -170,21 +166,16 @@ async def _build(state: ExchangeState, effect: OpenTurn) -> None:
         additions = state.tools.begin_now()
         if additions is None:
             additions = await state.tools.begin()
+    elif state.tap is not None:
+        additions = (state.tap.rebuild_turn(), *effect.additions)
     else:
-        additions = _follow_up(state, effect)
+        # After a long wait that turn is in the request already; only what ended the wait is not.
+        assert state.tools is not None
+        additions = state.tools.wake_up()
     if additions:
         body = await state.unpack() if state.packed else state.body
         await state.add(body, additions)
     state.body_turn = effect.number
-
-
-def _follow_up(state: ExchangeState, effect: OpenTurn) -> tuple[Addition, ...]:
-    """Return what is added to the request since the turn before."""
-    if state.tap is not None:
-        return (state.tap.rebuild_turn(), *effect.additions)
-    # After a long wait that turn is in the request already; only what ended the wait is not.
-    assert state.tools is not None
-    return state.tools.wake_up()
 
 
 def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
@@ -322,8 +313,13 @@ async def _offer(
 def _retry_after(error: HoldgateError) -> float | None:
     if not isinstance(error, UpstreamAnswered):
         return error.retry_after
-    value = next((value for name, value in error.headers if name == b"retry-after"), b"")
+    value = _find_header(error.headers, b"retry-after")
     return float(value) if value.isdigit() else None
+
+
+def _find_header(headers: Headers, name: bytes) -> bytes:
+    """Return the first header of this name, or nothing."""
+    return next((value for key, value in headers if key == name), b"")
 
 
 STREAM, BODY, OTHER = "stream", "body", "other"
@@ -351,7 +347,7 @@ async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, 
     while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
         first += more
     if form in (None, OTHER):
-        if not state.splice.accepts(_content_type(turn.headers)):
+        if not state.splice.accepts(_find_header(turn.headers, b"content-type").lower()):
             raise state.request.dialect.read_disguised_error(first)
     elif form != (STREAM if stream else BODY):
         if stream:
@@ -383,10 +379,3 @@ async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
     )
     where, stream = state.exchange.route.upstream, request.asked.stream
     return translators.make_converter(where, request.dialect, context, stream)
-
-
-def _content_type(headers: Headers) -> bytes:
-    for name, value in headers:
-        if name == b"content-type":
-            return value.lower()
-    return b""
