@@ -74,10 +74,8 @@ async def show_error(state: ExchangeState, effect: ShowError) -> None:
     await _release_all(state)
     if state.client.started:
         streams = state.request.asked.stream
-        if streams:
-            await state.client.end(dialect.error_frame(error, state.splice))
-        else:
-            await state.client.end(dialect.error_body(error))
+        told = dialect.error_frame(error, state.splice) if streams else dialect.error_body(error)
+        await state.client.end(told)
         return
     state.status = error.status
     route = (b"x-holdgate-upstream", state.exchange.route.upstream.encode())

@@ -120,7 +120,11 @@ class ExchangePreparer:
         `begin` hears what the session says of the request before anything else can go wrong, and
         returns who observes. Raises `ModelNotFound` and `NoRoute`.
         """
-        view = await self._enter(given)
+        request = _in_session(given)
+        if given.acts:
+            view = await self.sessions.enter(request, self.upstreams)
+        else:
+            view = await self.sessions.look(request)
         observer = begin(view)
         model = self.models.find(given.asked.model)
         routes = self._find_routes(model, view)
@@ -144,12 +148,6 @@ class ExchangePreparer:
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
         return await self.sessions.preview(_in_session(given), self.upstreams)
-
-    async def _enter(self, given: ExchangeInput) -> SessionView:
-        request = _in_session(given)
-        if not given.acts:
-            return await self.sessions.look(request)
-        return await self.sessions.enter(request, self.upstreams)
 
     def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""

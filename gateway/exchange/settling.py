@@ -69,12 +69,9 @@ class ReadAhead(WrappedTurn):
         """Tell whether the next read is there within so many seconds; else it goes on."""
         if self._read is None:
             # A bare task, awaited by the next read or ended by closing the turn.
-            self._read = asyncio.get_running_loop().create_task(self._next())
+            self._read = asyncio.get_running_loop().create_task(self.turn.__anext__())
         done, _ = await asyncio.wait((self._read,), timeout=max(seconds, 0))
         return bool(done)
-
-    async def _next(self) -> bytes:
-        return await self.turn.__anext__()
 
     @property
     def over(self) -> bool:

@@ -111,11 +111,6 @@ class ExchangeState:
         self.body = asked.body
         self.body_turn = 1 if request.tools is None else 0
 
-    def take_first(self) -> bytes:
-        """Return what there is to show of the turn's first frames, once."""
-        first, self.first = self.first, b""
-        return first
-
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
         self.release_slot()

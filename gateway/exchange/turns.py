@@ -196,7 +196,8 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
     assert tap is not None
     try:
         if state.request.asked.stream:
-            await _show(state, state.take_first())
+            first, state.first = state.first, b""
+            await _show(state, first)
         if not tap.ended:
             if state.client.blocked:
                 await _wait_for_client(state, turn)
@@ -329,8 +330,6 @@ REFUSAL_BYTES = 65536
 
 def form_of(first: bytes) -> str | None:
     """Tell what an answer is by its first bytes; None where more are needed."""
-    if first.startswith(FIELDS):
-        return STREAM
     begins = first.removeprefix(BOM).lstrip()
     if begins.startswith(b"{"):
         return BODY

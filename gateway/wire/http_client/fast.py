@@ -209,11 +209,18 @@ class Pool:
         return None
 
     async def _dial(self, seconds: float) -> ClientConnection:
-        connection = ClientConnection(self)
+        connection, origin = ClientConnection(self), self._origin
         self._open.add(connection)
         try:
             with anyio.fail_after(seconds):
-                await self._connect(connection)
+                tls = origin.tls() if origin.tls is not None else None
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection,
+                    origin.host,
+                    origin.port,
+                    ssl=tls,
+                    server_hostname=origin.host if tls is not None else None,
+                )
         except BaseException as error:
             connection.abort()
             self._open.discard(connection)
@@ -223,17 +230,6 @@ class Pool:
                 raise httpx.ConnectError("No connection.") from error
             raise
         return connection
-
-    async def _connect(self, connection: ClientConnection) -> None:
-        origin = self._origin
-        tls = origin.tls() if origin.tls is not None else None
-        await asyncio.get_running_loop().create_connection(
-            lambda: connection,
-            origin.host,
-            origin.port,
-            ssl=tls,
-            server_hostname=origin.host if tls is not None else None,
-        )
 
 
 def _give_up(place: asyncio.Future[None]) -> None:

@@ -39,7 +39,9 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int
 
 async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
     """Read a JSON body of at most `limit` bytes, as it was sent."""
-    check_type(headers)
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != JSON and not kind.endswith(b"+json"):
+        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
@@ -72,13 +74,6 @@ class BodyUnpacker:
 def encoding_of(headers: Mapping[bytes, bytes]) -> bytes:
     """Return how a body is packed."""
     return headers.get(b"content-encoding", b"").strip().lower()
-
-
-def check_type(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a body that is not said to be JSON."""
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != JSON and not kind.endswith(b"+json"):
-        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
 
 
 async def _receive_all(receive: Receive, limit: int) -> bytes:

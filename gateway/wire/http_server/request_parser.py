@@ -144,7 +144,12 @@ class HttpRequestReader(asyncio.Protocol):
 
     def _meet(self) -> Addresses:
         """Say who speaks to whom."""
-        self._addresses = addresses_of(self._transport)
+        ask = self._transport.get_extra_info
+        self._addresses = {
+            "server": _address(ask("sockname")),
+            "client": _address(ask("peername")),
+            "scheme": "https" if ask("sslcontext") else "http",
+        }
         return self._addresses
 
     def _is_receiving(self) -> bool:
@@ -190,16 +195,6 @@ def build_scope(
         "headers": headers,
         "state": state.copy(),
         **addresses,
-    }
-
-
-def addresses_of(transport: asyncio.Transport) -> Addresses:
-    """Say who speaks to whom."""
-    ask = transport.get_extra_info
-    return {
-        "server": _address(ask("sockname")),
-        "client": _address(ask("peername")),
-        "scheme": "https" if ask("sslcontext") else "http",
     }
 
 
