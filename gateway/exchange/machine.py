@@ -7,6 +7,7 @@ or sees a socket: it takes what happened and returns the one thing to do next.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.errors import HoldgateError, UpstreamError
@@ -115,44 +116,31 @@ class IllegalEvent(Exception):
         self.event = event
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One client request: which turn it is in, which routes are left, what comes next."""
 
-    __slots__ = (
-        "_all_routes",
-        "_follows_tools",
-        "_rules",
-        "_said",
-        "_said_times",
-        "_state",
-        "_suffix",
-        "_suffixes",
-        "_tool_turns",
-        "_tool_turns_left",
-        "_tried_again",
-        "_untried",
-        "_waits_its_turn",
-        "additions",
-        "number",
-    )
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...] = RULES
+    tool_turns: int = 16
+    """How many turns in a row may call server tools."""
+    number: int = field(default=1, init=False)
+    additions: tuple[Addition, ...] = field(default=(), init=False)
+    _state: State = field(default=State.OPENING, init=False)
+    _untried: tuple[Route, ...] = field(init=False)
+    _tool_turns_left: int = field(init=False)
+    _suffixes: dict[str, int] = field(default_factory=dict, init=False)
+    """How often each suffix of a follow-up's id was used."""
+    _suffix: str = field(default="", init=False)
+    _said: str = field(default="", init=False)
+    _said_times: int = field(default=0, init=False)
+    _tried_again: bool = field(default=False, init=False)
+    _follows_tools: bool = field(default=False, init=False)
+    _waits_its_turn: bool = field(default=False, init=False)
 
-    def __init__(
-        self, routes: tuple[Route, ...], rules: tuple[Rule, ...] = RULES, tool_turns: int = 16
-    ) -> None:
-        self._all_routes = routes
-        self._untried = routes
-        self._rules = rules
-        self._tool_turns = self._tool_turns_left = tool_turns
-        self._suffixes: dict[str, int] = {}
-        self._suffix = ""
-        self._said = ""
-        self._said_times = 0
-        self._tried_again = False
-        self._follows_tools = False
-        self._waits_its_turn = False
-        self._state = State.OPENING
-        self.number = 1
-        self.additions: tuple[Addition, ...] = ()
+    def __post_init__(self) -> None:
+        self._untried = self.routes
+        self._tool_turns_left = self.tool_turns
 
     def __repr__(self) -> str:
         return f"<Exchange turn {self.number} {self._state}>"
@@ -170,7 +158,7 @@ class Exchange:
     @property
     def has_other_routes(self) -> bool:
         """Whether the turn at hand could be, or was, asked of another route."""
-        return len(self._all_routes) > 1
+        return len(self.routes) > 1
 
     def open_turn(self) -> OpenTurn:
         """Ask the next route for the turn at hand; this is the first thing to do."""
@@ -206,7 +194,7 @@ class Exchange:
             same_answers=self._count_repeats(ended.said),
             wait=ended.wait,
         )
-        return verdict(facts, self._rules)
+        return verdict(facts, self.rules)
 
     def would_repeat(self, ended: TurnFinished) -> bool:
         """Whether the stop message would be sent: then it is to be counted first."""
@@ -239,10 +227,10 @@ class Exchange:
         self._follows_tools = after_tools
         if not after_tools:
             # The model stopped by itself: its tools may run again.
-            self._tool_turns_left = self._tool_turns
+            self._tool_turns_left = self.tool_turns
         self._waits_its_turn = suffix == HOLD_FOLLOW_UP
         answered = self.route
-        self._untried = (answered, *(r for r in self._all_routes if r != answered))
+        self._untried = (answered, *(r for r in self.routes if r != answered))
         self._tried_again = False
         self.number += 1
         self.additions = additions
@@ -254,7 +242,7 @@ class Exchange:
     def _enter_opening(self, event: Event) -> Effect:
         if isinstance(event, RouteFailed):
             # After the last one, begin with the first again.
-            self._untried = self._untried[1:] or self._all_routes
+            self._untried = self._untried[1:] or self.routes
         elif isinstance(event, ToolsReturned):
             self._tool_turns_left -= 1
             self._follow_up(event.results, event.suffix, after_tools=True)

@@ -255,14 +255,13 @@ class ServerConnection(HttpRequestReader):
 
     # Ours.
 
-    def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
-        return RequestCycle(self, scope, self._loop, lasts, self._expects)
-
-    def _accept(self, cycle: RequestCycle) -> None:
+    def _accept(self, scope: Scope, lasts: bool) -> RequestCycle:
+        cycle = RequestCycle(self, scope, self._loop, lasts, self._expects)
         if self._cycle is None or self._cycle.ended:
             self._begin(cycle)
         else:
             self._waiting.append(cycle)
+        return cycle
 
     def _begin(self, cycle: RequestCycle) -> None:
         """Have a request answered, by the one who answers all of this connection."""

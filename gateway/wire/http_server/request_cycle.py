@@ -119,6 +119,7 @@ class RequestCycle:
         self._peer = peer
         self._loop = loop
         self._scope = scope
+        scope["extensions"] = {CYCLE: self}
         self.keep_alive = keep_alive
         self._expects = expects
         self._is_head = scope["method"] == "HEAD"
@@ -152,21 +153,18 @@ class RequestCycle:
         """Take a piece of the body."""
         # One piece is the rule, and then it is never copied.
         self._body = self._body + data if self._body else data
-        if self._news is not None:
-            self._wake()
+        self._wake()
 
     def end_body(self) -> None:
         """Take the end of the body."""
         self.more_body = False
-        if self._news is not None:
-            self._wake()
+        self._wake()
 
     def lose(self) -> None:
         """Take it that the client is gone."""
         if not self.ended:
             self.disconnected = True
-        if self._news is not None:
-            self._wake()
+        self._wake()
         # It refers to whoever answers, who refers back: a held answer would stay in memory.
         left, self._left = self._left, None
         if left is not None:
@@ -376,8 +374,7 @@ class RequestCycle:
         self._write(b"" if self._is_head else self._frame(body) + end)
         self.ended = True
         self._left = None
-        if self._news is not None:
-            self._wake()
+        self._wake()
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
             # Less came than was announced: the next answer would be read as the rest of this one.
             self._peer.close()

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from gateway.wire.http_server.request_cycle import CYCLE, RequestCycle, Scope
+from gateway.wire.http_server.request_cycle import RequestCycle, Scope
 
 Addresses = dict[str, Any]
 
@@ -93,9 +93,7 @@ class HttpRequestReader(asyncio.Protocol):
         # What comes as a trailer, behind the body, is no header of the request: it is dropped.
         self._headers = []
         lasts = version != "1.0" and parser.should_keep_alive()
-        cycle = self._coming = self._new_cycle(scope, lasts)
-        scope["extensions"] = {CYCLE: cycle}
-        self._accept(cycle)
+        self._coming = self._accept(scope, lasts)
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -120,10 +118,7 @@ class HttpRequestReader(asyncio.Protocol):
 
     # What a connection says.
 
-    def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
-        raise NotImplementedError
-
-    def _accept(self, cycle: RequestCycle) -> None:
+    def _accept(self, scope: Scope, lasts: bool) -> RequestCycle:
         """Have a request answered, or let it wait for its turn."""
         raise NotImplementedError
 
