@@ -95,7 +95,9 @@ def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:
 
 
 @dataclass(slots=True)
-class _Trouble:
+class UpstreamTrouble:
+    """How often an upstream failed in a row, and until when it is put last."""
+
     failures: int
     until: float
 
@@ -104,11 +106,12 @@ class Health:
     """Remembers who failed. A cool-down only reorders: the only candidate is still tried."""
 
     def __init__(self) -> None:
-        self._troubles: dict[str, _Trouble] = {}
+        self.troubles: dict[str, UpstreamTrouble] = {}
+        """The upstreams that failed and did not answer since."""
 
     def note_failure(self, upstream: str, now: float, retry_after: float | None = None) -> None:
         """Note a failure; each in a row cools down longer, and `retry-after` is honoured."""
-        trouble = self._troubles.setdefault(upstream, _Trouble(0, now))
+        trouble = self.troubles.setdefault(upstream, UpstreamTrouble(0, now))
         cool_down = min(FIRST_COOL_DOWN * 2**trouble.failures, LONGEST_COOL_DOWN)
         if retry_after is not None:
             cool_down = max(cool_down, min(retry_after, LONGEST_RETRY_AFTER))
@@ -117,16 +120,13 @@ class Health:
 
     def note_answer(self, upstream: str) -> None:
         """Note an answer: all is forgiven."""
-        if self._troubles:
-            self._troubles.pop(upstream, None)
+        self.troubles.pop(upstream, None)
 
     def cooling(self, upstream: str, now: float) -> float:
         """Return for how many seconds more this upstream is put last."""
-        trouble = self._troubles.get(upstream)
+        trouble = self.troubles.get(upstream)
         return max(0.0, trouble.until - now) if trouble else 0.0
 
     def order(self, routes: tuple[Route, ...], now: float) -> tuple[Route, ...]:
         """Put routes to upstreams that cool down last, the soonest ready first."""
-        if not self._troubles:
-            return routes
         return tuple(sorted(routes, key=lambda route: self.cooling(route.upstream, now)))

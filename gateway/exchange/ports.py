@@ -92,7 +92,6 @@ class Limits:
     turns: int = 16
 
 
-LIMITS = Limits()
 FOLLOW_UPS = 64
 
 
@@ -104,7 +103,7 @@ class Services:
     heartbeats: Heartbeats
     now: Callable[[], float]
     translators: Translators
-    limits: Limits = LIMITS
+    limits: Limits = field(default_factory=Limits)
     rules: tuple[Rule, ...] = RULES
     health: Health = field(default_factory=Health)
     follow_up_slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))

@@ -187,7 +187,6 @@ class ExchangePreparer:
         waits = session is not None and collects and not self.services.queue.idle(owner, session)
         if not (has_clock or tools or waits):
             return None
-        follows_results = asked.last_role == TOOL
         scope = ToolScope(
             owner=owner,
             session=session,
@@ -195,7 +194,7 @@ class ExchangePreparer:
             last_role=asked.last_role,
             streams=asked.stream,
             may_hold=given.may_hold and is_free,
-            tags_results=not follows_results
+            tags_results=asked.last_role != TOOL
             or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
             collects=collects,

@@ -33,7 +33,7 @@ from gateway.exchange.observer import (
 from gateway.exchange.ports import Client, Request, Services
 from gateway.reminders.server_tools import SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
-from gateway.wire.http_client.redact import redact_secrets
+from gateway.wire.http_client.failures import redact_secrets
 from gateway.wire.http_client.upstream import Turn
 
 CLEAN_UP = 2.0

@@ -63,7 +63,8 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
         if RouteFailed in state.wants:
             await state.tell(RouteFailed(error))
         return OpeningFailed(error)
-    services.health.note_answer(upstream)
+    if upstream in services.health.troubles:
+        services.health.note_answer(upstream)
     state.error = None
     if state.first_at is None:
         state.first_at = services.now()

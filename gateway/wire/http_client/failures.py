@@ -1,10 +1,14 @@
-"""What went wrong below, said in the gateway's own words."""
+"""What went wrong below, said in the gateway's own words.
+
+What an upstream itself says of an error may repeat our key and its address: no client reads those.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -15,6 +19,10 @@ from gateway.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from gateway.wire.http_client.upstream import Endpoint
+
+BLOT = b"***"
+SHORTEST = 6
 
 # First match wins; no text of a library is passed on, since it may name an address.
 _ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
@@ -55,3 +63,18 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
+    """Return an error body without the endpoint's credentials and address."""
+    for secret in _secrets(endpoint):
+        if len(secret) >= SHORTEST and secret in body:
+            body = body.replace(secret, BLOT)
+    return body
+
+
+def _secrets(endpoint: Endpoint) -> list[bytes]:
+    values = [value.rpartition(b" ")[2] for _, value in endpoint.headers]
+    address = urlsplit(endpoint.url)
+    # The longer form first, so that nothing of it is left.
+    return [*values, address.netloc.encode(), (address.hostname or "").encode()]

@@ -326,7 +326,8 @@ class ServerConnection(HttpRequestReader):
             self._refuse(UNREADABLE)
 
     def _refuse(self, answer: bytes) -> None:
-        if self._may_refuse():
+        # Only what has no answer yet, not even the beginning of one, can be told.
+        if self._in_head or self._coming is None or not self._coming.started:
             self._transport.write(answer)
         self.close()
 

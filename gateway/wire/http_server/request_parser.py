@@ -128,7 +128,9 @@ class HttpRequestReader(asyncio.Protocol):
         """Read on; raises what the parser does."""
         self._bare_bytes += len(data)
         if self._in_head and b"h2c" in data:
-            data = _without_upgrade(data)
+            # Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body.
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
         self._parser.feed_data(data)
 
     def _new_parser(self) -> Any:
@@ -152,16 +154,6 @@ class HttpRequestReader(asyncio.Protocol):
         if self._in_head:
             return self._begun or self._bare_bytes > 0
         return self._coming is not None and self._coming.more_body
-
-    def _may_refuse(self) -> bool:
-        """Whether what is coming has no answer yet, not even the beginning of one."""
-        return self._in_head or self._coming is None or not self._coming.started
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body."""
-    head, end, body = data.partition(b"\r\n\r\n")
-    return _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
 
 
 def build_scope(
