@@ -359,12 +359,13 @@ async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, 
 
 
 async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
-    pieces, room = [first], state.services.limits.answer_bytes - len(first)
+    limit = state.services.limits.answer_bytes
+    pieces, room = [first], limit - len(first)
     async for data in turn:
         pieces.append(data)
         room -= len(data)
         if room < 0:
-            raise UpstreamBroke("The upstream's answer is longer than allowed.")
+            raise UpstreamBroke(f"The upstream's answer is longer than {limit} bytes.")
     return b"".join(pieces)
 
 

@@ -26,7 +26,7 @@ SHORTEST = 6
 
 # First match wins; no text of a library is passed on, since it may name an address.
 _ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
-    (httpx.PoolTimeout, UpstreamBusy, "All connections to the upstream are in use."),
+    (httpx.PoolTimeout, UpstreamBusy, "All connections to the upstream are busy; try again."),
     (httpx.ConnectTimeout, UpstreamUnreachable, "The upstream did not accept a connection."),
     (httpx.TimeoutException, UpstreamTimeout, "The upstream was silent for too long."),
     (httpx.RemoteProtocolError, UpstreamBroke, "The upstream's answer broke off or is not HTTP."),
@@ -34,8 +34,8 @@ _ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
 )
 
 _CONNECT_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
-    (ssl.SSLCertVerificationError, "The upstream's certificate cannot be trusted."),
-    (ssl.SSLError, "The upstream does not speak TLS with us."),
+    (ssl.SSLCertVerificationError, "The upstream's certificate is not trusted."),
+    (ssl.SSLError, "The TLS handshake with the upstream failed."),
     (socket.gaierror, "The upstream's host name cannot be resolved."),
     (ConnectionRefusedError, "The upstream refused the connection."),
 )
@@ -48,7 +48,7 @@ def upstream_error(error: httpx.TransportError) -> UpstreamError:
     for foreign, ours, sentence in _ERRORS:
         if isinstance(error, foreign):
             return ours(sentence)
-    return UpstreamBroke("The upstream could not be asked.")
+    return UpstreamBroke("The request to the upstream failed.")
 
 
 def _why_unreachable(error: BaseException) -> str:

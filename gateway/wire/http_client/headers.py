@@ -112,7 +112,7 @@ class RequestHead:
     def __init__(self, endpoint: Endpoint) -> None:
         self.url = httpx.URL(endpoint.url)
         if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise ValueError(f"Upstream {endpoint.id} needs an http or https URL.")
+            raise ValueError(f"The URL of upstream {endpoint.id} must be http or https.")
         self._fixed = _choose_fixed(self.url, endpoint.headers)
         names = {name for name, _ in self._fixed}
         self._own = frozenset(names | _FRAMING)

@@ -32,8 +32,8 @@ async def accept(status: int, turn: Turn) -> Turn:
         if 400 <= status < 600:
             raise UpstreamAnswered(status, turn.headers, await _error_body(turn))
         if 300 <= status < 400:
-            raise UpstreamBroke("The upstream answered with a redirect, which is not followed.")
-        raise UpstreamBroke("The upstream answered with a status that does not exist.")
+            raise UpstreamBroke("Redirects are not followed: check the upstream's base_url.")
+        raise UpstreamBroke("The upstream answered with an HTTP status that is not valid.")
     except BaseException:
         await turn.aclose()
         raise
@@ -57,7 +57,7 @@ def decode_turn(turn: Turn) -> Turn:
     if coding in (b"", b"identity"):
         return turn
     if coding not in _CODINGS:
-        raise UpstreamBroke("The upstream's answer has an encoding that was not asked for.")
+        raise UpstreamBroke("The upstream's answer has an unknown content-encoding.")
     return DecodedTurn(turn, Inflater(_CODINGS[coding]))
 
 
@@ -86,7 +86,7 @@ class Inflater:
     def end(self) -> None:
         """Say that there is no more input; in the middle of something that is an error."""
         if self._inflate is not None or self._input:
-            raise UpstreamBroke("The upstream's answer broke off.")
+            raise UpstreamBroke("The upstream's compressed answer ended too early.")
 
     def _advance(self, inflate: zlib._Decompress) -> bytes:
         try:
