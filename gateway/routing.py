@@ -39,18 +39,16 @@ class Models:
         self._listed = {model.name: model for model in listed}
         self._any_name = tuple(any_name)
         self._offers = offers
-        self.default_name = self._only_name()
+        # One model may be public under several names.
+        models = {(model.routes, model.clock) for model in self._listed.values()}
+        is_only = len(models) == 1 and not self._any_name
+        self.default_name = next(iter(self._listed)) if is_only else ""
         """Who is asked where no model is named; empty unless there is exactly one."""
 
     @property
     def listed(self) -> tuple[PublicModel, ...]:
         """All names that can be listed."""
         return tuple(self._listed.values())
-
-    def _only_name(self) -> str:
-        # One model may be public under several names.
-        models = {(model.routes, model.clock) for model in self._listed.values()}
-        return next(iter(self._listed)) if len(models) == 1 and not self._any_name else ""
 
     def offers(self, route: Route) -> bool:
         """Whether a route may be asked for by name: its upstream is there and lists the model."""

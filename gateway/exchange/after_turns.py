@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.dialects.protocol import Renamed
 from gateway.exchange.additions import ToolResult
+from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.effects import Close, Hold, LetGo, RunTools, ShowError
 from gateway.exchange.events import Outcome, Saved, ToolsKept, ToolsReturned
 from gateway.exchange.model import ToolCall
@@ -42,7 +43,7 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
     if RequestExtended in state.wants and state.tap is not None:
         await state.extend((state.tap.rebuild_turn(),))
     if state.request.answers is not None and state.exchange.number > 1:
-        await _remember(state)
+        await _remember(state, state.request.answers)
     if state.request.asked.stream or state.client.started:
         await state.client.end(tail)
     else:
@@ -55,10 +56,10 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
     return SAVED
 
 
-async def _remember(state: ExchangeState) -> None:
+async def _remember(state: ExchangeState, answers: AnswerIds) -> None:
     """Keep which upstream answer stands behind the one the client may go on from."""
-    splice, answers = state.splice, state.request.answers
-    if answers is None or state.translator is not None or not isinstance(splice, Renamed):
+    splice = state.splice
+    if state.translator is not None or not isinstance(splice, Renamed):
         return
     if splice.answer_id and splice.upstream_id not in ("", splice.answer_id):
         with anyio.move_on_after(CLEAN_UP, shield=True):

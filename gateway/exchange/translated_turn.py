@@ -19,29 +19,19 @@ class TranslatedTurn(WrappedTurn):
 
     async def __anext__(self) -> bytes:
         while (translator := self._translator) is not None:
-            data, is_over = await self._read(translator)
-            if not data and is_over:
+            data, self._first = self._first, b""
+            if not data and not self.turn.over:
+                data = await anext(self.turn, b"")
+            shown = translator.feed(data) if data else b""
+            if not shown and (not data or self.turn.over):
                 # Only now: what was said is shown before the end of it is judged.
                 self._translator = None
-                data = translator.close()
-            if data:
-                return data
+                shown = translator.close()
+            if shown:
+                return shown
         raise StopAsyncIteration
 
     @property
     def over(self) -> bool:
         """Whether all of it was read."""
         return self._translator is None
-
-    async def _read(self, translator: Translator) -> tuple[bytes, bool]:
-        """Say what comes next, and whether that was all."""
-        if self._first:
-            first, self._first = self._first, b""
-            return translator.feed(first), self.turn.over
-        if self.turn.over:
-            return b"", True
-        try:
-            data = translator.feed(await self.turn.__anext__())
-        except StopAsyncIteration:
-            return b"", True
-        return data, self.turn.over

@@ -45,7 +45,14 @@ async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: 
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    return await _receive_all(receive, limit)
+    body = bytearray()
+    while (message := await receive())["type"] == "http.request":
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return bytes(body)
+    raise ClientLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +81,6 @@ class BodyUnpacker:
 def encoding_of(headers: Mapping[bytes, bytes]) -> bytes:
     """Return how a body is packed."""
     return headers.get(b"content-encoding", b"").strip().lower()
-
-
-async def _receive_all(receive: Receive, limit: int) -> bytes:
-    body = bytearray()
-    while (message := await receive())["type"] == "http.request":
-        body += message.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        if not message.get("more_body"):
-            return bytes(body)
-    raise ClientLeft
 
 
 def _within(body: bytes, limit: int) -> bytes:
