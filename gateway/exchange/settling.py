@@ -47,9 +47,10 @@ def _has_settled(state: ExchangeState, shown: bytes) -> bool:
 async def _read(state: ExchangeState, turn: Turn) -> bytes:
     assert state.tap is not None
     try:
-        return state.choose_feed(state.tap)(await anext(turn))
+        data = await anext(turn)
     except StopAsyncIteration:
         return state.tap.close()
+    return state.count_and_feed(state.tap, data)
 
 
 class ReadAhead(WrappedTurn):

@@ -26,7 +26,6 @@ from gateway.exchange.observer import (
     Observer,
     Released,
     RequestExtended,
-    TurnEnded,
     UpstreamClosed,
     Wants,
 )
@@ -144,11 +143,8 @@ class ExchangeState:
         if pending is not None:
             await pending
 
-    def choose_feed(self, tap: Tap) -> Callable[[bytes], bytes]:
-        """Return what feeds a tap; where somebody wants to hear of turns, it counts bytes too."""
-        return partial(self._count_and_feed, tap) if TurnEnded in self.wants else tap.feed
-
-    def _count_and_feed(self, tap: Tap, data: bytes) -> bytes:
+    def count_and_feed(self, tap: Tap, data: bytes) -> bytes:
+        """Feed a tap, and count the bytes for whoever wants to hear of turns."""
         self.turn_bytes += len(data)
         return tap.feed(data)
 

@@ -105,7 +105,7 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
 async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = state.tap = state.splice.tap()
-    feed = state.choose_feed(tap)
+    feed = partial(state.count_and_feed, tap) if TurnEnded in state.wants else tap.feed
     state.first, state.turn_bytes = b"", 0
     while data is not None:
         if data:
@@ -217,7 +217,8 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
-    client, feed = state.client, state.choose_feed(tap)
+    client = state.client
+    feed = partial(state.count_and_feed, tap) if TurnEnded in state.wants else tap.feed
     claims = None if state.tools is None else state.tools.claims
     async for data in turn:
         shown = feed(data)

@@ -33,7 +33,7 @@ from gateway.exchange.observer import (
     UpstreamClosed,
 )
 from gateway.exchange.state import ExchangeState
-from gateway.exchange.turns import _greet
+from gateway.exchange.turns import _greet, _read_first
 
 from .fakes import STREAM, FakeTurn, chunk, whole
 from .playbook import NOW, Scene, Stage, play
@@ -285,8 +285,9 @@ async def test_who_does_not_want_it_pays_nothing(hears_all: bool) -> None:
     stage = Stage(Scene(), hears_all)
     services, request = stage.live.services, await stage.prepare()
     state = ExchangeState(services, request, stage.client, stage.audience)
-    turn, tap = FakeTurn("a", stage.transcript, STREAM), state.splice.tap()
+    turn, data = FakeTurn("a", stage.transcript, STREAM), chunk({"content": "Hi"})
     _greet(state, "a", turn)
+    await _read_first(state, turn, data)
     (target,) = services.heartbeats._targets.values()
     assert (target is stage.client) is not hears_all
-    assert (state.choose_feed(tap) == tap.feed) is not hears_all
+    assert state.turn_bytes == (len(data) if hears_all else 0)
