@@ -39,18 +39,16 @@ class Models:
         self._listed = {model.name: model for model in listed}
         self._any_name = tuple(any_name)
         self._offers = offers
-        self.default_name = self._only_name()
+        # One model may be public under several names.
+        models = {(model.routes, model.clock) for model in self._listed.values()}
+        is_only = len(models) == 1 and not self._any_name
+        self.default_name = next(iter(self._listed)) if is_only else ""
         """Who is asked where no model is named; empty unless there is exactly one."""
 
     @property
     def listed(self) -> tuple[PublicModel, ...]:
         """All names that can be listed."""
         return tuple(self._listed.values())
-
-    def _only_name(self) -> str:
-        # One model may be public under several names.
-        models = {(model.routes, model.clock) for model in self._listed.values()}
-        return next(iter(self._listed)) if len(models) == 1 and not self._any_name else ""
 
     def offers(self, route: Route) -> bool:
         """Whether a route may be asked for by name: its upstream is there and lists the model."""
@@ -95,7 +93,9 @@ def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:
 
 
 @dataclass(slots=True)
-class _Trouble:
+class UpstreamTrouble:
+    """How often an upstream failed in a row, and until when it is put last."""
+
     failures: int
     until: float
 
@@ -104,11 +104,12 @@ class Health:
     """Remembers who failed. A cool-down only reorders: the only candidate is still tried."""
 
     def __init__(self) -> None:
-        self._troubles: dict[str, _Trouble] = {}
+        self.troubles: dict[str, UpstreamTrouble] = {}
+        """The upstreams that failed and did not answer since."""
 
     def note_failure(self, upstream: str, now: float, retry_after: float | None = None) -> None:
         """Note a failure; each in a row cools down longer, and `retry-after` is honoured."""
-        trouble = self._troubles.setdefault(upstream, _Trouble(0, now))
+        trouble = self.troubles.setdefault(upstream, UpstreamTrouble(0, now))
         cool_down = min(FIRST_COOL_DOWN * 2**trouble.failures, LONGEST_COOL_DOWN)
         if retry_after is not None:
             cool_down = max(cool_down, min(retry_after, LONGEST_RETRY_AFTER))
@@ -117,16 +118,13 @@ class Health:
 
     def note_answer(self, upstream: str) -> None:
         """Note an answer: all is forgiven."""
-        if self._troubles:
-            self._troubles.pop(upstream, None)
+        self.troubles.pop(upstream, None)
 
     def cooling(self, upstream: str, now: float) -> float:
         """Return for how many seconds more this upstream is put last."""
-        trouble = self._troubles.get(upstream)
+        trouble = self.troubles.get(upstream)
         return max(0.0, trouble.until - now) if trouble else 0.0
 
     def order(self, routes: tuple[Route, ...], now: float) -> tuple[Route, ...]:
         """Put routes to upstreams that cool down last, the soonest ready first."""
-        if not self._troubles:
-            return routes
         return tuple(sorted(routes, key=lambda route: self.cooling(route.upstream, now)))

@@ -178,3 +178,39 @@ def test_encode_and_comment() -> None:
     assert comment("a\nb\rc") == b": a b c\n\n"
     assert split(b"") == []
     assert split_events(b"") == []
+
+
+# Fast twins: what has only LF as line end goes a shorter way, and comes to the same.
+
+LF_LINES = st.lists(LINES, max_size=20).map(lambda lines: b"\n".join(lines) + b"\n\n")
+
+
+@given(LF_LINES)
+def test_frames_are_split_alike_whatever_ends_their_lines(batch: bytes) -> None:
+    mixed = split(batch.replace(b"\n", b"\r\n"))
+    assert [frame.replace(b"\r\n", b"\n") for frame in mixed] == split(batch)
+
+
+@given(st.binary(max_size=12), st.sampled_from([b"data: ", b"data:", b"data", b": ", b"event: "]))
+def test_the_data_of_one_line_is_that_of_a_line_among_others(text: bytes, field: bytes) -> None:
+    frame = field + text.replace(b"\r", b"").replace(b"\n", b"") + b"\n\n"
+    assert data_of(frame) == data_of(b": another line\n" + frame)
+
+
+@given(st.lists(st.sampled_from([b"data: a", b"\n", b"\n\n", b"b", b""]), max_size=12))
+def test_lf_streams_are_cut_alike_by_both_ways(pieces: list[bytes]) -> None:
+    fast, general = Framer(), Framer()
+    for piece in pieces:
+        # Of empty lines between frames, which mean nothing, one more or less may come with a frame.
+        assert split(fast._cut_lf(piece)) == split(general._cut_mixed(piece))
+    assert fast.flush() == general.flush()
+
+
+@given(st.lists(st.sampled_from([b"data: a", b"\n", b"\n\n", b"\r", b"\r\n", b""]), max_size=12))
+def test_a_read_that_ends_with_a_frame_is_passed_on_as_it_would_be_cut(pieces: list[bytes]) -> None:
+    fast, general = Framer(), Framer()
+    # Only then there is a choice: the byte order mark is behind them.
+    fast.batch(b"data: 1\n\n")
+    general.batch(b"data: 1\n\n")
+    for piece in pieces:
+        assert fast.batch(piece) == general._cut(piece)

@@ -16,7 +16,7 @@ from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Outcome
 from gateway.dialects import DIALECTS
 from gateway.dialects.raw_json import append_items
 from gateway.errors import NotFound
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.exchange.ports import Request
 from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
@@ -199,7 +199,7 @@ async def compose_request(
     )
 
 
-def _write(model: str, system: str, history: bytes, text: str) -> Asked:
+def _write(model: str, system: str, history: bytes, text: str) -> ModelRequest:
     before = history.strip()[1:-1].strip()
     items = [msgspec.json.encode({"role": "system", "content": system})] if system else []
     items += [before] if before else []
@@ -209,12 +209,14 @@ def _write(model: str, system: str, history: bytes, text: str) -> Asked:
     return CHAT.read(body, JSON_DEPTH)
 
 
-def _write_large(work: Callable[[], Asked], named: bool, sentinels: Sentinels) -> Asked:
+def _write_large(
+    work: Callable[[], ModelRequest], named: bool, sentinels: Sentinels
+) -> ModelRequest:
     asked = work()
     return msgspec.structs.replace(asked, facts=read_facts(CHAT, asked.body, named, sentinels))
 
 
-async def read_message(asked: Asked, owner: str, offload: Offload) -> str:
+async def read_message(asked: ModelRequest, owner: str, offload: Offload) -> str:
     """Return the newest user message as the model reads it: without directives."""
     return await offload.run(owner, len(asked.body), partial(_read_newest_text, asked.body))
 

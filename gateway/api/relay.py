@@ -17,7 +17,7 @@ from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.exchange.observer import NOBODY, NullObserver
 from gateway.exchange.ports import Request, error_headers
 from gateway.exchange.prepare import (
@@ -163,7 +163,7 @@ class Relay:
         )
         return await self._preparer.prepare(given, partial(_begin, answer, who.session))
 
-    async def _go_on_from(self, previous: str, asked: Asked, owner: str) -> Asked:
+    async def _go_on_from(self, previous: str, asked: ModelRequest, owner: str) -> ModelRequest:
         """Name the answer a request goes on from as the upstream knows it."""
         real = await self._answers.upstream_id(owner, previous)
         if self._chain is None or real == previous:

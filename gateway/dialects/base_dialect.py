@@ -38,7 +38,7 @@ from gateway.dialects.seals import may_be_sealed
 from gateway.dialects.text_editor import Edit, SpokenMessage, TextEditor, texts_in
 from gateway.errors import BadRequest, HoldgateError
 from gateway.exchange.additions import ToolDeclaration
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.directives.reader import may_contain
 from gateway.sessions.model import KeptTurn
 from gateway.wire.sse import encode
@@ -134,7 +134,7 @@ class BaseDialect(ABC):
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
+    ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request: RequestMembers = read_as(self.request_decoder, body, depth)
         body = drop_duplicates(body, self.read_members)
@@ -142,7 +142,7 @@ class BaseDialect(ABC):
         request.check()
         said, choice = request.stream, request.tool_choice
         structured = request.is_structured()
-        return Asked(
+        return ModelRequest(
             model=model,
             body=body,
             stream=prefers_stream if said is None else said,

@@ -23,7 +23,7 @@ import msgspec
 
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import Framer, data_of, split_events
 
 Json = dict[str, Any]
@@ -325,7 +325,7 @@ class StreamSplice:
 
     __slots__ = ("_event_bytes", "_ids", "_unread", "server_tools", "settling", "text_shown")
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         self.server_tools = server_tools
         self._ids = CallIds(asked.body)
         self._event_bytes = event_bytes

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from gateway.errors import HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn
-from gateway.exchange.model import Asked, TurnEnd
+from gateway.exchange.model import ModelRequest, TurnEnd
 from gateway.sessions.model import KeptTurn
 
 
@@ -101,7 +101,7 @@ class Dialect(Protocol):
 
     def read(
         self, body: bytes, depth: int, prefers_stream: bool = False, default_model: str = ""
-    ) -> Asked:
+    ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field.
 
         Where the body is silent, `prefers_stream` decides, since the client accepts an event
@@ -124,7 +124,7 @@ class Dialect(Protocol):
         """Take out what only the client that sent a request can do with its answer: its tools."""
 
     def declares(self, tools: bytes, name: str) -> bool:
-        """Whether the client's tools, as `Asked` has them, include one of this name."""
+        """Whether the client's tools, as `ModelRequest` has them, include one of this name."""
 
     def restore_turns(self, body: bytes, kept: tuple[KeptTurn, ...]) -> bytes:
         """Put kept calls and results back into the turns they were taken from.
@@ -147,7 +147,7 @@ class Dialect(Protocol):
     def edit_user_texts(self, body: bytes, edit: Callable[[str], str]) -> bytes:
         """Change what users said; a text that becomes empty is dropped, a message becomes a dot."""
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
 
     def shows_content(self, frames: bytes) -> bool:

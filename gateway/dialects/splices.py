@@ -16,7 +16,7 @@ import msgspec
 from gateway.dialects.events import CallIds, Json, RecordedTap, read_object
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd
 
 T = TypeVar("T", bound="WholeTap")
 
@@ -29,7 +29,7 @@ class WholeAnswer(Generic[T]):
 
     __slots__ = ("_limit", "_taken", "ids", "server_tools")
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], limit: int) -> None:
         self.ids = CallIds(asked.body)
         self.server_tools = server_tools
         self._limit = limit

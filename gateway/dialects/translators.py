@@ -27,7 +27,7 @@ from gateway.dialects.translate.requests import translate_request
 from gateway.dialects.translate.responses_answer_writer import LONGEST_REPEATED, keep_echo
 from gateway.errors import Headers, UpstreamError
 from gateway.exchange.additions import NO_PARTS, GatewayParts
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 # Of what a client says beside the body, all that means something in any dialect.
 SHARED = (b"accept",)
@@ -81,7 +81,7 @@ def read_context_of(dialect: Dialect, body: bytes, turn: str, at: int) -> Answer
     return read(asked, dialect.name, turn, at)
 
 
-def _read_context_of_large(asked: Asked, dialect: str, turn: str, at: int) -> AnswerContext:
+def _read_context_of_large(asked: ModelRequest, dialect: str, turn: str, at: int) -> AnswerContext:
     told = read_context(asked, dialect, turn, at)
     return msgspec.structs.replace(told, request=keep_echo(asked.body))
 

@@ -7,12 +7,14 @@ import msgspec
 
 from gateway.dialects.protocol import Renamed
 from gateway.exchange.additions import ToolResult
+from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.effects import Close, Hold, LetGo, RunTools, ShowError
 from gateway.exchange.events import Outcome, Saved, ToolsKept, ToolsReturned
 from gateway.exchange.model import ToolCall
 from gateway.exchange.observer import (
     Committed,
     ExchangeFailed,
+    Heartbeat,
     HeldUntil,
     Released,
     RequestExtended,
@@ -41,7 +43,7 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
     if RequestExtended in state.wants and state.tap is not None:
         await state.extend((state.tap.rebuild_turn(),))
     if state.request.answers is not None and state.exchange.number > 1:
-        await _remember(state)
+        await _remember(state, state.request.answers)
     if state.request.asked.stream or state.client.started:
         await state.client.end(tail)
     else:
@@ -54,10 +56,10 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
     return SAVED
 
 
-async def _remember(state: ExchangeState) -> None:
+async def _remember(state: ExchangeState, answers: AnswerIds) -> None:
     """Keep which upstream answer stands behind the one the client may go on from."""
-    splice, answers = state.splice, state.request.answers
-    if answers is None or state.translator is not None or not isinstance(splice, Renamed):
+    splice = state.splice
+    if state.translator is not None or not isinstance(splice, Renamed):
         return
     if splice.answer_id and splice.upstream_id not in ("", splice.answer_id):
         with anyio.move_on_after(CLEAN_UP, shield=True):
@@ -73,10 +75,8 @@ async def show_error(state: ExchangeState, effect: ShowError) -> None:
     await _release_all(state)
     if state.client.started:
         streams = state.request.asked.stream
-        if streams:
-            await state.client.end(dialect.error_frame(error, state.splice))
-        else:
-            await state.client.end(dialect.error_body(error))
+        told = dialect.error_frame(error, state.splice) if streams else dialect.error_body(error)
+        await state.client.end(told)
         return
     state.status = error.status
     route = (b"x-holdgate-upstream", state.exchange.route.upstream.encode())
@@ -142,7 +142,8 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     if not state.request.asked.stream and not state.client.started:
         # White space before a JSON value is none of its own: it keeps the connection in use.
         state.client.ready(state.headers, lambda: b" ")
-        state.services.heartbeats.add(state.client)
+        on_sent = state.tell_heartbeat if Heartbeat in state.wants else None
+        state.services.heartbeats.add(state.client, on_sent)
     if state.request.session is not None:
         state.request.session.rest()
     await state.pack()

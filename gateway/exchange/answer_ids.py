@@ -5,9 +5,10 @@ The client sees the id of an answer's first turn; the upstream goes on from its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, NoReturn
+from functools import partial
+from typing import NoReturn
 
 import anyio
 import msgspec
@@ -28,24 +29,21 @@ KEPT_MS = 30 * 24 * 60 * 60 * 1000
 Note = Callable[..., None]
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class Known(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The id by which the upstream goes on from an answer, and until when it is kept."""
 
-    upstream_id: str = ""
-    until_ms: int = 0
+    upstream_id: str
+    until_ms: int
 
 
-def _encode_known(known: Known) -> dict[str, object]:
-    return {"upstreamId": known.upstream_id, "untilMs": known.until_ms}
-
-
-def _decode_known(document: Mapping[str, Any]) -> Known:
-    return msgspec.convert(
-        {"upstream_id": document["upstreamId"], "until_ms": document["untilMs"]}, Known
-    )
-
-
-SHAPE = Shape(KIND, 1, Known(), _encode_known, _decode_known, lambda known: known.until_ms or None)
+SHAPE = Shape(
+    KIND,
+    1,
+    Known("", 0),
+    msgspec.to_builtins,
+    partial(msgspec.convert, type=Known),
+    lambda known: known.until_ms or None,
+)
 
 
 class AnswerIds:

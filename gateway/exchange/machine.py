@@ -7,6 +7,7 @@ or sees a socket: it takes what happened and returns the one thing to do next.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.errors import HoldgateError, UpstreamError
@@ -47,7 +48,7 @@ from gateway.exchange.events import (
     WaitUntil,
 )
 from gateway.exchange.model import Route
-from gateway.exchange.rules import FINISH, RULES, STOP_FOLLOW_UP, Facts, Rule, is_plain, verdict
+from gateway.exchange.rules import RULES, STOP_FOLLOW_UP, Facts, Rule, verdict
 
 
 class State(StrEnum):
@@ -104,7 +105,6 @@ MOVES: Mapping[State, Mapping[type[Event], State]] = {
     State.FAILED: {},
 }
 RELAY = RelayTurn()
-LIVE = tuple(state for state, moves in MOVES.items() if moves)
 
 
 class IllegalEvent(Exception):
@@ -116,44 +116,31 @@ class IllegalEvent(Exception):
         self.event = event
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One client request: which turn it is in, which routes are left, what comes next."""
 
-    __slots__ = (
-        "_all_routes",
-        "_follows_tools",
-        "_rules",
-        "_said",
-        "_said_times",
-        "_state",
-        "_suffix",
-        "_suffixes",
-        "_tool_turns",
-        "_tool_turns_left",
-        "_tried_again",
-        "_untried",
-        "_waits_its_turn",
-        "additions",
-        "number",
-    )
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...] = RULES
+    tool_turns: int = 16
+    """How many turns in a row may call server tools."""
+    number: int = field(default=1, init=False)
+    additions: tuple[Addition, ...] = field(default=(), init=False)
+    _state: State = field(default=State.OPENING, init=False)
+    _untried: tuple[Route, ...] = field(init=False)
+    _tool_turns_left: int = field(init=False)
+    _suffixes: dict[str, int] = field(default_factory=dict, init=False)
+    """How often each suffix of a follow-up's id was used."""
+    _suffix: str = field(default="", init=False)
+    _said: str = field(default="", init=False)
+    _said_times: int = field(default=0, init=False)
+    _tried_again: bool = field(default=False, init=False)
+    _follows_tools: bool = field(default=False, init=False)
+    _waits_its_turn: bool = field(default=False, init=False)
 
-    def __init__(
-        self, routes: tuple[Route, ...], rules: tuple[Rule, ...] = RULES, tool_turns: int = 16
-    ) -> None:
-        self._all_routes = routes
-        self._untried = routes
-        self._rules = rules
-        self._tool_turns = self._tool_turns_left = tool_turns
-        self._suffixes: dict[str, int] = {}
-        self._suffix = ""
-        self._said = ""
-        self._said_times = 0
-        self._tried_again = False
-        self._follows_tools = False
-        self._waits_its_turn = False
-        self._state = State.OPENING
-        self.number = 1
-        self.additions: tuple[Addition, ...] = ()
+    def __post_init__(self) -> None:
+        self._untried = self.routes
+        self._tool_turns_left = self.tool_turns
 
     def __repr__(self) -> str:
         return f"<Exchange turn {self.number} {self._state}>"
@@ -171,37 +158,33 @@ class Exchange:
     @property
     def has_other_routes(self) -> bool:
         """Whether the turn at hand could be, or was, asked of another route."""
-        return len(self._all_routes) > 1
+        return len(self.routes) > 1
 
-    def begin(self) -> Effect:
-        """Return the first thing to do."""
-        return self.open_turn()
+    def open_turn(self) -> OpenTurn:
+        """Ask the next route for the turn at hand; this is the first thing to do."""
+        return OpenTurn(self.number, self.route, self.additions, self._suffix, self._waits_its_turn)
 
     def handle(self, outcome: Outcome) -> Effect | None:
         """Take what happened; return what to do next, or None at the end.
 
         Raises `IllegalEvent` for what can not happen where the exchange is.
         """
-        kind = type(outcome)
-        event = self._judge(outcome) if kind is TurnFinished or kind is OpeningFailed else outcome
+        event: Event
+        if isinstance(outcome, TurnFinished):
+            event = self.verdict_on(outcome)
+            self._said, self._said_times = outcome.said, self._count_repeats(outcome.said)
+        elif isinstance(outcome, OpeningFailed):
+            event = self._judge_failure(outcome.error)
+        else:
+            event = outcome
         target = MOVES[self._state].get(type(event))
         if target is None:
             raise IllegalEvent(self._state, event)
         self._state = target
         return ON_ENTRY[target](self, event)
 
-    def _judge(self, outcome: Outcome) -> Event:
-        if isinstance(outcome, TurnFinished):
-            judged = self.verdict_on(outcome)
-            self._said, self._said_times = outcome.said, self._count_repeats(outcome.said)
-            return judged
-        assert isinstance(outcome, OpeningFailed)
-        return self._judge_failure(outcome.error)
-
     def verdict_on(self, ended: TurnFinished) -> Verdict:
         """Judge the end of a turn, and change nothing by it."""
-        if self._rules is RULES and is_plain(ended):
-            return FINISH
         facts = Facts(
             turn=ended.turn,
             number=self.number,
@@ -211,7 +194,7 @@ class Exchange:
             same_answers=self._count_repeats(ended.said),
             wait=ended.wait,
         )
-        return verdict(facts, self._rules)
+        return verdict(facts, self.rules)
 
     def would_repeat(self, ended: TurnFinished) -> bool:
         """Whether the stop message would be sent: then it is to be counted first."""
@@ -222,11 +205,6 @@ class Exchange:
     def repeats(self) -> bool:
         """Whether the turn at hand answers a stop message."""
         return self._suffix.startswith(STOP_FOLLOW_UP)
-
-    @property
-    def follows_tools(self) -> bool:
-        """Whether the turn at hand was opened to tell the model what its tools returned."""
-        return self._follows_tools
 
     def _count_repeats(self, text: str) -> int:
         return self._said_times + 1 if text == self._said else 1
@@ -242,94 +220,77 @@ class Exchange:
             return RoutesExhausted(error)
         return FollowUpLost(error)
 
-    def open_turn(self) -> OpenTurn:
-        """Ask the next route for the turn at hand."""
-        return OpenTurn(self.number, self.route, self.additions, self._suffix, self._waits_its_turn)
-
-    def drop_route(self) -> None:
-        """Leave the route that failed; after the last one, begin with the first again."""
-        self._untried = self._untried[1:] or self._all_routes
-
-    def follow_up(
+    def _follow_up(
         self, additions: tuple[Addition, ...], suffix: str, after_tools: bool = False
     ) -> None:
         """Go on to another turn; whoever answered last is asked first."""
         self._follows_tools = after_tools
+        if not after_tools:
+            # The model stopped by itself: its tools may run again.
+            self._tool_turns_left = self.tool_turns
         self._waits_its_turn = suffix == HOLD_FOLLOW_UP
         answered = self.route
-        self._untried = (answered, *(r for r in self._all_routes if r != answered))
+        self._untried = (answered, *(r for r in self.routes if r != answered))
         self._tried_again = False
         self.number += 1
         self.additions = additions
         used = self._suffixes[suffix] = self._suffixes.get(suffix, 0) + 1
         self._suffix = suffix if used == 1 else f"{suffix}.{used}"
 
-    def count_tool_turn(self) -> None:
-        """Server tools ran: one turn less for them until the next stop."""
-        self._tool_turns_left -= 1
+    # What is done on entry of a state.
 
-    def reset_tool_turns(self) -> None:
-        """The model stopped by itself: its tools may run again."""
-        self._tool_turns_left = self._tool_turns
+    def _enter_opening(self, event: Event) -> Effect:
+        if isinstance(event, RouteFailed):
+            # After the last one, begin with the first again.
+            self._untried = self._untried[1:] or self.routes
+        elif isinstance(event, ToolsReturned):
+            self._tool_turns_left -= 1
+            self._follow_up(event.results, event.suffix, after_tools=True)
+        elif isinstance(event, ReminderDue):
+            self._follow_up((), HOLD_FOLLOW_UP)
+        else:
+            assert isinstance(event, Continue)
+            self._follow_up(event.additions, event.suffix)
+        return self.open_turn()
 
+    def _enter_tooling(self, event: Event) -> Effect:
+        assert isinstance(event, CallTools)
+        return RunTools(event.calls, event.keep)
 
-def _enter_opening(exchange: Exchange, event: Event) -> Effect:
-    if isinstance(event, RouteFailed):
-        exchange.drop_route()
-    elif isinstance(event, ToolsReturned):
-        exchange.count_tool_turn()
-        exchange.follow_up(event.results, event.suffix, after_tools=True)
-    elif isinstance(event, ReminderDue):
-        exchange.reset_tool_turns()
-        exchange.follow_up((), HOLD_FOLLOW_UP)
-    else:
-        assert isinstance(event, Continue)
-        exchange.reset_tool_turns()
-        exchange.follow_up(event.additions, event.suffix)
-    return exchange.open_turn()
+    def _enter_holding(self, event: Event) -> Effect:
+        assert isinstance(event, WaitUntil)
+        # They are in the request by now, and the wait may be long.
+        self.additions = ()
+        return Hold(event.at_ms, event.most_ms)
 
+    def _enter_closing(self, event: Event) -> Effect:
+        if isinstance(event, Finish):
+            return Close(event.neutral_finish, event.disarm)
+        if isinstance(event, FollowUpLost):
+            lost = CloseReason.FOLLOW_UP_FAILED
+            # That the gateway has to go is no failure of the follow-up.
+            failed = self.repeats and isinstance(event.error, UpstreamError)
+            disarm, reason = (lost, "") if failed else ("", lost)
+            # Lost after tools, it leaves a turn whose reason names a call nobody saw.
+            return Close(self._follows_tools, disarm, reason)
+        reason = event.reason if isinstance(event, HoldEnded) else ""
+        return Close(isinstance(event, ToolsKept) and event.neutral_finish, reason=reason)
 
-def _enter_tooling(exchange: Exchange, event: Event) -> Effect:
-    assert isinstance(event, CallTools)
-    return RunTools(event.calls, event.keep)
-
-
-def _enter_holding(exchange: Exchange, event: Event) -> Effect:
-    assert isinstance(event, WaitUntil)
-    # They are in the request by now, and the wait may be long.
-    exchange.additions = ()
-    return Hold(event.at_ms, event.most_ms)
-
-
-def _enter_closing(exchange: Exchange, event: Event) -> Effect:
-    if isinstance(event, Finish):
-        return Close(event.neutral_finish, event.disarm)
-    if isinstance(event, FollowUpLost):
-        # That the gateway has to go is no failure of the follow-up.
-        failed = exchange.repeats and isinstance(event.error, UpstreamError)
-        # Lost after tools, it leaves a turn whose reason names a call nobody saw.
-        neutral_finish = exchange.follows_tools
-        lost = CloseReason.FOLLOW_UP_FAILED
-        return Close(neutral_finish, disarm=lost) if failed else Close(neutral_finish, reason=lost)
-    reason = event.reason if isinstance(event, HoldEnded) else ""
-    return Close(isinstance(event, ToolsKept) and event.neutral_finish, reason=reason)
-
-
-def _enter_failed(exchange: Exchange, event: Event) -> Effect | None:
-    assert isinstance(event, RoutesExhausted | StreamBroke | Crashed)
-    # After a fault of ours nothing more is done here: whoever runs the exchange says it.
-    return None if isinstance(event, Crashed) else ShowError(event.error)
+    def _enter_failed(self, event: Event) -> Effect | None:
+        assert isinstance(event, RoutesExhausted | StreamBroke | Crashed)
+        # After a fault of ours nothing more is done here: whoever runs the exchange says it.
+        return None if isinstance(event, Crashed) else ShowError(event.error)
 
 
 ON_ENTRY: Mapping[State, Callable[[Exchange, Event], Effect | None]] = {
-    State.OPENING: _enter_opening,
+    State.OPENING: Exchange._enter_opening,
     State.RELAYING: lambda exchange, event: RELAY,
-    State.TOOLING: _enter_tooling,
-    State.HOLDING: _enter_holding,
-    State.CLOSING: _enter_closing,
+    State.TOOLING: Exchange._enter_tooling,
+    State.HOLDING: Exchange._enter_holding,
+    State.CLOSING: Exchange._enter_closing,
     State.DONE: lambda exchange, event: None,
     State.GONE: lambda exchange, event: LetGo(),
-    State.FAILED: _enter_failed,
+    State.FAILED: Exchange._enter_failed,
 }
 
 

@@ -79,7 +79,7 @@ class RequestFacts(msgspec.Struct, frozen=True, gc=False):
     """The first call's id of each of the last turns that called tools, if no session is named."""
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class ModelRequest(msgspec.Struct, frozen=True, gc=False):
     """A client's request for a model's answer: what the gateway needs to know of it."""
 
     model: str

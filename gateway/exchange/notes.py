@@ -6,25 +6,15 @@ Each is a comment, which event streams allow anywhere: clients that do not know 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable
 
 from gateway.exchange.machine import State
 from gateway.exchange.observer import Happening, HeldUntil, StateChanged, Wants
+from gateway.exchange.ports import Client
 from gateway.wire.sse import comment
 
 # Their frames are the last ones of the stream: nothing may follow them.
 SILENT = (State.DONE, State.FAILED)
-
-
-class NoteTaker(Protocol):
-    """The client, as far as notes need it."""
-
-    started: bool
-
-    @property
-    def frames(self) -> Callable[[bytes], Awaitable[None]]:
-        """Show whole frames at once."""
 
 
 class ClientNotes:
@@ -32,7 +22,7 @@ class ClientNotes:
 
     wants: Wants = frozenset({StateChanged, HeldUntil})
 
-    def __init__(self, client: NoteTaker) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._holding = StateChanged(State.HOLDING, 0)
 

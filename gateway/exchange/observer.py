@@ -56,6 +56,14 @@ class TurnEnded(msgspec.Struct, frozen=True, gc=False):
 
     turn: TurnEnd
     read_text: Callable[[], str]
+    bytes: int = 0
+    """How many bytes of it were read, in the client's dialect."""
+
+
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+    """The client was silent for long and got a heartbeat, in this turn or after it."""
+
+    turn: int
 
 
 class Spliced(msgspec.Struct, frozen=True, gc=False):
@@ -146,6 +154,7 @@ Happening = (
     | FirstFrame
     | RequestExtended
     | TurnEnded
+    | Heartbeat
     | Spliced
     | UpstreamClosed
     | ToolStarted

@@ -13,7 +13,7 @@ from gateway.dialects.protocol import Dialect
 from gateway.dialects.translators import Translators
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import Asked, Route
+from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     owner: str
-    asked: Asked
+    asked: ModelRequest
     dialect: Dialect
     routes: tuple[Route, ...]
     headers: Headers = ()
@@ -92,7 +92,6 @@ class Limits:
     turns: int = 16
 
 
-LIMITS = Limits()
 FOLLOW_UPS = 64
 
 
@@ -104,7 +103,7 @@ class Services:
     heartbeats: Heartbeats
     now: Callable[[], float]
     translators: Translators
-    limits: Limits = LIMITS
+    limits: Limits = field(default_factory=Limits)
     rules: tuple[Rule, ...] = RULES
     health: Health = field(default_factory=Health)
     follow_up_slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))

@@ -24,7 +24,7 @@ from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers, NoRoute
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import Asked, Route
+from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Request
 from gateway.offload import Offload
@@ -53,7 +53,7 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     owner: str
     session: str | None
     """The session that is entered; None: nothing of a session is read or kept."""
-    asked: Asked
+    asked: ModelRequest
     dialect: Dialect
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
@@ -92,7 +92,7 @@ class SnapshotTaker(Protocol):
         owner: str,
         session: str,
         dialect: str,
-        asked: Asked,
+        asked: ModelRequest,
         headers: Headers,
         is_side_call: Callable[[], bool] | None,
     ) -> Observer:
@@ -120,7 +120,11 @@ class ExchangePreparer:
         `begin` hears what the session says of the request before anything else can go wrong, and
         returns who observes. Raises `ModelNotFound` and `NoRoute`.
         """
-        view = await self._enter(given)
+        request = _in_session(given)
+        if given.acts:
+            view = await self.sessions.enter(request, self.upstreams)
+        else:
+            view = await self.sessions.look(request)
         observer = begin(view)
         model = self.models.find(given.asked.model)
         routes = self._find_routes(model, view)
@@ -144,12 +148,6 @@ class ExchangePreparer:
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
         return await self.sessions.preview(_in_session(given), self.upstreams)
-
-    async def _enter(self, given: ExchangeInput) -> SessionView:
-        request = _in_session(given)
-        if not given.acts:
-            return await self.sessions.look(request)
-        return await self.sessions.enter(request, self.upstreams)
 
     def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
@@ -189,7 +187,6 @@ class ExchangePreparer:
         waits = session is not None and collects and not self.services.queue.idle(owner, session)
         if not (has_clock or tools or waits):
             return None
-        follows_results = asked.last_role == TOOL
         scope = ToolScope(
             owner=owner,
             session=session,
@@ -197,7 +194,7 @@ class ExchangePreparer:
             last_role=asked.last_role,
             streams=asked.stream,
             may_hold=given.may_hold and is_free,
-            tags_results=not follows_results
+            tags_results=asked.last_role != TOOL
             or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
             collects=collects,
@@ -241,7 +238,7 @@ Question = tuple[bytes, bool, Headers]
 class ReadRequest(msgspec.Struct, frozen=True, gc=False):
     """What is known of a request before its session is looked at."""
 
-    asked: Asked
+    asked: ModelRequest
     who: Identity
     previous: str = ""
     """The id of the answer it goes on from, if it names one."""
@@ -272,6 +269,7 @@ class ModelRequestReader:
         """Read a request, or raise `BadRequest` naming the field."""
         rules = self._rules
         if len(body) <= self._offload.above:
+            # The fast twin of `_read_large`: what else may be asked of it is read when it is asked.
             asked = self._dialect.read(body, rules.depth, prefers_stream, rules.default_model)
             return _identify(asked, self._chained, headers)
         question = (body, prefers_stream, tuple(headers))
@@ -283,7 +281,7 @@ class ModelRequestReader:
         return msgspec.structs.replace(found, asked=asked)
 
 
-def _identify(asked: Asked, chained: Chained | None, headers: Pairs) -> ReadRequest:
+def _identify(asked: ModelRequest, chained: Chained | None, headers: Pairs) -> ReadRequest:
     previous = chained.previous_id(asked.body) if chained is not None else ""
     return ReadRequest(asked, identify(headers, asked.identity), previous)
 

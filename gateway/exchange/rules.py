@@ -12,7 +12,6 @@ from gateway.exchange.events import (
     CloseReason,
     Continue,
     Finish,
-    TurnFinished,
     Verdict,
     Wait,
     WaitUntil,
@@ -95,13 +94,6 @@ RULES: tuple[Rule, ...] = (
     stop_message,
     clock_hold,
 )
-
-
-def is_plain(ended: TurnFinished) -> bool:
-    """Whether no rule of ours has anything to say: nearly every turn ends like this."""
-    turn = ended.turn
-    calls = turn.server_calls or turn.client_calls
-    return not calls and ended.repeat is None and ended.wait is None
 
 
 def verdict(facts: Facts, rules: tuple[Rule, ...] = RULES) -> Verdict:

@@ -78,14 +78,9 @@ class ExchangeRunner:
         return self._state.exchange
 
     @property
-    def session(self) -> str:
-        """The session it belongs to; empty if the request names none."""
-        return self._state.request.session_id or ""
-
-    def is_of(self, owner: str, session: str) -> bool:
-        """Whether it is an exchange of this session."""
-        request = self._state.request
-        return (request.owner, request.session_id) == (owner, session)
+    def session_key(self) -> tuple[str, str | None]:
+        """Whose exchange it is, and the session it belongs to, if the request names one."""
+        return self._state.request.owner, self._state.request.session_id
 
     async def run(self) -> None:
         """Do one thing after the other until there is nothing more, or the client leaves."""
@@ -107,7 +102,7 @@ class ExchangeRunner:
 
     async def _run(self) -> None:
         state, exchange = self._state, self._state.exchange
-        effect: Effect | None = exchange.begin()
+        effect: Effect | None = exchange.open_turn()
         try:
             while effect is not None and not state.ending:
                 outcome = await WORK[type(effect)](state, effect)
@@ -123,12 +118,12 @@ class ExchangeRunner:
     async def _give_in(self, effect: Effect) -> None:
         """Tell the machine that its worker was stopped, and do what is left to do."""
         state = self._state
+        after: Effect | None = effect
         if not isinstance(effect, ShowError | LetGo):
-            outcome: Outcome | None = ClientGone() if state.gone else self._cut_short(effect)
-            assert outcome is not None
-            after = state.exchange.handle(outcome)
-        else:
-            after = effect
+            stopped = ClientGone() if state.gone else self._cut_short(effect)
+            if isinstance(stopped, HoldEnded) and HoldEnded in state.wants:
+                await state.tell(stopped)
+            after = state.exchange.handle(stopped)
         while after is not None:
             outcome = await WORK[type(after)](state, after)
             after = state.exchange.handle(outcome) if outcome is not None else None
@@ -139,14 +134,6 @@ class ExchangeRunner:
         self._state.ending = True
         self._stop()
 
-    @property
-    def is_clean(self) -> bool:
-        """Whether there is nothing to let go of."""
-        state = self._state
-        if state.turn is not None or state.has_slot:
-            return False
-        return state.tools is None or state.tools.claims.is_empty
-
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""
         await let_go(self._state, LetGo())
@@ -154,17 +141,17 @@ class ExchangeRunner:
     def crash(self) -> None:
         """Take note that a fault of ours ended it."""
         state, error = self._state, Unavailable("Something went wrong inside the gateway.")
-        if MOVES[self.exchange.state]:
-            self.exchange.handle(Crashed(error))
+        if MOVES[state.exchange.state]:
+            state.exchange.handle(Crashed(error))
         state.error = error
         state.status = state.status if state.client.started else error.status
 
-    def sum_up(self) -> ExchangeEnded:
-        """Say how it went."""
-        state = self._state
+    def tell_end(self) -> None:
+        """Tell how it went; nobody is waited for."""
+        state, now = self._state, self._state.services.now()
         request, error = state.request, state.error
         first = state.first_at - state.begun if state.first_at is not None else None
-        return ExchangeEnded(
+        ended = ExchangeEnded(
             request_id=request.id,
             owner=request.owner,
             model=request.asked.model,
@@ -174,16 +161,12 @@ class ExchangeRunner:
             turns=state.exchange.number,
             status=state.status,
             code=error.code if error else "",
-            seconds=state.services.now() - state.begun,
+            seconds=now - state.begun,
             first_seconds=first,
             usage=state.usage,
             lost=state.lost,
         )
-
-    def tell_end(self) -> None:
-        """Tell how it went; nobody is waited for."""
-        state = self._state
-        state.observer.observe(state.services.now(), self.sum_up())
+        state.observer.observe(now, ended)
 
     def _leave(self) -> None:
         if not self._state.gone:
@@ -204,7 +187,7 @@ class ExchangeRunner:
             case State.RELAYING:
                 return StreamBroke(cut)
             case State.HOLDING:
-                return HoldEnded("draining")
+                return HoldEnded(cut.code)
             case State.TOOLING:
                 return ToolsKept(neutral_finish=not (isinstance(effect, RunTools) and effect.keep))
         return Saved()
@@ -247,8 +230,7 @@ class LiveExchanges:
             raise
         finally:
             self.services.heartbeats.remove(client)
-            if not runner.is_clean:
-                await runner.let_go()
+            await runner.let_go()
             self.live.discard(runner)
             if self._left is not None:
                 self._left.set()
@@ -269,7 +251,8 @@ class LiveExchanges:
 
     def refuse(self, request_id: str, error: HoldgateError) -> None:
         """Tell that a request does not become an exchange."""
-        self.observer.observe(self.services.now(), RequestRefused(request_id, error))
+        if RequestRefused in self.observer.wants:
+            self.observer.observe(self.services.now(), RequestRefused(request_id, error))
 
     async def idle(self) -> None:
         """Return when no exchange is under way."""
@@ -278,11 +261,12 @@ class LiveExchanges:
 
     def is_answering(self, owner: str, session: str) -> bool:
         """Whether an exchange of this session is under way."""
-        return any(runner.is_of(owner, session) for runner in self.live)
+        return any(runner.session_key == (owner, session) for runner in self.live)
 
     def live_sessions(self, owner: str) -> set[str]:
         """Return the sessions of an owner in which an exchange is under way."""
-        return {runner.session for runner in self.live if runner.is_of(owner, runner.session)}
+        keys = [runner.session_key for runner in self.live]
+        return {session for of, session in keys if of == owner and session is not None}
 
     async def idle_session(self, owner: str, session: str) -> None:
         """Return when no exchange of this session is under way."""
@@ -292,7 +276,7 @@ class LiveExchanges:
     def cut_session(self, owner: str, session: str, error: HoldgateError) -> None:
         """End the exchanges of a session that are still going, with this to say."""
         for runner in tuple(self.live):
-            if runner.is_of(owner, session):
+            if runner.session_key == (owner, session):
                 runner.cut(error)
 
     async def _wait_for_an_end(self) -> None:

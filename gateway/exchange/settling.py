@@ -6,9 +6,8 @@ import asyncio
 
 import anyio
 
-from gateway.errors import Headers
 from gateway.exchange.state import ExchangeState
-from gateway.wire.http_client.upstream import Turn
+from gateway.wire.http_client.upstream import Turn, WrappedTurn
 
 
 async def settle(state: ExchangeState, seconds: float) -> None:
@@ -48,23 +47,20 @@ def _has_settled(state: ExchangeState, shown: bytes) -> bool:
 async def _read(state: ExchangeState, turn: Turn) -> bytes:
     assert state.tap is not None
     try:
-        return state.tap.feed(await anext(turn))
+        data = await anext(turn)
     except StopAsyncIteration:
         return state.tap.close()
+    return state.count_and_feed(state.tap, data)
 
 
-class ReadAhead:
+class ReadAhead(WrappedTurn):
     """A turn whose next read can be waited for without being cancelled when the wait is over."""
 
-    __slots__ = ("_read", "headers", "turn")
+    __slots__ = ("_read",)
 
     def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+        super().__init__(turn)
         self._read: asyncio.Task[bytes] | None = None
-        self.headers: Headers = turn.headers
-
-    def __aiter__(self) -> ReadAhead:
-        return self
 
     async def __anext__(self) -> bytes:
         read, self._read = self._read, None
@@ -74,12 +70,9 @@ class ReadAhead:
         """Tell whether the next read is there within so many seconds; else it goes on."""
         if self._read is None:
             # A bare task, awaited by the next read or ended by closing the turn.
-            self._read = asyncio.get_running_loop().create_task(self._next())
+            self._read = asyncio.get_running_loop().create_task(self.turn.__anext__())
         done, _ = await asyncio.wait((self._read,), timeout=max(seconds, 0))
         return bool(done)
-
-    async def _next(self) -> bytes:
-        return await self.turn.__anext__()
 
     @property
     def over(self) -> bool:
@@ -90,10 +83,6 @@ class ReadAhead:
         """Read nothing ahead until more is asked for; a read under way is asked for."""
         if self._read is None:
             self.turn.pause()
-
-    async def release(self) -> None:
-        """Give the connection back."""
-        await self.turn.release()
 
     async def aclose(self) -> None:
         """End the read that is under way, and close the connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -21,15 +22,17 @@ from gateway.exchange.observer import (
     NOBODY,
     Committed,
     Happening,
+    Heartbeat,
     Observer,
     Released,
     RequestExtended,
     UpstreamClosed,
+    Wants,
 )
 from gateway.exchange.ports import Client, Request, Services
-from gateway.reminders.server_tools import SERVER_TOOLS
+from gateway.reminders.server_tools import SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
-from gateway.wire.http_client.redact import redact_secrets
+from gateway.wire.http_client.failures import redact_secrets
 from gateway.wire.http_client.upstream import Turn
 
 CLEAN_UP = 2.0
@@ -52,84 +55,60 @@ async def _run_aside(work: Callable[[bytes], bytes], data: bytes) -> bytes:
     return await run_sync(work, data, abandon_on_cancel=True)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ExchangeState:
     """One exchange under way: its turn, its answer so far, and who is there."""
 
-    __slots__ = (
-        "additions",
-        "begun",
-        "body",
-        "body_turn",
-        "client",
-        "cut",
-        "ending",
-        "error",
-        "exchange",
-        "first",
-        "first_at",
-        "gone",
-        "has_slot",
-        "headers",
-        "lost",
-        "observer",
-        "packed",
-        "remark",
-        "request",
-        "services",
-        "splice",
-        "status",
-        "tap",
-        "tools",
-        "translator",
-        "turn",
-        "usage",
-        "wants",
-    )
+    services: Services
+    request: Request
+    client: Client
+    observer: Observer = NOBODY
+    wants: Wants = field(init=False)
+    tools: ServerTools | None = field(init=False)
+    exchange: Exchange = field(init=False)
+    splice: Splice = field(init=False)
+    body: bytes = field(init=False)
+    """The request as it stands."""
+    body_turn: int = field(init=False)
+    """Up to which turn it stands so."""
+    packed: bool = False
+    additions: tuple[Addition, ...] = ()
+    """What the request has gained, to be written otherwise for another upstream."""
+    tap: Tap | None = None
+    turn: Turn | None = None
+    turn_bytes: int = 0
+    """What was read of the turn so far, counted only where somebody wants to hear of turns."""
+    translator: Translator | None = None
+    lost: tuple[str, ...] = ()
+    remark: str = ""
+    """What is to be said with the next note."""
+    first: bytes = b""
+    headers: Headers = ()
+    has_slot: bool = False
+    ending: bool = False
+    """Whether the client left, or the gateway has to go."""
+    gone: bool = False
+    cut: HoldgateError | None = None
+    error: HoldgateError | None = None
+    status: int = 200
+    usage: Usage | None = None
+    begun: float = field(init=False)
+    first_at: float | None = None
 
-    def __init__(
-        self, services: Services, request: Request, client: Client, observer: Observer = NOBODY
-    ) -> None:
-        asked, limits = request.asked, services.limits
-        routes = services.health.order(request.routes, services.now())
+    def __post_init__(self) -> None:
+        services, request = self.services, self.request
+        asked, limits, self.begun = request.asked, services.limits, services.now()
+        routes = request.routes
+        if len(routes) > 1:
+            routes = services.health.order(routes, self.begun)
         size = limits.event_bytes if asked.stream else limits.answer_bytes
-        tools = NO_TOOLS if request.tools is None else request.tools.names
-        self.services = services
-        self.request = request
-        self.client = client
-        self.observer = observer
-        self.wants = observer.wants
+        names = NO_TOOLS if request.tools is None else request.tools.names
+        self.wants = self.observer.wants
         self.tools = request.tools
         self.exchange = Exchange(routes, services.rules, limits.turns)
-        self.splice: Splice = request.dialect.splice(asked, tools, size)
-        # The request as it stands, and up to which turn.
+        self.splice = request.dialect.splice(asked, names, size)
         self.body = asked.body
-        self.packed = False
-        # What it has gained, to be written otherwise for another upstream.
-        self.additions: tuple[Addition, ...] = ()
         self.body_turn = 1 if request.tools is None else 0
-        self.tap: Tap | None = None
-        self.turn: Turn | None = None
-        self.translator: Translator | None = None
-        self.lost: tuple[str, ...] = ()
-        # What is to be said with the next note.
-        self.remark = ""
-        self.first = b""
-        self.headers: Headers = ()
-        self.has_slot = False
-        # Whether the client left, or the gateway has to go.
-        self.ending = False
-        self.gone = False
-        self.cut: HoldgateError | None = None
-        self.error: HoldgateError | None = None
-        self.status = 200
-        self.usage: Usage | None = None
-        self.begun = services.now()
-        self.first_at: float | None = None
-
-    def take_first(self) -> bytes:
-        """Return what there is to show of the turn's first frames, once."""
-        first, self.first = self.first, b""
-        return first
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
@@ -143,11 +122,8 @@ class ExchangeState:
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
-        add = self.request.dialect.add
-        if len(body) <= self.services.offload.above:
-            self.body = add(body, additions)
-        else:
-            self.body = await self.work(len(body), partial(add, body, additions))
+        add = partial(self.request.dialect.add, body, additions)
+        self.body = await self.work(len(body), add)
         self.packed = False
         await self.extend(additions)
 
@@ -166,6 +142,15 @@ class ExchangeState:
         pending = self.observer.observe(self.services.now(), happening)
         if pending is not None:
             await pending
+
+    def count_and_feed(self, tap: Tap, data: bytes) -> bytes:
+        """Feed a tap, and count the bytes for whoever wants to hear of turns."""
+        self.turn_bytes += len(data)
+        return tap.feed(data)
+
+    async def tell_heartbeat(self) -> None:
+        """Tell that the client got a heartbeat."""
+        await self.tell(Heartbeat(self.exchange.number))
 
     async def pack(self) -> None:
         """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""

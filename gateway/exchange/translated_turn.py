@@ -3,62 +3,35 @@
 from __future__ import annotations
 
 from gateway.dialects.translators import Translator
-from gateway.errors import Headers
-from gateway.wire.http_client.upstream import Turn
+from gateway.wire.http_client.upstream import Turn, WrappedTurn
 
 
-class TranslatedTurn:
+class TranslatedTurn(WrappedTurn):
     """One upstream answer, read in the client's dialect."""
 
-    __slots__ = ("_first", "_translator", "_turn", "headers")
+    __slots__ = ("_first", "_translator")
 
     def __init__(self, turn: Turn, translator: Translator, first: bytes = b"") -> None:
-        self._turn = turn
+        super().__init__(turn)
         # What was read of it before.
         self._first = first
         self._translator: Translator | None = translator
-        self.headers: Headers = turn.headers
-
-    def __aiter__(self) -> TranslatedTurn:
-        return self
 
     async def __anext__(self) -> bytes:
         while (translator := self._translator) is not None:
-            data, is_over = await self._read(translator)
-            if not data and is_over:
+            data, self._first = self._first, b""
+            if not data and not self.turn.over:
+                data = await anext(self.turn, b"")
+            shown = translator.feed(data) if data else b""
+            if not shown and (not data or self.turn.over):
                 # Only now: what was said is shown before the end of it is judged.
                 self._translator = None
-                data = translator.close()
-            if data:
-                return data
+                shown = translator.close()
+            if shown:
+                return shown
         raise StopAsyncIteration
 
     @property
     def over(self) -> bool:
         """Whether all of it was read."""
         return self._translator is None
-
-    async def _read(self, translator: Translator) -> tuple[bytes, bool]:
-        """Say what comes next, and whether that was all."""
-        if self._first:
-            first, self._first = self._first, b""
-            return translator.feed(first), self._turn.over
-        if self._turn.over:
-            return b"", True
-        try:
-            data = translator.feed(await self._turn.__anext__())
-        except StopAsyncIteration:
-            return b"", True
-        return data, self._turn.over
-
-    def pause(self) -> None:
-        """Read nothing ahead until more is asked for."""
-        self._turn.pause()
-
-    async def release(self) -> None:
-        """Give the connection back."""
-        await self._turn.release()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless the answer was read to its end."""
-        await self._turn.aclose()

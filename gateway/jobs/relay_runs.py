@@ -13,7 +13,7 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Dialect
 from gateway.errors import Headers, NotFound
 from gateway.exchange.additions import Addition, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.collecting_client import CollectingClient
@@ -96,7 +96,7 @@ class _Speech:
     """The request to the model: its dialect, the body, and headers."""
 
     dialect: Dialect
-    asked: Asked
+    asked: ModelRequest
     headers: Headers = ()
 
 

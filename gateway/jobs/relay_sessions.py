@@ -16,7 +16,7 @@ import anyio
 from gateway.clock.protocol import Clock
 from gateway.dialects import DIALECTS
 from gateway.errors import Headers
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
 from gateway.jobs.model import Job
 from gateway.sessions.request_kind import requester_of
@@ -156,7 +156,7 @@ class Snapshots:
         owner: str,
         session: str,
         dialect: str,
-        asked: Asked,
+        asked: ModelRequest,
         headers: Headers,
         is_side_call: Callable[[], bool] | None = None,
     ) -> Observer:
@@ -289,13 +289,13 @@ class SnapshotObserver:
         snapshots: Snapshots,
         session_key: SessionKey,
         dialect: str,
-        asked: Asked,
+        asked: ModelRequest,
         headers: Headers,
         is_side_call: Callable[[], bool] | None,
     ) -> None:
         self._snapshots = snapshots
         self.dialect = dialect
-        self._asked: Asked | None = asked
+        self._asked: ModelRequest | None = asked
         self._headers = headers
         self._is_side_call = is_side_call
         self._texts: list[Callable[[], str]] = []
@@ -325,7 +325,7 @@ class SnapshotObserver:
 
     # Called by `Snapshots`.
 
-    def find_request(self) -> Asked | None:
+    def find_request(self) -> ModelRequest | None:
         """Return the request; None if it was released."""
         return self._asked
 
@@ -350,5 +350,5 @@ class SnapshotObserver:
         return Snapshot(self.dialect, asked.model, asked.body, answer, self.at_ms, features)
 
 
-def _setter(dialect: str, asked: Asked) -> str:
+def _setter(dialect: str, asked: ModelRequest) -> str:
     return requester_of(DIALECTS[dialect], asked).setter if asked.tools else ""

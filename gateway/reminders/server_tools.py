@@ -15,7 +15,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
 from gateway.dialects.protocol import Dialect
 from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked, ToolCall
+from gateway.exchange.model import ModelRequest, ToolCall
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
@@ -67,7 +67,7 @@ class ServerTools:
         self,
         services: ToolServices,
         scope: ToolScope,
-        asked: Asked,
+        asked: ModelRequest,
         dialect: Dialect,
         extras: tuple[ServerTool, ...] = (),
     ) -> None:

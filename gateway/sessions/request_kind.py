@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.dialects.protocol import Dialect
-from gateway.exchange.model import Asked, Mark, RequestFacts
+from gateway.exchange.model import Mark, ModelRequest, RequestFacts
 from gateway.reminders.service import ReminderService
 from gateway.sessions.identity import Requester
 from gateway.sessions.model import SessionState
@@ -29,14 +29,14 @@ LONGEST_CALL = 16 * 1024
 DIGITS = 32
 
 
-def find_mark(dialect: Dialect, asked: Asked, sentinels: Sentinels) -> Mark | None:
+def find_mark(dialect: Dialect, asked: ModelRequest, sentinels: Sentinels) -> Mark | None:
     """Return the kind of request that the beginning of its text marks, if any."""
     if asked.facts is not None:
         return asked.facts.mark
     return sentinels.find_mark(dialect, asked.body)
 
 
-def last_calls(dialect: Dialect, asked: Asked) -> tuple[str, ...]:
+def last_calls(dialect: Dialect, asked: ModelRequest) -> tuple[str, ...]:
     """Return the id of the first call of each of the last turns that called tools."""
     if asked.facts is not None:
         return asked.facts.calls
@@ -92,7 +92,7 @@ class Sentinels:
         return None
 
 
-def digest_system(dialect: Dialect, asked: Asked) -> str:
+def digest_system(dialect: Dialect, asked: ModelRequest) -> str:
     """Return the digest of the request's system texts."""
     return digest_texts(dialect, asked.body) if asked.facts is None else asked.facts.system
 
@@ -103,7 +103,7 @@ def digest_texts(dialect: Dialect, body: bytes) -> str:
     return sha256(system.encode(errors="surrogatepass")).hexdigest()[:DIGITS]
 
 
-def requester_of(dialect: Dialect, asked: Asked) -> Requester:
+def requester_of(dialect: Dialect, asked: ModelRequest) -> Requester:
     """Return what kind of request this is."""
     return Requester(bool(asked.tools), digest_system(dialect, asked))
 

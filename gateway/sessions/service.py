@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from gateway.errors import InvalidInput
-from gateway.exchange.model import Asked, Mark, RequestFacts, Route
+from gateway.exchange.model import Mark, ModelRequest, RequestFacts, Route
 from gateway.offload import Offload
 from gateway.reminders.clock_calls import read_item
 from gateway.reminders.service import ReminderService
@@ -61,7 +61,7 @@ SUB_AGENT = "directives have no effect in a sub-agent's request"
 class SessionView(msgspec.Struct, frozen=True, gc=False):
     """A request after its session was opened: what to send, the routing in force, the report."""
 
-    asked: Asked
+    asked: ModelRequest
     kind: Kind = Kind.PLAIN
     session: RequestSession | None = None
     routing: Routing = NOTHING

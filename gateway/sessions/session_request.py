@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.dialects.protocol import Dialect
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.model import SessionState, StopRules, decode_state, encode_state, find_expiry
 from gateway.stores.documents import DocumentKey, Shape
@@ -51,7 +51,7 @@ class SessionRequest(msgspec.Struct, frozen=True, gc=False):
 
     owner: str
     name: str | None
-    asked: Asked
+    asked: ModelRequest
     dialect: Dialect
     exchange_id: str = ""
     """The id that all turns of the exchange share."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
@@ -38,6 +38,44 @@ class HeartbeatTarget(Protocol):
         """Treat the client as gone: it does not read."""
 
 
+OnSent = Callable[[], Awaitable[None]]
+
+
+class ObservedTarget:
+    """A target of whose heartbeats somebody wants to hear; all others pay nothing for that."""
+
+    __slots__ = ("_on_sent", "_target")
+
+    def __init__(self, target: HeartbeatTarget, on_sent: OnSent) -> None:
+        self._target = target
+        self._on_sent = on_sent
+
+    @property
+    def last(self) -> float:
+        """When something was last sent."""
+        return self._target.last
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when a send has been waiting for the client to read, if one is."""
+        return self._target.blocked_since
+
+    def send_heartbeat_now(self) -> bool:
+        """Decline: whoever hears of it may have to be waited for."""
+        return False
+
+    async def send_heartbeat(self) -> None:
+        """Send a heartbeat, and tell of it if one was sent."""
+        before = self._target.last
+        await self._target.send_heartbeat()
+        if self._target.last != before:
+            await self._on_sent()
+
+    def give_up(self) -> None:
+        """Treat the client as gone."""
+        self._target.give_up()
+
+
 class Heartbeats:
     """Keeps idle targets alive and ends those that never read; one heap, one sleeping task."""
 
@@ -54,13 +92,13 @@ class Heartbeats:
     def __len__(self) -> int:
         return len(self._targets)
 
-    def add(self, target: HeartbeatTarget) -> None:
-        """Begin to look after a target."""
+    def add(self, target: HeartbeatTarget, on_sent: OnSent | None = None) -> None:
+        """Begin to look after a target; `on_sent` is awaited after each heartbeat it was sent."""
         if target in self._numbers:
             return
         number = next(self._next_number)
         self._numbers[target] = number
-        self._targets[number] = target
+        self._targets[number] = target if on_sent is None else ObservedTarget(target, on_sent)
         heapq.heappush(self._heap, (self._now() + self._interval, number))
         self._added.set()
 

@@ -32,6 +32,7 @@ class Framer:
     def batch(self, data: bytes) -> bytes:
         """Take bytes as they came; return all frames that are whole now, as one piece."""
         if self._begun and not self._rest and b"\r" not in data:
+            # The fast twin of `_cut`: nearly every read ends with a frame, and is not even copied.
             if data.endswith(b"\n\n") and not self._after_cr:
                 return data
         elif not self._begun:
@@ -68,7 +69,10 @@ class Framer:
         return whole
 
     def _cut_lf(self, data: bytes) -> bytes:
-        """Cut where LF is the only line end: only what is new is searched, from its end."""
+        """Cut where LF is the only line end: only what is new is searched, from its end.
+
+        The fast twin of `_cut_mixed`: no regular expression, which costs as much as parsing.
+        """
         rest = self._rest
         end = data.rfind(b"\n\n") + 2
         if end == 1:
@@ -103,6 +107,7 @@ def split(batch: bytes) -> list[bytes]:
     if not batch:
         return []
     if b"\r" not in batch:
+        # The fast twin of what follows, for nearly all streams: one call cuts where LF ends lines.
         frames = [part.lstrip(b"\n") + b"\n\n" for part in batch.split(b"\n\n")]
         return [frame for frame in frames if frame != b"\n\n"]
     frames, start = [], 0
@@ -115,6 +120,7 @@ def split(batch: bytes) -> list[bytes]:
 def data_of(frame: bytes) -> bytes | None:
     """Return a frame's data, or None when it carries none (a comment, an empty event)."""
     if frame.startswith(b"data: ") and frame.find(b"\n") == len(frame) - 2 and b"\r" not in frame:
+        # The fast twin of what follows, for a frame of one line: it is not split into lines.
         return frame[6:-2]
     lines = [
         line[5:].removeprefix(b" ")

@@ -18,7 +18,7 @@ from bench.holds_report import HoldsRun, document, figures, judged, markdown, te
 from bench.load import Counts, Sample
 from bench.processes import Address, ProcessFailed, allow_descriptors, resident_bytes
 from bench.reminding import GREETS, PROMISE, PROMISES, Model, frame, scheduling, stream
-from bench.reminding import Counts as Asked
+from bench.reminding import Counts as ModelRequest
 from bench.scenarios import BODY_BYTES, Length
 from bench.users import Order
 
@@ -131,7 +131,7 @@ class Written(asyncio.Transport):
         self.answers.release()
 
 
-async def asked(counts: Asked, *bodies: bytes, think_s: float = 0.0) -> bytes:
+async def asked(counts: ModelRequest, *bodies: bytes, think_s: float = 0.0) -> bytes:
     """Ask a model on one connection, and return what it answered."""
     model, written = Model(counts, think_s), Written()
     model.connection_made(written)
@@ -143,17 +143,17 @@ async def asked(counts: Asked, *bodies: bytes, think_s: float = 0.0) -> bytes:
 
 
 async def test_it_calls_the_clock_promises_announces_and_greets() -> None:
-    counts = Asked()
+    counts = ModelRequest()
     wishes = b"Remind me at 2026-01-01T00:00:00.000Z to drink tea."
     assert await asked(counts, wishes) == scheduling("2026-01-01T00:00:00.000Z")
     assert await asked(counts, wishes + b'{"role":"tool"}') == PROMISES
     assert await asked(counts, b"Hello") == GREETS
     assert b"time" in await asked(counts, b"[Clock Reminder]: scheduled tasks are due.")
-    assert counts == Asked(wishes=1, follow_ups=1, under_way=0, most_at_once=1)
+    assert counts == ModelRequest(wishes=1, follow_ups=1, under_way=0, most_at_once=1)
 
 
 async def test_it_counts_how_many_follow_ups_wait_at_once() -> None:
-    counts = Asked()
+    counts = ModelRequest()
     due = b"[Clock Reminder]: scheduled tasks are due."
     await asyncio.gather(*(asked(counts, due, think_s=0.01) for _ in range(5)))
     assert (counts.follow_ups, counts.under_way, counts.most_at_once) == (5, 0, 5)

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 
 from gateway.dialects.openai_responses import DIALECT
 from gateway.errors import NoRoute, UpstreamBroke
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import split
 from tests.dialects.responses_wire import (
     CLOCK,
@@ -124,7 +124,7 @@ async def test_a_broken_answer_has_failed(begun: bool) -> None:
 
 
 async def test_a_whole_answer_of_two_turns() -> None:
-    answer = DIALECT.splice(Asked(model="m", body=b"{}"), CLOCK, 10**6)
+    answer = DIALECT.splice(ModelRequest(model="m", body=b"{}"), CLOCK, 10**6)
     for items in ([call("1", "clock")], [message("m", "noon")]):
         tap = answer.tap()
         tap.feed(whole(items))

@@ -318,7 +318,7 @@ async def see_all_again(home: Path, settings: dict[str, str]) -> None:
 
 
 @dataclass
-class Asked:
+class ModelRequest:
     """An exchange: of which session in which life, and what the client saw of its answer."""
 
     session: str
@@ -340,7 +340,7 @@ class Ordeal:
         self.witness = witness
         self.random = Random(seed)
         self.sessions = [f"s{number}" for number in range(sessions)]
-        self.asked: dict[str, Asked] = {}
+        self.asked: dict[str, ModelRequest] = {}
         self._life = 0
         self._tasks = count(1)
 
@@ -371,7 +371,7 @@ class Ordeal:
 
     async def _ask(self, gate: GatewayProcess, session: str, words: str, stream: bool) -> bytes:
         ident = f"r{len(self.asked)}"
-        self.asked[ident] = asked = Asked(session, self._life, stream, words != "hi")
+        self.asked[ident] = asked = ModelRequest(session, self._life, stream, words != "hi")
         request = ask_of(
             talk(words, stream=stream), f"x-session-id: {session}", f"x-request-id: {ident}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.dialects.protocol import Splice, Tap
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import data_of, split
 
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ def turn(text: str, ident: str = "msg_a", reason: str = "end_turn") -> bytes:
 
 
 def splice(tools: frozenset[str] = NO_TOOLS, limit: int = 10**6, body: bytes = b"{}") -> Splice:
-    return DIALECT.splice(Asked(model="m", body=body, stream=True), tools, limit)
+    return DIALECT.splice(ModelRequest(model="m", body=body, stream=True), tools, limit)
 
 
 def run(answer: Splice, *pieces: bytes) -> tuple[bytes, Tap]:

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.stream import ResponsesStream
 from gateway.dialects.protocol import Tap
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import data_of, encode, split
 
 Json = dict[str, Any]
@@ -140,7 +140,7 @@ def turn(*items: Json, ident: str = "resp_1", status: str = "completed", **more:
 
 
 def splice(tools: frozenset[str] = frozenset(), limit: int = 10**6) -> ResponsesStream:
-    made = DIALECT.splice(Asked(model="m", body=b"{}", stream=True), tools, limit)
+    made = DIALECT.splice(ModelRequest(model="m", body=b"{}", stream=True), tools, limit)
     assert isinstance(made, ResponsesStream)
     return made
 

@@ -16,7 +16,7 @@ from openai import OpenAI
 from gateway.dialects import DIALECTS as SPOKEN
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answers import StreamTranslator
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from tests.dialects import messages_wire, responses_wire
 from tests.dialects.answers_wire import CHAT, DIALECTS, DONE, MESSAGES, RESPONSES, data
 
@@ -199,7 +199,7 @@ TELL: dict[str, Callable[[Turn, int], bytes]] = {
 
 def answered(source: str, target: str, turns: list[Turn], cuts: list[int], crlf: bool) -> bytes:
     """Make one answer of turns, with a heartbeat between any two reads."""
-    asked = Asked(model="m", body=b"{}", stream=True, wants_usage=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True, wants_usage=True)
     splice, shown = SPOKEN[target].splice(asked, CLOCK, 10**6), b""
     for number, turn in enumerate(turns):
         stream = TELL[source](turn, number).replace(b"\n", b"\r\n" if crlf else b"\n")

@@ -9,7 +9,7 @@ import pytest
 from gateway.dialects import DIALECTS
 from gateway.dialects.statuses import status_of
 from gateway.dialects.translators import Translators, UpstreamDialect
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import split
 
 ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
@@ -26,7 +26,7 @@ def announcing(name: str) -> list[bytes]:
 
 @each
 def test_no_heartbeat_tells_of_frames_that_are_not_shown_yet(name: str) -> None:
-    asked = Asked(model="m", body=b"{}", stream=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True)
     splice = DIALECTS[NAMES[name]].splice(asked, frozenset(), 10**6)
     frames = announcing(name)
     assert splice.heartbeat() == BARE
@@ -41,7 +41,7 @@ def test_no_heartbeat_tells_of_frames_that_are_not_shown_yet(name: str) -> None:
 
 @each
 def test_a_new_attempt_has_an_envelope_of_its_own(name: str) -> None:
-    asked = Asked(model="m", body=b"{}", stream=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True)
     splice = DIALECTS[NAMES[name]].splice(asked, frozenset(), 10**6)
     frames = announcing(name)
     splice.tap().feed(frames[0])

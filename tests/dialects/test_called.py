@@ -6,7 +6,7 @@ import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.errors import UpstreamBroke
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 CHAT, RESPONSES = DIALECTS["openai-chat"], DIALECTS["openai-responses"]
 
@@ -32,7 +32,7 @@ def test_the_first_call_of_each_turn(messages: object, ids: tuple[str, ...]) -> 
 
 
 def test_an_error_ends_the_answer_that_was_begun() -> None:
-    splice = RESPONSES.splice(Asked("m", b"{}", stream=True), frozenset(), 1000)
+    splice = RESPONSES.splice(ModelRequest("m", b"{}", stream=True), frozenset(), 1000)
     tap = splice.tap()
     created = {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1"}}
     text = {"type": "response.in_progress", "sequence_number": 1, "response": {"id": "resp_1"}}

@@ -14,7 +14,7 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.events import MOST_CALLS
 from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.model import Asked, Stop, ToolCall
+from gateway.exchange.model import ModelRequest, Stop, ToolCall
 from gateway.wire.sse import data_of, split
 
 CHAT = DIALECTS["openai-chat"]
@@ -289,7 +289,7 @@ STORIES = {
 
 
 def splice(usage: bool = False, limit: int = 10**6, body: bytes = b"{}") -> Splice:
-    asked = Asked(model="m", body=body, stream=True, wants_usage=usage)
+    asked = ModelRequest(model="m", body=body, stream=True, wants_usage=usage)
     return CHAT.splice(asked, TOOLS, limit)
 
 

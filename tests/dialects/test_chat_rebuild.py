@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.exchange.additions import ToolResult
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.model import KeptTurn
 
 CHAT = DIALECTS["openai-chat"]
@@ -243,7 +243,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
         calls = [{"type": "function", "function": c["function"]} for c in calls]
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-    answer = CHAT.splice(Asked(model="m", body=b"{}"), frozenset({"clock"}), 10_000)
+    answer = CHAT.splice(ModelRequest(model="m", body=b"{}"), frozenset({"clock"}), 10_000)
     tap = answer.tap()
     tap.feed(json.dumps({"choices": [choice]}).encode())
     tap.close()

@@ -11,7 +11,7 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.raw_json import is_too_deep
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 CHAT = DIALECTS["openai-chat"]
 
@@ -24,7 +24,7 @@ def nested(levels: int) -> bytes:
     return b'{"model":"m","messages":[],"x":%b%b}' % (b"[" * levels, b"]" * levels)
 
 
-def read(data: bytes, prefers_stream: bool = False) -> Asked:
+def read(data: bytes, prefers_stream: bool = False) -> ModelRequest:
     return CHAT.read(data, 128, prefers_stream)
 
 
@@ -46,7 +46,7 @@ def test_what_is_read() -> None:
 
 def test_what_is_absent_or_null() -> None:
     asked = read(body(stream=None, n=None, tools=None, tool_choice=None, stream_options=None))
-    assert asked == Asked(model="m", body=asked.body, last_role="")
+    assert asked == ModelRequest(model="m", body=asked.body, last_role="")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.exchange.model import Asked, Stop, ToolCall, TurnEnd, Usage
+from gateway.exchange.model import ModelRequest, Stop, ToolCall, TurnEnd, Usage
 from gateway.wire.sse import data_of, split
 
 CHAT = DIALECTS["openai-chat"]
@@ -49,7 +49,7 @@ def turn(
 def splice(
     tools: frozenset[str] = frozenset(), choices: int = 1, usage: bool = False, limit: int = 10**6
 ) -> Splice:
-    asked = Asked(model="m", body=b"{}", stream=True, choices=choices, wants_usage=usage)
+    asked = ModelRequest(model="m", body=b"{}", stream=True, choices=choices, wants_usage=usage)
     return CHAT.splice(asked, tools, limit)
 
 

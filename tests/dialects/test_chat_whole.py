@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
-from gateway.exchange.model import Asked, Stop, ToolCall, Usage
+from gateway.exchange.model import ModelRequest, Stop, ToolCall, Usage
 from tests.dialects.whole_answers import run
 
 CHAT = DIALECTS["openai-chat"]
@@ -27,7 +27,7 @@ def tool_call(name: str, ident: str) -> dict[str, Any]:
 
 
 def splice(tools: frozenset[str] = frozenset(), choices: int = 1) -> Splice:
-    return CHAT.splice(Asked(model="m", body=b"{}", choices=choices), tools, 10_000)
+    return CHAT.splice(ModelRequest(model="m", body=b"{}", choices=choices), tools, 10_000)
 
 
 @given(
@@ -151,7 +151,9 @@ def test_arguments_that_are_missing_or_no_text() -> None:
 
 
 def test_of_many_choices_none_is_touched() -> None:
-    answer = CHAT.splice(Asked(model="m", body=b"{}", choices=2), frozenset({"clock"}), 10_000)
+    answer = CHAT.splice(
+        ModelRequest(model="m", body=b"{}", choices=2), frozenset({"clock"}), 10_000
+    )
     said = body(None, "tool_calls", tool_calls=[tool_call("clock", "c1")])
     tap = run(answer, said)
     assert tap.end().server_calls == ()

@@ -10,7 +10,7 @@ import pytest
 from gateway.dialects import DIALECTS
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answers import BodyTranslator, StreamTranslator
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 CHAT = DIALECTS["openai-chat"]
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}, 5]}
@@ -47,7 +47,9 @@ BODY = json.dumps(
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_the_text_is_known_and_the_bytes_pass(stream: bool) -> None:
-    splice = CHAT.splice(Asked(model="m", body=b"{}", stream=stream), frozenset({"clock"}), 10**6)
+    splice = CHAT.splice(
+        ModelRequest(model="m", body=b"{}", stream=stream), frozenset({"clock"}), 10**6
+    )
     tap = splice.tap()
     sent = STREAM if stream else BODY
     shown = tap.feed(sent)
@@ -60,7 +62,7 @@ def test_the_text_is_known_and_the_bytes_pass(stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_texts_of_two_turns_are_set_apart(stream: bool) -> None:
-    splice = CHAT.splice(Asked(model="m", body=b"{}", stream=stream), frozenset(), 10**6)
+    splice = CHAT.splice(ModelRequest(model="m", body=b"{}", stream=stream), frozenset(), 10**6)
     shown = b""
     for _ in range(2):
         tap = splice.tap()

@@ -9,7 +9,7 @@ import pytest
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice, Tap
 from gateway.errors import UpstreamError
-from gateway.exchange.model import Asked, TurnEnd
+from gateway.exchange.model import ModelRequest, TurnEnd
 from gateway.wire.sse import split
 
 HERE = Path(__file__).parents[1] / "fixtures"
@@ -35,7 +35,7 @@ each_whole = pytest.mark.parametrize(
 def begin(path: Path, tools: frozenset[str]) -> Splice:
     """Begin an answer in the dialect that a stream is in."""
     dialect = DIALECTS[NAMES[path.stem.partition("_")[0]]]
-    asked = Asked(model="m", body=b"{}", stream=True, wants_usage=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True, wants_usage=True)
     return dialect.splice(asked, tools, 10**6)
 
 

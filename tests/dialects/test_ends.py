@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.errors import UpstreamError
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import split
 
 HERE = Path(__file__).parents[1] / "fixtures"
@@ -67,7 +67,7 @@ DAMAGES: dict[str, Any] = {
 def passed(name: str, pieces: list[bytes], tools: frozenset[str], turns: int = 1) -> bytes:
     """Pass a stream as the driver does, as the last of some turns; return what the client gets."""
     dialect = DIALECTS[NAMES[name.partition("_")[0]]]
-    asked = Asked(model="m", body=b"{}", stream=True, wants_usage=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True, wants_usage=True)
     splice = dialect.splice(asked, tools, 10**6)
     whole = STREAMS[name.replace("error", "text")]
     shown = b""

@@ -33,7 +33,7 @@ from gateway.dialects.translate.messages_answer_reader import MessagesAnswerRead
 from gateway.dialects.translate.messages_answer_writer import MessagesAnswerWriter
 from gateway.dialects.translate.responses_answer_reader import ResponsesAnswerReader
 from gateway.errors import UpstreamBroke
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import Framer, data_of, split
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
@@ -268,5 +268,5 @@ def test_tools_that_take_text_are_found_whether_they_are_searched_for(
     offered: list[dict[str, object]],
 ) -> None:
     tools = json.dumps(offered).encode()
-    asked = Asked(model="m", body=b"{}", tools=tools)
+    asked = ModelRequest(model="m", body=b"{}", tools=tools)
     assert read_context(asked, RESPONSES, "seed", 0).custom == read_custom_tools(tools)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from gateway.dialects import DIALECTS as SPOKEN
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from tests.dialects.answers_wire import DIALECTS, fixture
 from tests.dialects.test_translate_answers_whole import BODIES
 
@@ -19,7 +19,7 @@ def answer(dialect: str, stream: bool) -> bytes:
 
 def live(dialect: str, stream: bool) -> None:
     """Read a turn to its end, with another one begun, and forget them."""
-    asked = Asked(model="m", body=b"{}", stream=stream)
+    asked = ModelRequest(model="m", body=b"{}", stream=stream)
     splice = SPOKEN[dialect].splice(asked, frozenset({"clock"}), 10**6)
     tap = splice.tap()
     tap.feed(answer(dialect, stream))

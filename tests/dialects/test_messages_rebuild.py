@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.exchange.additions import ToolResult
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.model import KeptTurn
 
 Json = dict[str, Any]
@@ -247,7 +247,7 @@ def test_from_the_answer_to_the_next_request(with_ids: bool) -> None:
         made = {"type": "tool_use", "name": name, "input": {"at": at}}
         blocks.append({**made, "id": f"id{at}"} if with_ids else made)
     blocks.insert(4, text("t2"))
-    answer = DIALECT.splice(Asked(model="m", body=b"{}"), frozenset({"clock"}), 10_000)
+    answer = DIALECT.splice(ModelRequest(model="m", body=b"{}"), frozenset({"clock"}), 10_000)
     tap = answer.tap()
     tap.feed(json.dumps({"content": blocks, "stop_reason": "tool_use"}).encode())
     tap.close()

@@ -27,7 +27,7 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import data_of
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ def body(*messages: Any, **fields: Any) -> bytes:
     return json.dumps(request, separators=(",", ":")).encode()
 
 
-def read(data: bytes, prefers_stream: bool = False) -> Asked:
+def read(data: bytes, prefers_stream: bool = False) -> ModelRequest:
     return DIALECT.read(data, 128, prefers_stream)
 
 
@@ -68,7 +68,7 @@ def test_what_is_read() -> None:
     data = body(
         user("hi"), stream=True, tools=tools, tool_choice={"type": "any"}, metadata={"a": 1}
     )
-    assert read(data) == Asked(
+    assert read(data) == ModelRequest(
         model="m",
         body=data,
         stream=True,
@@ -81,7 +81,7 @@ def test_what_is_read() -> None:
 
 def test_what_is_absent_or_null() -> None:
     data = body(stream=None, tools=None, tool_choice=None)
-    assert read(data) == Asked(model="m", body=data, wants_usage=True, last_role="")
+    assert read(data) == ModelRequest(model="m", body=data, wants_usage=True, last_role="")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.anthropic_messages import DIALECT
 from gateway.dialects.protocol import Splice
-from gateway.exchange.model import Asked, Stop, ToolCall, Usage
+from gateway.exchange.model import ModelRequest, Stop, ToolCall, Usage
 from tests.dialects.whole_answers import run
 
 CLOCK = frozenset({"clock"})
@@ -34,7 +34,7 @@ def body(*content: Any, reason: str | None = "end_turn", ident: str = "a", **mor
 
 
 def splice(tools: frozenset[str] = CLOCK) -> Splice:
-    return DIALECT.splice(Asked(model="m", body=b"{}"), tools, 10_000)
+    return DIALECT.splice(ModelRequest(model="m", body=b"{}"), tools, 10_000)
 
 
 def shown(answer: Splice, neutral_finish: bool = False) -> Json:

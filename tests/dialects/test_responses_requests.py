@@ -11,7 +11,7 @@ from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.errors import BadRequest, ModelNotFound, UpstreamAnswered, UpstreamBroke
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from tests.dialects.responses_wire import Json, call, custom, message, reasoning, search
 
 CLOCK = ToolDeclaration("clock", "Tells the time.", '{"type":"object"}')
@@ -21,7 +21,7 @@ def body(**fields: object) -> bytes:
     return json.dumps({"model": "m", "input": [], **fields}, separators=(",", ":")).encode()
 
 
-def read(data: bytes, prefers_stream: bool = False) -> Asked:
+def read(data: bytes, prefers_stream: bool = False) -> ModelRequest:
     return DIALECT.read(data, 128, prefers_stream)
 
 
@@ -56,7 +56,7 @@ def test_what_is_read() -> None:
 
 def test_what_is_absent_or_null() -> None:
     for data in (b'{"model":"m"}', body(stream=None, input=None, tools=None, tool_choice=None)):
-        assert read(data) == Asked(model="m", body=data, last_role="")
+        assert read(data) == ModelRequest(model="m", body=data, last_role="")
 
 
 def test_who_it_may_be() -> None:

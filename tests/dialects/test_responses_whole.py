@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.dialects.openai_responses import DIALECT
 from gateway.dialects.openai_responses.items import AnsweredItems
 from gateway.dialects.openai_responses.whole import ResponsesWhole
-from gateway.exchange.model import Asked, Stop, ToolCall, Usage
+from gateway.exchange.model import ModelRequest, Stop, ToolCall, Usage
 from tests.dialects.responses_wire import (
     CLOCK,
     Json,
@@ -32,7 +32,7 @@ def body(*items: Json, ident: str = "a", status: str = "completed", **more: Any)
 
 
 def splice(tools: frozenset[str] = frozenset()) -> ResponsesWhole:
-    made = DIALECT.splice(Asked(model="m", body=b"{}"), tools, 10_000)
+    made = DIALECT.splice(ModelRequest(model="m", body=b"{}"), tools, 10_000)
     assert isinstance(made, ResponsesWhole)
     return made
 

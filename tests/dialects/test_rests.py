@@ -10,7 +10,7 @@ import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from tests.dialects import messages_wire as messages
 from tests.dialects.responses_wire import Teller, call, message, usage
 
@@ -101,7 +101,7 @@ EACH = pytest.mark.parametrize("dialect, stream", TURNS, ids=lambda part: str(pa
 
 
 def begun(dialect: str, stream: bool, body: bytes) -> Splice:
-    asked = Asked(model="m", body=body, stream=stream, wants_usage=True)
+    asked = ModelRequest(model="m", body=body, stream=stream, wants_usage=True)
     return DIALECTS[dialect].splice(asked, CLOCK, 10**6)
 
 

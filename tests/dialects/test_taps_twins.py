@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
-from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd
 
 # Words that the fast paths search for, as a model may say them in a text.
 WORDS = (
@@ -94,7 +94,7 @@ STREAMS = {"openai-chat": chat, "anthropic-messages": messages, "openai-response
 
 
 def begin(dialect: str, tools: frozenset[str]) -> Splice:
-    asked = Asked(model="m", body=b"{}", stream=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True)
     return DIALECTS[dialect].splice(asked, tools, 10**6)
 
 

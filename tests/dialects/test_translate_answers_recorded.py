@@ -11,7 +11,7 @@ from gateway.dialects import DIALECTS as SPOKEN
 from gateway.dialects.translate.answer_context import AnswerContext
 from gateway.dialects.translate.answers import StreamTranslator
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from tests.dialects.answers_wire import (
     CHAT,
     DIALECTS,
@@ -142,7 +142,7 @@ def test_an_error_in_the_middle(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_an_error_in_the_middle_is_a_failure_to_the_clients_tap(source: str, target: str) -> None:
-    asked = Asked(model="m", body=b"{}", stream=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True)
     tap = SPOKEN[target].splice(asked, frozenset(), 10**6).tap()
     shown = tap.feed(translated(fixture(source, "error"), source, target))
     assert b"Well," in shown
@@ -210,7 +210,7 @@ def test_usage_is_shown_to_a_chat_client_only_if_it_asked(source: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_the_clients_tap_reads_it_to_its_end(source: str, target: str, name: str) -> None:
-    asked = Asked(model="m", body=b"{}", stream=True)
+    asked = ModelRequest(model="m", body=b"{}", stream=True)
     splice = SPOKEN[target].splice(asked, frozenset(), 10**6)
     tap = splice.tap()
     stream = translated(fixture(source, name), source, target)

@@ -9,7 +9,7 @@ from gateway.dialects import DIALECTS as SPOKEN
 from gateway.dialects.translate.answer_context import AnswerContext, read_context
 from gateway.dialects.translate.answers import BodyTranslator, error_body
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from tests.dialects.answers_wire import CHAT, MESSAGES, PAIRS, RESPONSES, WANTED, body_translated
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1.0}'}}
@@ -152,7 +152,7 @@ def test_an_answer_says_the_same_in_another_dialect(source: str, target: str) ->
 
 @pytest.mark.parametrize("source, target", PAIRS)
 def test_the_clients_tap_reads_it(source: str, target: str) -> None:
-    splice = SPOKEN[target].splice(Asked(model="m", body=b"{}"), frozenset(), 10**6)
+    splice = SPOKEN[target].splice(ModelRequest(model="m", body=b"{}"), frozenset(), 10**6)
     tap = splice.tap()
     tap.feed(json.dumps(body_translated(BODIES[source], source, target)).encode())
     tap.close()
@@ -245,7 +245,7 @@ def test_redacted_thinking_is_a_block_of_its_own() -> None:
 
 def test_calls_of_tools_that_take_plain_text() -> None:
     tools = json.dumps([{"type": "custom", "name": "patch"}]).encode()
-    asked = Asked(model="m", body=b"{}", tools=tools)
+    asked = ModelRequest(model="m", body=b"{}", tools=tools)
     called = {"id": "c", "function": {"name": "patch", "arguments": '{"input":"*"}'}}
     body = body_translated(
         chat({"tool_calls": [called]}, "tool_calls"),
@@ -260,12 +260,14 @@ def test_calls_of_tools_that_take_plain_text() -> None:
     body = body_translated({"content": [block]}, MESSAGES, CHAT, read_context(asked, CHAT, "s", 0))
     (call,) = body["choices"][0]["message"]["tool_calls"]
     assert call == {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "*"}}
-    assert read_context(Asked(model="m", body=b"{}"), CHAT, "s", 3) == AnswerContext("m", "s", 3)
+    assert read_context(ModelRequest(model="m", body=b"{}"), CHAT, "s", 3) == AnswerContext(
+        "m", "s", 3
+    )
 
 
 def test_what_messages_call_custom_is_a_function() -> None:
     tool = {"type": "custom", "name": "say", "input_schema": {"type": "object"}}
-    asked = Asked(model="m", body=b"{}", tools=json.dumps([tool]).encode())
+    asked = ModelRequest(model="m", body=b"{}", tools=json.dumps([tool]).encode())
     called = {"id": "c", "function": {"name": "say", "arguments": '{"input":"*"}'}}
     answer = chat({"tool_calls": [called]}, "tool_calls")
     body = body_translated(answer, CHAT, MESSAGES, read_context(asked, MESSAGES, "s", 0))

@@ -9,7 +9,7 @@ import pytest
 from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Splice
 from gateway.errors import UpstreamAnswered, UpstreamBroke
-from gateway.exchange.model import Asked, Stop, Usage
+from gateway.exchange.model import ModelRequest, Stop, Usage
 from tests.dialects.responses_wire import message, usage
 from tests.dialects.whole_answers import run
 
@@ -57,7 +57,7 @@ def write(dialect: str) -> bytes:
 
 def begin(dialect: str) -> Splice:
     """Begin an answer that is not streamed."""
-    return DIALECTS[dialect].splice(Asked(model="m", body=b"{}"), frozenset(), LIMIT)
+    return DIALECTS[dialect].splice(ModelRequest(model="m", body=b"{}"), frozenset(), LIMIT)
 
 
 @each

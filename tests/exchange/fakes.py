@@ -146,6 +146,7 @@ class FakeClient:
     def send_heartbeat_now(self) -> bool:
         assert self._heartbeat is not None
         self.started = True
+        self.last += 1
         self._transcript.add("client sees a heartbeat")
         return True
 

@@ -50,9 +50,10 @@ async def test_hold_and_wake() -> None:
     )
     kinds = stage.audience.kinds
     start = kinds.index("HeldUntil")
-    assert kinds[start : start + 5] == [
+    assert kinds[start : start + 6] == [
         "HeldUntil",
         "RequestExtended",
+        "Heartbeat",
         "ReminderDue",
         "StateChanged",
         "RouteTried",
@@ -104,8 +105,11 @@ async def test_what_ends_a_hold(event: str, reason: str) -> None:
     assert reasons(stage) == [reason]
 
 
-@pytest.mark.parametrize("event", ["gateway has to go", "session is deleted"])
-async def test_a_hold_is_cut(event: str) -> None:
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [("gateway has to go", "draining"), ("session is deleted", "session_deleted")],
+)
+async def test_a_hold_is_cut(event: str, reason: str) -> None:
     stage = await play(
         f"""{HELD}
         >> {event}
@@ -115,6 +119,7 @@ async def test_a_hold_is_cut(event: str) -> None:
         CLOCK,
     )
     assert stage.holds.counts.outcomes == {"client_gone": 1}
+    assert reasons(stage) == [reason]
 
 
 async def test_too_late_for_a_hold() -> None:

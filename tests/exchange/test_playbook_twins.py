@@ -6,6 +6,7 @@ Each pair is asked on two stages of the same kind, so that neither sees what the
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import anyio
@@ -14,11 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.openai_chat import DIALECT
-from gateway.exchange.model import Asked
+from gateway.dialects.profiles import PROFILES
+from gateway.dialects.translators import Translators, UpstreamDialect
+from gateway.errors import Headers
+from gateway.exchange.additions import Addition, ToolDeclaration, UserText
+from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.prepare import ModelRequestReader, ReadingRules
+from gateway.exchange.state import ExchangeState
+from gateway.exchange.turns import _address, _address_aside
+from gateway.offload import Offload
 from gateway.reminders.model import ReminderRequest
 from gateway.reminders.server_tools import ServerTools
 from gateway.reminders.tool_scope import ToolScope
 from gateway.sessions.directives.memory import NO_ATTEMPT
+from gateway.sessions.request_kind import Sentinels
 from gateway.sessions.service import SessionView
 from gateway.sessions.session_request import KIND, SessionRequest
 from gateway.stores.documents import DocumentKey
@@ -81,7 +91,7 @@ ASKINGS = st.builds(
 )
 
 
-def read(asking: Asking, text: str = "Hi") -> Asked:
+def read(asking: Asking, text: str = "Hi") -> ModelRequest:
     system = [{"role": "system", "content": asking.system}] if asking.system else []
     body: dict[str, Any] = {
         "model": "m",
@@ -178,6 +188,89 @@ def test_beginnings(kept: Kept, scope: ToolScope) -> None:
 def test_views(kept: Kept, asking: Asking) -> None:
     """`Sessions._glance` stands in for `_pass_by`."""
     anyio.run(compare_views, kept, asking)
+
+
+async def compare_ends(kept: Kept, asking: Asking) -> None:
+    stage = await prepare_stage(kept)
+    view = await stage.sessions.enter(session_request(asking), "a")
+    if view.session is not None and view.session.is_quiet():
+        assert await view.session.repeat() is None
+
+
+@given(KEPT, ASKINGS)
+def test_ends_of_turns(kept: Kept, asking: Asking) -> None:
+    """`RequestSession.is_quiet` stands in for a `repeat` that has nothing to say."""
+    anyio.run(compare_ends, kept, asking)
+
+
+UPSTREAMS = {
+    "same": UpstreamDialect("openai-chat", PROFILES["deepseek"]),
+    "other": UpstreamDialect("anthropic-messages"),
+}
+BODIES = st.builds(
+    lambda model, stream, members: {"model": model, "stream": stream, **members},
+    st.sampled_from(["m", "n"]),
+    st.booleans(),
+    st.sampled_from([{}, {"seed": 1}, {"tools": [DOOR]}, {"max_tokens": 5, "user": "u"}]),
+)
+
+
+async def compare_addresses(body: dict[str, Any], to: str, additions: tuple[Addition, ...]) -> None:
+    translators = Translators(UPSTREAMS, 2**20, 2**20, lambda: 0.0)
+    told = []
+    for address in (_address_now, _address_aside):
+        stage = Stage(Scene(), hears_all=False)
+        stage.live.services = replace(stage.live.services, translators=translators)
+        request = await stage.prepare()
+        messages = [{"role": "user", "content": "Hi"}]
+        asked = DIALECT.read(json.dumps({**body, "messages": messages}).encode(), 100)
+        request = msgspec.structs.replace(request, asked=asked)
+        state = ExchangeState(stage.live.services, request, stage.client)
+        await state.add(state.body, additions)
+        sent = await address(state, Route(to, "m"), "name")
+        told.append((sent, state.lost, state.translator is None))
+    assert told[0] == told[1]
+
+
+async def _address_now(state: ExchangeState, route: Route, name: str) -> bytes:
+    return _address(state, route, name)
+
+
+@given(
+    BODIES,
+    st.sampled_from(["a", "same", "other"]),
+    st.sampled_from([(), (UserText("It is noon."),), (ToolDeclaration("dice", "Rolls.", "{}"),)]),
+)
+def test_addresses(body: dict[str, Any], to: str, additions: tuple[Addition, ...]) -> None:
+    """`_address` stands in for `_address_aside`."""
+    anyio.run(compare_addresses, body, to, additions)
+
+
+async def compare_readings(asking: Asking, headers: Headers, prefers_stream: bool) -> None:
+    rules = ReadingRules(100, "m", frozenset({"dice"}), Sentinels((), ()))
+    found = []
+    for above in (2**63, -1):
+        offload = Offload()
+        offload.above = above
+        reader = ModelRequestReader(DIALECT, offload, rules)
+        found.append(await reader.read(read(asking).body, prefers_stream, headers, OWNER))
+    fast, general = found
+    assert (fast.who, fast.previous) == (general.who, general.previous)
+    # What is read at once of a large request is asked of others when somebody wants to know it.
+    bare: dict[str, Any] = {"facts": None, "identity": {}, "tools": b""}
+    one, other = (msgspec.structs.replace(each.asked, **bare) for each in found)
+    assert one == other
+    assert bool(fast.asked.tools) == bool(general.asked.tools)
+
+
+@given(
+    ASKINGS,
+    st.sampled_from([(), ((b"x-session-id", b"s"),), ((b"accept", b"text/event-stream"),)]),
+    st.booleans(),
+)
+def test_readings(asking: Asking, headers: Headers, prefers_stream: bool) -> None:
+    """`ModelRequestReader.read` reads small requests as `_read_large` reads large ones."""
+    anyio.run(compare_readings, asking, headers, prefers_stream)
 
 
 async def test_the_fast_forms_are_taken_where_nothing_is_kept() -> None:

@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from gateway.clock import ManualClock
-from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd, Usage
 from gateway.exchange.observer import NOBODY, TurnEnded
 from gateway.jobs.relay_sessions import LARGEST, JobIndex, Snapshots
 from gateway.stores import Memory, open_rows
@@ -48,7 +48,7 @@ async def remembering(*sessions: str, room: int = 1000) -> AsyncIterator[Snapsho
 
 def hear(snapshots: Snapshots, session: str, body: bytes, *texts: str) -> None:
     """Have a request answered in some turns."""
-    asked = Asked("m", body)
+    asked = ModelRequest("m", body)
     observer = snapshots.observer("o", session, "openai-chat", asked, ((b"openai-beta", b"x"),))
     assert observer is not NOBODY
     for text in texts:
@@ -86,7 +86,7 @@ async def test_the_eldest_are_forgotten() -> None:
 
 async def test_what_is_too_large_is_not_remembered() -> None:
     async with remembering(room=10 * LARGEST) as snapshots:
-        huge = Asked("m", b"x" * (LARGEST + 1))
+        huge = ModelRequest("m", b"x" * (LARGEST + 1))
         assert snapshots.observer("o", "s", "openai-chat", huge, ()) is NOBODY
         hear(snapshots, "s", b"x", "y" * LARGEST)
         assert await snapshots.find("o", "s") is None

@@ -372,7 +372,7 @@ def ended(said: str = "x", repeat: str | None = "go on", **turn: Any) -> TurnFin
 
 def play(*outcomes: Outcome, routes: tuple[Route, ...] = (A,)) -> list[object]:
     exchange = Exchange(routes)
-    return [exchange.begin(), *(exchange.handle(outcome) for outcome in outcomes)]
+    return [exchange.open_turn(), *(exchange.handle(outcome) for outcome in outcomes)]
 
 
 def test_a_stop_is_followed_up() -> None:
@@ -444,7 +444,7 @@ def test_a_gateway_that_has_to_go_spends_nothing() -> None:
 
 def test_whether_it_would_be_sent_is_judged_before_it_is_counted() -> None:
     exchange = Exchange((A,))
-    exchange.begin()
+    exchange.open_turn()
     exchange.handle(TurnOpened())
     for _ in range(2):
         assert exchange.would_repeat(ended())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.sessions.request_kind import Sentinels, last_calls, read_facts
 
 CHAT = DIALECTS["openai-chat"]
@@ -20,4 +20,4 @@ def turn(name: str) -> dict[str, object]:
 def test_a_call_whose_id_is_megabytes_long_is_not_looked_up(is_large: bool) -> None:
     body = json.dumps({"model": "m", "messages": [turn("c" * 2**20), turn("c1")]}).encode()
     facts = read_facts(CHAT, body, False, Sentinels((), ())) if is_large else None
-    assert last_calls(CHAT, Asked("m", body, facts=facts)) == ("c1",)
+    assert last_calls(CHAT, ModelRequest("m", body, facts=facts)) == ("c1",)

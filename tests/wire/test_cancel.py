@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from gateway.errors import UpstreamError
-from gateway.wire.http_client.pool import ConnectionSlots
+from gateway.wire.http_client.fast import ConnectionSlots
 from gateway.wire.http_client.upstream import Upstream
 
 from .conftest import Connected

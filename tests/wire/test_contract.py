@@ -10,8 +10,7 @@ import pytest
 from gateway import __version__
 from gateway.errors import UpstreamAnswered, UpstreamBroke
 from gateway.wire.http_client.connect import connect
-from gateway.wire.http_client.decode import PIECE
-from gateway.wire.http_client.responses import ERROR_BYTES
+from gateway.wire.http_client.responses import ERROR_BYTES, PIECE
 from gateway.wire.http_client.upstream import Endpoint
 
 from .conftest import Connected

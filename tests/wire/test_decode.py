@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import UpstreamBroke
-from gateway.wire.http_client.decode import PIECE, Inflater
+from gateway.wire.http_client.responses import PIECE, Inflater
 
 GZIP = 31
 TEXT = b"data: a frame, and another one\n\n" * 20

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.errors import Headers
 from gateway.wire.http_client.headers import (
+    RequestHead,
     query_towards_upstream,
     towards_client,
     towards_upstream,
 )
+from gateway.wire.http_client.upstream import Endpoint
 
 UP = [
     b"accept",
@@ -134,3 +139,19 @@ def test_an_ordinary_connection_header_takes_nothing_away() -> None:
 )
 def test_of_the_url_only_what_is_listed_goes_up(dialect: str, query: bytes, passed: bytes) -> None:
     assert query_towards_upstream(dialect, query) == passed
+
+
+NAMES = st.sampled_from(
+    [b"accept", b"host", b"user-agent", b"x-a", b"authorization", b"x-request-id"]
+)
+PAIRS = st.lists(st.tuples(NAMES, st.sampled_from([b"", b"1", b"a b"])), max_size=5).map(tuple)
+
+
+@given(PAIRS, PAIRS, st.integers(0, 10**7), st.sampled_from([b"", b"beta=true"]))
+def test_a_head_is_the_same_as_bytes_and_as_pairs(
+    own: Headers, headers: Headers, length: int, query: bytes
+) -> None:
+    head = RequestHead(Endpoint("a", "http://a.invalid:81/v1/x?y=1", own))
+    lines = [b"%b: %b\r\n" % pair for pair in head.pairs(headers, length)]
+    start = b"POST %b HTTP/1.1\r\n" % head.url_with(query).raw_path
+    assert head.encode(headers, length, query) == start + b"".join(lines) + b"\r\n"

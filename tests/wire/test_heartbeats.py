@@ -1,6 +1,7 @@
 """Heartbeats: idle lines get them, busy lines do not, and whoever never reads is given up."""
 
 import weakref
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -156,3 +157,41 @@ async def test_a_full_line_among_many_holds_up_nobody_twice() -> None:
         await settle(lambda: lines[7].beats > 0)
         tasks.cancel_scope.cancel()
     assert lines[8].beats == 0
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_whoever_wants_to_hears_of_each_heartbeat_that_was_sent(at_once: bool) -> None:
+    beats = Heartbeats(0.05, 10, anyio.current_time)
+    observed, other, stuck = Line(at_once), Line(at_once), Line()
+    stuck.stuck = True
+    told: list[str] = []
+
+    async def tell(name: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        told.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(stuck, partial(tell, "stuck"))
+        beats.add(observed, partial(tell, "observed"))
+        beats.add(other)
+        await settle(lambda: len(told) >= 2 and other.beats >= 2)
+        beats.remove(observed)
+        tasks.cancel_scope.cancel()
+    assert len(told) <= observed.beats
+    assert set(told) == {"observed"}
+
+
+async def test_whoever_is_observed_is_given_up_like_others() -> None:
+    beats = Heartbeats(0.05, 0.1, anyio.current_time)
+    line = Line()
+    line.blocked_since = anyio.current_time()
+
+    async def tell() -> None:
+        raise AssertionError("nothing was sent")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(line, tell)
+        await settle(lambda: line.given_up)
+        tasks.cancel_scope.cancel()

@@ -17,8 +17,8 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.wire.http_client.connection import DRAIN_BYTES, HIGH_WATER
+from gateway.wire.http_client.fast import Pool, UpstreamOrigin
 from gateway.wire.http_client.headers import RequestHead
-from gateway.wire.http_client.pool import Pool, UpstreamOrigin
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
 
 from .conftest import Connected

@@ -1,6 +1,6 @@
 """An upstream's error is passed on without our key and its address."""
 
-from gateway.wire.http_client.redact import redact_secrets
+from gateway.wire.http_client.failures import redact_secrets
 from gateway.wire.http_client.upstream import Endpoint
 
 

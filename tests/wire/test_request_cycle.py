@@ -55,7 +55,7 @@ class Wire:
         return None
 
 
-class Asked:
+class ModelRequest:
     """A request on a connection of its own; `blocked` when the client does not read."""
 
     def __init__(
@@ -99,7 +99,7 @@ def test_a_body_is_the_same_whichever_way_it_is_taken(
         headers[b"content-length"] = b"%d" % sum(map(len, pieces))
 
     async def take(directly: bool) -> tuple[bytes | str, bytes, bool]:
-        asked = Asked(expects=expects)
+        asked = ModelRequest(expects=expects)
         for piece in pieces:
             asked.cycle.add_body(piece)
         asked.cycle.end_body()
@@ -119,14 +119,14 @@ FRAMES = st.lists(st.binary(min_size=1, max_size=9) | st.just(b"x" * 20_000), ma
 HEADERS = st.sampled_from(
     [(), ((b"content-type", b"text/event-stream"),), ((b"connection", b"close"), (b"x-a", b"b"))]
 )
-Story = Callable[[ClientResponse, Asked], Awaitable[None]]
+Story = Callable[[ClientResponse, ModelRequest], Awaitable[None]]
 
 
 def tell_both_ways(story: Story, version: str, blocked: bool, lasts: bool) -> None:
     """Have a story end the same on our own server and on one that knows ASGI alone."""
 
     async def tell(direct: bool) -> tuple[Any, ...]:
-        asked = Asked(version, blocked, lasts)
+        asked = ModelRequest(version, blocked, lasts)
         answer = asked.answer(direct)
         await story(answer, asked)
         seen = await asked.outcome()
@@ -139,7 +139,7 @@ def tell_both_ways(story: Story, version: str, blocked: bool, lasts: bool) -> No
 def test_a_stream_is_the_same_bytes_on_both_ways(
     headers: Headers, frames: list[bytes], version: str, blocked: bool, lasts: bool
 ) -> None:
-    async def story(answer: ClientResponse, asked: Asked) -> None:
+    async def story(answer: ClientResponse, asked: ModelRequest) -> None:
         answer.ready(headers, lambda: b"")
         for number, frame in enumerate(frames):
             # Now and then the client stops reading.
@@ -154,7 +154,7 @@ def test_a_stream_is_the_same_bytes_on_both_ways(
 def test_a_whole_answer_is_the_same_bytes_on_both_ways(
     headers: Headers, body: bytes, status: int, blocked: bool
 ) -> None:
-    async def story(answer: ClientResponse, asked: Asked) -> None:
+    async def story(answer: ClientResponse, asked: ModelRequest) -> None:
         await answer.whole(status, headers, body)
 
     tell_both_ways(story, "1.1", blocked, lasts=True)
@@ -165,7 +165,7 @@ def test_a_whole_answer_is_the_same_bytes_on_both_ways(
 )
 def test_a_heartbeat_is_the_same_on_both_ways(steps: list[str]) -> None:
     async def tell(at_once: bool) -> tuple[Any, ...]:
-        asked = Asked()
+        asked = ModelRequest()
         answer = asked.answer(direct=True)
         beat = b""
         answer.ready((), lambda: beat)
@@ -185,8 +185,25 @@ def test_a_heartbeat_is_the_same_on_both_ways(steps: list[str]) -> None:
     assert asyncio.run(tell(True)) == asyncio.run(tell(False))
 
 
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_client_that_leaves_is_told_of_on_both_ways(direct: bool, before: bool) -> None:
+    asked, left = ModelRequest(), asyncio.Event()
+    asked.cycle.add_body(b"{}")
+    asked.cycle.end_body()
+    if before:
+        asked.cycle.lose()
+    unwatch = asked.answer(direct).watch(left.set)
+    if not before:
+        await asyncio.sleep(0)
+        assert not left.is_set()
+        asked.cycle.lose()
+    await asyncio.wait_for(left.wait(), 5)
+    unwatch()
+
+
 async def test_what_the_direct_way_declines_it_leaves_as_it_was() -> None:
-    asked = Asked(blocked=True)
+    asked = ModelRequest(blocked=True)
     assert not asked.cycle.start_stream(())
     assert not asked.cycle.write_whole(200, (), b"")
     assert not asked.cycle.write_frames(b"x")
@@ -196,7 +213,7 @@ async def test_what_the_direct_way_declines_it_leaves_as_it_was() -> None:
 
 
 async def test_the_head_of_a_stream_waits_for_its_first_frame() -> None:
-    asked = Asked()
+    asked = ModelRequest()
     answer = asked.answer(direct=True)
     answer.ready((), lambda: b"")
     await answer.frames(b"x")

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from gateway.errors import Headers
+from gateway.wire.http_server.request_cycle import RequestCycle
 from gateway.wire.http_server.response import ClientResponse
 
 
@@ -81,16 +82,18 @@ async def test_a_heartbeat_may_bring_the_start_line() -> None:
     assert len(peer.sent) == 3
 
 
-class Taking:
+class Taking(RequestCycle):
     """Our own server: it takes frames at once, or says that the client must be waited for."""
+
+    # Of what the real one has, only what stands here is used.
+    blocked = False
+    stalled_since: float | None = None
 
     def __init__(self, *takes: bool) -> None:
         self.takes = list(takes)
         self.written: list[bytes] = []
         self.resting = False
-        self.blocked = False
-        self.stalled_since: float | None = None
-        self.cancel_scope: anyio.CancelScope | None = None
+        self.cancel_scope = None
 
     async def drain(self) -> None:
         self.blocked = False

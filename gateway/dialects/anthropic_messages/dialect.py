@@ -43,7 +43,7 @@ from gateway.dialects.statuses import messages_type_of
 from gateway.dialects.text_editor import TextEditor
 from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 TEXT = b'{"type":"text","text":%b}'
 FORCING = ("any", "tool")
@@ -136,7 +136,7 @@ class AnthropicMessages(BaseDialect):
         described = {"type": messages_type_of(error.status), "message": message}
         return msgspec.json.encode({"type": "error", "error": described})
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return MessagesStream(asked, server_tools, event_bytes)

@@ -45,7 +45,7 @@ from gateway.dialects.events import (
 )
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd
 from gateway.wire.sse import data_of, split
 
 PING = write_event({"type": "ping"})
@@ -89,7 +89,7 @@ class MessagesStream(StreamSplice):
 
     __slots__ = ("_left_open", "_message", "_taken")
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         super().__init__(asked, server_tools, event_bytes)
         self._message: Json | None = None
         self._taken: list[FinishedMessagesTurn] = []

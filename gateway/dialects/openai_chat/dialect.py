@@ -30,7 +30,7 @@ from gateway.dialects.statuses import describe_error
 from gateway.dialects.text_editor import SpokenMessage
 from gateway.errors import BadRequest, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 
 class _StreamOptions(msgspec.Struct, gc=False):
@@ -141,7 +141,7 @@ class OpenAIChat(BaseDialect):
         """Make an assistant's turn of what it said."""
         return AnsweredTurn({"role": "assistant", "content": text})
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return ChatStream(asked, server_tools, event_bytes)

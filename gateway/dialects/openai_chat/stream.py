@@ -41,7 +41,7 @@ from gateway.dialects.openai_chat.turn import (
 )
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.model import Asked, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd
 from gateway.wire.sse import encode, split_events
 
 ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
@@ -72,7 +72,7 @@ class ChatStream(StreamSplice):
 
     __slots__ = ("_beat", "_taken", "_wants_usage", "choices", "envelope", "shown_calls")
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), event_bytes)
         self.choices = asked.choices
         self.envelope: Json | None = None

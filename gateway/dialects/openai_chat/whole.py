@@ -22,7 +22,7 @@ from gateway.dialects.openai_chat.turn import (
 )
 from gateway.dialects.splices import WholeAnswer, WholeObjectTap
 from gateway.errors import UpstreamError
-from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd, Usage
 
 # What a message may hold beside what it says; without it there is little to read.
 BESIDE_TEXT = ("tool_calls", "refusal", "function_call")
@@ -62,7 +62,7 @@ class ChatWhole(WholeAnswer["WholeChatTap"]):
 
     __slots__ = ("choices",)
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], limit: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], limit: int) -> None:
         super().__init__(asked, server_tools if asked.choices == 1 else frozenset(), limit)
         self.choices = asked.choices
 

@@ -46,7 +46,7 @@ from gateway.dialects.raw_json import (
 from gateway.dialects.text_editor import Edit, TextEditor
 from gateway.errors import BadRequest, HoldgateError
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, ToolResult, UserText
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 
 class _TextOptions(msgspec.Struct, gc=False):
@@ -164,7 +164,7 @@ class OpenAIResponses(BaseDialect):
         """Name the answer that the request goes on from as the upstream knows it."""
         return write_object({**fields_of(body), PREVIOUS: raw(previous_id)})
 
-    def splice(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> Splice:
+    def splice(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> Splice:
         """Begin an answer."""
         if asked.stream:
             return ResponsesStream(asked, server_tools, event_bytes)

@@ -19,7 +19,7 @@ from gateway.dialects.openai_responses.tap import ResponsesTap
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import raw
 from gateway.errors import HoldgateError
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import encode
 
 IN_PROGRESS = "response.in_progress"
@@ -31,7 +31,7 @@ class ResponsesStream(StreamSplice):
 
     __slots__ = ("_answer", "_live", "_taken")
 
-    def __init__(self, asked: Asked, server_tools: frozenset[str], event_bytes: int) -> None:
+    def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         super().__init__(asked, server_tools, event_bytes)
         self._answer = ResponsesAnswer(self._ids, server_tools)
         self._taken: list[ResponsesTap | FinishedResponsesTurn] = []

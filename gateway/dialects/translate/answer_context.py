@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.dialects.raw_json import readable
 from gateway.errors import BadRequest, UpstreamBroke
-from gateway.exchange.model import Asked
+from gateway.exchange.model import ModelRequest
 
 ID_DIGITS = 24
 # They are remembered for the answer, which takes the event loop time for each.
@@ -55,7 +55,7 @@ class AnswerContext(msgspec.Struct, frozen=True):
         return f"{prefix}{sha256(parts.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 
-def read_context(asked: Asked, dialect: str, seed: str, created: int) -> AnswerContext:
+def read_context(asked: ModelRequest, dialect: str, seed: str, created: int) -> AnswerContext:
     """Take from a request of this dialect what its answer needs of it."""
     # The search saves reading the tools of nearly every request (test_fast_paths.py).
     has_custom = b'"custom"' in asked.tools and dialect not in FUNCTIONS_ONLY

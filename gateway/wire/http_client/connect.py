@@ -17,5 +17,6 @@ _TRANSPORTS: dict[str, type[FastUpstream] | type[HttpxUpstream]] = {
 def connect(endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> Upstream:
     """Return the upstream behind an endpoint; nothing is dialled before the first turn."""
     if endpoint.transport not in _TRANSPORTS:
-        raise ValueError(f"Upstream {endpoint.id} names an unknown transport.")
+        known = " or ".join(_TRANSPORTS)
+        raise ValueError(f"Upstream {endpoint.id} has an unknown transport; choose {known}.")
     return _TRANSPORTS[endpoint.transport](endpoint, ssl_context)

@@ -1,10 +1,14 @@
-"""What went wrong below, said in the gateway's own words."""
+"""What went wrong below, said in the gateway's own words.
+
+What an upstream itself says of an error may repeat our key and its address: no client reads those.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -15,10 +19,14 @@ from gateway.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from gateway.wire.http_client.upstream import Endpoint
+
+BLOT = b"***"
+SHORTEST = 6
 
 # First match wins; no text of a library is passed on, since it may name an address.
 _ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
-    (httpx.PoolTimeout, UpstreamBusy, "All connections to the upstream are in use."),
+    (httpx.PoolTimeout, UpstreamBusy, "All connections to the upstream are busy; try again."),
     (httpx.ConnectTimeout, UpstreamUnreachable, "The upstream did not accept a connection."),
     (httpx.TimeoutException, UpstreamTimeout, "The upstream was silent for too long."),
     (httpx.RemoteProtocolError, UpstreamBroke, "The upstream's answer broke off or is not HTTP."),
@@ -26,8 +34,8 @@ _ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
 )
 
 _CONNECT_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
-    (ssl.SSLCertVerificationError, "The upstream's certificate cannot be trusted."),
-    (ssl.SSLError, "The upstream does not speak TLS with us."),
+    (ssl.SSLCertVerificationError, "The upstream's certificate is not trusted."),
+    (ssl.SSLError, "The TLS handshake with the upstream failed."),
     (socket.gaierror, "The upstream's host name cannot be resolved."),
     (ConnectionRefusedError, "The upstream refused the connection."),
 )
@@ -40,7 +48,7 @@ def upstream_error(error: httpx.TransportError) -> UpstreamError:
     for foreign, ours, sentence in _ERRORS:
         if isinstance(error, foreign):
             return ours(sentence)
-    return UpstreamBroke("The upstream could not be asked.")
+    return UpstreamBroke("The request to the upstream failed.")
 
 
 def _why_unreachable(error: BaseException) -> str:
@@ -55,3 +63,18 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
+    """Return an error body without the endpoint's credentials and address."""
+    for secret in _secrets(endpoint):
+        if len(secret) >= SHORTEST and secret in body:
+            body = body.replace(secret, BLOT)
+    return body
+
+
+def _secrets(endpoint: Endpoint) -> list[bytes]:
+    values = [value.rpartition(b" ")[2] for _, value in endpoint.headers]
+    address = urlsplit(endpoint.url)
+    # The longer form first, so that nothing of it is left.
+    return [*values, address.netloc.encode(), (address.hostname or "").encode()]

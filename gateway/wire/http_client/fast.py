@@ -1,22 +1,244 @@
-"""The relay's own HTTP client: one short way for bytes, without httpx's layers."""
+"""The relay's own HTTP client: one short way for bytes, without httpx's layers.
+
+An upstream has a pool of connections: at most so many, the last used first.
+
+Who wants to ask takes a slot first, then a resting connection that still looks alive, else a new
+one. The slot is what is counted, not the connection: it is held from before the dial until the
+answer is over, and freed once, by whoever ends the exchange:
+
+- `exchange` when it fails, `settle` when the answer was read or given up;
+- a connection that drains keeps its slot with nobody reading: `settle_drained` frees it when the
+  answer ends, `forget` when the connection is lost before.
+
+So `busy` is 0 again when nothing goes on, whatever was cancelled and whenever. Resting connections
+hold no slot; there are never more of them than slots, since each held one before.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
+import anyio
 import httpx
 
 from gateway.errors import Headers
 from gateway.wire.http_client.connection import ClientConnection
 from gateway.wire.http_client.failures import upstream_error
 from gateway.wire.http_client.headers import RequestHead
-from gateway.wire.http_client.pool import Pool, UpstreamOrigin
 from gateway.wire.http_client.responses import accept
-from gateway.wire.http_client.upstream import Endpoint, Turn
+from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn
 from gateway.wire.tls import default_context
 
 _PORTS = {"http": 80, "https": 443}
+KEEP_ALIVE_SECONDS = 30.0
+
+
+class ConnectionSlots:
+    """A number of places; who finds none waits in line, each for a limited time."""
+
+    __slots__ = ("_closed", "_queue", "_size", "busy")
+
+    def __init__(self, size: int) -> None:
+        self.busy = 0
+        self._size = size
+        self._closed = False
+        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<ConnectionSlots {self.busy} of {self._size} busy, {len(self._queue)} waiting>"
+
+    def grab(self) -> bool:
+        """Take a place if there is one at once."""
+        # Nobody is passed over: a place that is left goes to who waits, and is never free then.
+        if self.busy >= self._size or self._closed:
+            return False
+        self.busy += 1
+        return True
+
+    async def wait(self, patience: float) -> None:
+        """Take the next place in turn, or raise `PoolTimeout` after so many seconds."""
+        if self._closed:
+            raise _make_closed_error()
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        self._queue[place] = None
+        # A timer on the future, no cancel scope: a scope would have to tell its timeout from a
+        # place that came in the same moment.
+        alarm = loop.call_later(patience, _give_up, place)
+        try:
+            await place
+        except BaseException:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                # It came in the very moment its waiter was cancelled.
+                self.free()
+            raise
+        finally:
+            alarm.cancel()
+            self._queue.pop(place, None)
+
+    def free(self) -> None:
+        """Leave a place: it goes straight to the first who waits, nobody can slip in between."""
+        while self._queue:
+            place, _ = self._queue.popitem(last=False)
+            if not place.done():
+                # It passes from hand to hand: `busy` does not change.
+                place.set_result(None)
+                return
+        self.busy -= 1
+
+    def close(self) -> None:
+        """Send away who waits or comes later."""
+        self._closed = True
+        while self._queue:
+            place, _ = self._queue.popitem(last=False)
+            if not place.done():
+                place.set_exception(_make_closed_error())
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamOrigin:
+    """Who is called."""
+
+    host: str
+    port: int
+    tls: Callable[[], ssl.SSLContext] | None = None
+
+
+class Pool:
+    """Lends connections; each holds a slot from before it is dialled until its answer is over."""
+
+    __slots__ = ("_closed", "_draining", "_keep_alive", "_open", "_origin", "_resting", "_slots")
+
+    def __init__(
+        self, origin: UpstreamOrigin, size: int, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
+        self._origin = origin
+        self._keep_alive = keep_alive
+        self._slots = ConnectionSlots(size)
+        self._closed = False
+        self._open: set[ClientConnection] = set()
+        # A stack with removal from the middle: the one used last is the one most likely alive,
+        # and the others come of age and are closed.
+        self._resting: dict[ClientConnection, None] = {}
+        self._draining: set[ClientConnection] = set()
+
+    def __repr__(self) -> str:
+        return f"<Pool {len(self._open)} open, {len(self._resting)} resting, {self._slots!r}>"
+
+    @property
+    def busy(self) -> int:
+        """How many connections are in use, being made, or on their way back."""
+        return self._slots.busy
+
+    async def exchange(self, head: bytes, body: bytes, timeouts: Timeouts) -> ClientConnection:
+        """Send a request; return the connection on which its answer has begun."""
+        if not self._slots.grab():
+            await self._slots.wait(timeouts.connect)
+        connection = self._pop_fresh()
+        try:
+            if connection is not None:
+                try:
+                    await connection.request(head, body, timeouts)
+                    return connection
+                except httpx.TransportError:
+                    # It was closed while it rested, and the request was not read: that alone
+                    # is worth a second try.
+                    if not connection.refused:
+                        raise
+            connection = await self._dial(timeouts.connect)
+            await connection.request(head, body, timeouts)
+        except BaseException:
+            # Also when cancelled: half a request on a connection makes it good for nothing.
+            if connection is not None:
+                connection.abort()
+            self._slots.free()
+            raise
+        return connection
+
+    def settle(self, connection: ClientConnection) -> None:
+        """Take back a connection: keep it if its answer is complete, else close it."""
+        if connection.reusable and not self._closed:
+            connection.rest(self._keep_alive)
+            self._resting[connection] = None
+        else:
+            connection.abort()
+        self._slots.free()
+
+    def drain(self, connection: ClientConnection) -> None:
+        """Take back a connection whose reader has seen enough, before the answer's last bytes."""
+        if connection.can_drain:
+            self._draining.add(connection)
+            connection.drain()
+        else:
+            self.settle(connection)
+
+    def settle_drained(self, connection: ClientConnection) -> None:
+        """Keep a connection whose answer ended in the background."""
+        self._draining.discard(connection)
+        self.settle(connection)
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Forget a connection that is closed."""
+        self._open.discard(connection)
+        self._resting.pop(connection, None)
+        # Whoever reads an answer settles by itself; of a draining one nobody else would.
+        if connection in self._draining:
+            self._draining.discard(connection)
+            self._slots.free()
+
+    def close(self) -> None:
+        """Close everything, also what is in use or waited for."""
+        self._closed = True
+        self._slots.close()
+        for connection in tuple(self._open):
+            # Readers are told, and give their slots back.
+            connection.fail(httpx.ReadError("The upstream was closed."))
+
+    def _pop_fresh(self) -> ClientConnection | None:
+        while self._resting:
+            connection, _ = self._resting.popitem()
+            # One poll of the socket: cheaper than a request that has to be sent again.
+            if connection.fresh:
+                return connection
+            connection.abort()
+        return None
+
+    async def _dial(self, seconds: float) -> ClientConnection:
+        connection, origin = ClientConnection(self), self._origin
+        self._open.add(connection)
+        try:
+            with anyio.fail_after(seconds):
+                tls = origin.tls() if origin.tls is not None else None
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection,
+                    origin.host,
+                    origin.port,
+                    ssl=tls,
+                    server_hostname=origin.host if tls is not None else None,
+                )
+        except BaseException as error:
+            connection.abort()
+            self._open.discard(connection)
+            if isinstance(error, TimeoutError):
+                raise httpx.ConnectTimeout("No connection in time.") from error
+            if isinstance(error, OSError):
+                raise httpx.ConnectError("No connection.") from error
+            raise
+        return connection
+
+
+def _give_up(place: asyncio.Future[None]) -> None:
+    if not place.done():
+        place.set_exception(httpx.PoolTimeout("No connection became free in time."))
+
+
+def _make_closed_error() -> httpx.ConnectError:
+    return httpx.ConnectError("The upstream was closed.")
 
 
 class FastUpstream:
@@ -42,11 +264,7 @@ class FastUpstream:
             connection = await self._pool.exchange(head, body, self.endpoint.timeouts)
         except httpx.TransportError as error:
             raise upstream_error(error) from None
-        turn = FastTurn(self._pool, connection)
-        if 200 <= connection.status < 300 and not _names_encoding(turn.headers):
-            # Nearly every answer: there is nothing to refuse and nothing to decode.
-            return turn
-        return await accept(connection.status, turn)
+        return await accept(connection.status, FastTurn(self._pool, connection))
 
     @property
     def busy(self) -> int:
@@ -114,10 +332,3 @@ class FastTurn:
         self._pool.settle(connection)
         if connection.failure is not None:
             raise upstream_error(connection.failure)
-
-
-def _names_encoding(headers: Headers) -> bool:
-    for name, _ in headers:  # noqa: SIM110 - on every request, and half as quick as any()
-        if name == b"content-encoding":
-            return True
-    return False

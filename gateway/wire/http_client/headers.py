@@ -107,17 +107,16 @@ def _drop_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
 class RequestHead:
     """What every request to one endpoint begins with."""
 
-    __slots__ = ("_agent", "_agent_line", "_fixed", "_lines", "_own", "_start", "url")
+    __slots__ = ("_agent", "_fixed", "_lines", "_own", "_start", "url")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.url = httpx.URL(endpoint.url)
         if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise ValueError(f"Upstream {endpoint.id} needs an http or https URL.")
+            raise ValueError(f"The URL of upstream {endpoint.id} must be http or https.")
         self._fixed = _choose_fixed(self.url, endpoint.headers)
         names = {name for name, _ in self._fixed}
         self._own = frozenset(names | _FRAMING)
         self._agent = () if _AGENT[0] in names else (_AGENT,)
-        self._agent_line = _lines(self._agent)
         self._lines = _lines(self._fixed)
         self._start = self._begin(self.url)
 
@@ -133,17 +132,9 @@ class RequestHead:
 
     def encode(self, headers: Headers, length: int, query: bytes = b"") -> bytes:
         """Return the bytes that go before a body of this length."""
-        own, agent = self._own, self._agent_line
-        lines = []
-        for pair in headers:
-            if pair[0] not in own:
-                lines.append(b"%b: %b\r\n" % pair)
-                if pair[0] == b"user-agent":
-                    agent = b""
-        added = b"".join(lines)
-        _check(added, len(lines))
         start = self._begin(self.url_with(query)) if query else self._start
-        return b"%b%b%bcontent-length: %d\r\n\r\n" % (start, added, agent, length)
+        added = _lines(self._choose_added(headers))
+        return b"%b%bcontent-length: %d\r\n\r\n" % (start, added, length)
 
     def pairs(self, headers: Headers, length: int) -> list[tuple[bytes, bytes]]:
         """Return the same headers as pairs, for a library that frames them itself."""
@@ -170,10 +161,6 @@ def _choose_fixed(url: httpx.URL, headers: Headers) -> Headers:
 def _lines(pairs: Headers | list[tuple[bytes, bytes]]) -> bytes:
     """Write header lines; a line break inside one would start a header of somebody's choice."""
     lines = b"".join([b"%b: %b\r\n" % pair for pair in pairs])
-    _check(lines, len(pairs))
-    return lines
-
-
-def _check(lines: bytes, count: int) -> None:
-    if lines.count(b"\n") != count or lines.count(b"\r") != count:
+    if lines.count(b"\n") != len(pairs) or lines.count(b"\r") != len(pairs):
         raise ValueError("A header contains a line break.")
+    return lines

@@ -16,8 +16,8 @@ import httpx
 
 from gateway.errors import Headers, UpstreamError
 from gateway.wire.http_client.failures import upstream_error
+from gateway.wire.http_client.fast import KEEP_ALIVE_SECONDS, ConnectionSlots
 from gateway.wire.http_client.headers import RequestHead
-from gateway.wire.http_client.pool import KEEP_ALIVE_SECONDS, ConnectionSlots
 from gateway.wire.http_client.responses import accept
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn
 from gateway.wire.tls import default_context

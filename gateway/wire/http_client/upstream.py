@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from gateway.errors import Headers
 
@@ -62,6 +62,31 @@ class Turn(Protocol):
 
     async def aclose(self) -> None:
         """Close the connection at once, unless the answer was read to its end."""
+
+
+class WrappedTurn:
+    """A turn that is read through something; a kind of it says how it is read."""
+
+    __slots__ = ("headers", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.headers = turn.headers
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def pause(self) -> None:
+        """Read nothing ahead until more is asked for."""
+        self.turn.pause()
+
+    async def release(self) -> None:
+        """Give the connection back."""
+        await self.turn.release()
+
+    async def aclose(self) -> None:
+        """Close the connection, unless the answer was read to its end."""
+        await self.turn.aclose()
 
 
 class Upstream(Protocol):

@@ -245,8 +245,7 @@ class ServerConnection(HttpRequestReader):
             self._parser = self._new_parser()
         if self._look_again is None:
             self._look_again = self._loop.call_later(self.nap, self._look)
-        if not self._reading:
-            self.read_on()
+        self.read_on()
         if self._waiting:
             self._begin(self._waiting.pop(0))
         # Not before: what was sent ahead is read when its turn has come.
@@ -256,14 +255,13 @@ class ServerConnection(HttpRequestReader):
 
     # Ours.
 
-    def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
-        return RequestCycle(self, scope, self._loop, lasts, self._expects)
-
-    def _accept(self, cycle: RequestCycle) -> None:
+    def _accept(self, scope: Scope, lasts: bool) -> RequestCycle:
+        cycle = RequestCycle(self, scope, self._loop, lasts, self._expects)
         if self._cycle is None or self._cycle.ended:
             self._begin(cycle)
         else:
             self._waiting.append(cycle)
+        return cycle
 
     def _begin(self, cycle: RequestCycle) -> None:
         """Have a request answered, by the one who answers all of this connection."""
@@ -328,7 +326,8 @@ class ServerConnection(HttpRequestReader):
             self._refuse(UNREADABLE)
 
     def _refuse(self, answer: bytes) -> None:
-        if self._may_refuse():
+        # Only what has no answer yet, not even the beginning of one, can be told.
+        if self._in_head or self._coming is None or not self._coming.started:
             self._transport.write(answer)
         self.close()
 
@@ -368,11 +367,15 @@ class ServerConnection(HttpRequestReader):
         """Close a connection on which nothing more comes; one timer a connection."""
         now = self._loop.time()
         left = self._time_left(now)
+        is_between = self._is_between()
         if left <= 0:
             self._look_again = None
-            self._refuse_slow()
+            if is_between:
+                self.close()
+            else:
+                self._refuse(TOO_SLOW)
             return
-        if self._is_between() and count_unread(self._transport):
+        if is_between and count_unread(self._transport):
             self._watch_reader()
         self._look_again = self._loop.call_later(max(min(left, self.nap), 0.001), self._look)
 
@@ -385,12 +388,6 @@ class ServerConnection(HttpRequestReader):
             return self.keep_alive - quiet
         left = limits.receive_idle - quiet
         return min(left, self._since + limits.receive_total - now) if limits.receive_total else left
-
-    def _refuse_slow(self) -> None:
-        if self._is_between():
-            self.close()
-        else:
-            self._refuse(TOO_SLOW)
 
     def _is_between(self) -> bool:
         """Whether one request was answered and no other has begun."""

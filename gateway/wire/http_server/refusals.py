@@ -15,7 +15,7 @@ def _refusal(status: str, kind: str, code: str, message: str, *lines: str) -> by
 
 
 TOO_SLOW = _refusal(
-    "408 Request Timeout", INVALID, "request_timeout", "The request did not come whole in time."
+    "408 Request Timeout", INVALID, "request_timeout", "The request did not arrive in time."
 )
 TOO_LONG = _refusal("400 Bad Request", INVALID, "bad_request", "The headers are too large.")
 UNREADABLE = _refusal("400 Bad Request", INVALID, "bad_request", "This is not valid HTTP.")

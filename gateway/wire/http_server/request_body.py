@@ -39,11 +39,20 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int
 
 async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
     """Read a JSON body of at most `limit` bytes, as it was sent."""
-    check_type(headers)
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != JSON and not kind.endswith(b"+json"):
+        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    return await _receive_all(receive, limit)
+    body = bytearray()
+    while (message := await receive())["type"] == "http.request":
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return bytes(body)
+    raise ClientLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +81,6 @@ class BodyUnpacker:
 def encoding_of(headers: Mapping[bytes, bytes]) -> bytes:
     """Return how a body is packed."""
     return headers.get(b"content-encoding", b"").strip().lower()
-
-
-def check_type(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a body that is not said to be JSON."""
-    said = headers.get(b"content-type", b"")
-    if said == JSON:
-        return
-    kind = said.partition(b";")[0].strip().lower()
-    if kind != JSON and not kind.endswith(b"+json"):
-        raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
-
-
-async def _receive_all(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        # One message is the rule; only what is larger than a read goes through the loop.
-        return _within(message.get("body", b""), limit)
-    body = bytearray()
-    while message["type"] == "http.request":
-        body += message.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        if not message.get("more_body"):
-            return bytes(body)
-        message = await receive()
-    raise ClientLeft
 
 
 def _within(body: bytes, limit: int) -> bytes:

@@ -119,6 +119,7 @@ class RequestCycle:
         self._peer = peer
         self._loop = loop
         self._scope = scope
+        scope["extensions"] = {CYCLE: self}
         self.keep_alive = keep_alive
         self._expects = expects
         self._is_head = scope["method"] == "HEAD"
@@ -152,21 +153,18 @@ class RequestCycle:
         """Take a piece of the body."""
         # One piece is the rule, and then it is never copied.
         self._body = self._body + data if self._body else data
-        if self._news is not None:
-            self._wake()
+        self._wake()
 
     def end_body(self) -> None:
         """Take the end of the body."""
         self.more_body = False
-        if self._news is not None:
-            self._wake()
+        self._wake()
 
     def lose(self) -> None:
         """Take it that the client is gone."""
         if not self.ended:
             self.disconnected = True
-        if self._news is not None:
-            self._wake()
+        self._wake()
         # It refers to whoever answers, who refers back: a held answer would stay in memory.
         left, self._left = self._left, None
         if left is not None:
@@ -255,15 +253,8 @@ class RequestCycle:
     def _take(self, body: bytes, more: bool) -> None:
         if not more:
             self._finish(body)
-        elif self._is_head or not body:
-            return
-        elif self._chunked:
-            self._write(b"%x\r\n%b\r\n" % (len(body), body))
-        else:
-            self._length -= len(body)
-            if self._length < 0:
-                raise RuntimeError(TOO_LONG)
-            self._write(body)
+        elif body and not self._is_head:
+            self._write(self._frame(body))
 
     # The direct way; in brackets what it takes beside the general way, as the least of many runs
     # with a peer that throws away what is written (CPython 3.11, no load).
@@ -368,22 +359,22 @@ class RequestCycle:
             data, self._head = self._head + data, b""
         self._peer.write(data)
 
+    def _frame(self, body: bytes) -> bytes:
+        """Return a piece of the body as it is written."""
+        if self._chunked:
+            # An empty chunk would be the end.
+            return b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        self._length -= len(body)
+        if self._length < 0:
+            raise RuntimeError(TOO_LONG)
+        return body
+
     def _finish(self, body: bytes) -> None:
-        if self._is_head:
-            body = b""
-        elif self._chunked:
-            body = b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK if body else LAST_CHUNK
-        else:
-            self._length -= len(body)
-            if self._length < 0:
-                raise RuntimeError(TOO_LONG)
-        if self._head:
-            body, self._head = self._head + body, b""
-        self._peer.write(body)
+        end = LAST_CHUNK if self._chunked else b""
+        self._write(b"" if self._is_head else self._frame(body) + end)
         self.ended = True
         self._left = None
-        if self._news is not None:
-            self._wake()
+        self._wake()
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
             # Less came than was announced: the next answer would be read as the rest of this one.
             self._peer.close()

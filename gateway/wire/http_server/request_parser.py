@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from gateway.wire.http_server.request_cycle import CYCLE, RequestCycle, Scope
+from gateway.wire.http_server.request_cycle import RequestCycle, Scope
 
 Addresses = dict[str, Any]
 
@@ -93,9 +93,7 @@ class HttpRequestReader(asyncio.Protocol):
         # What comes as a trailer, behind the body, is no header of the request: it is dropped.
         self._headers = []
         lasts = version != "1.0" and parser.should_keep_alive()
-        cycle = self._coming = self._new_cycle(scope, lasts)
-        scope["extensions"] = {CYCLE: cycle}
-        self._accept(cycle)
+        self._coming = self._accept(scope, lasts)
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -120,10 +118,7 @@ class HttpRequestReader(asyncio.Protocol):
 
     # What a connection says.
 
-    def _new_cycle(self, scope: Scope, lasts: bool) -> RequestCycle:
-        raise NotImplementedError
-
-    def _accept(self, cycle: RequestCycle) -> None:
+    def _accept(self, scope: Scope, lasts: bool) -> RequestCycle:
         """Have a request answered, or let it wait for its turn."""
         raise NotImplementedError
 
@@ -133,7 +128,9 @@ class HttpRequestReader(asyncio.Protocol):
         """Read on; raises what the parser does."""
         self._bare_bytes += len(data)
         if self._in_head and b"h2c" in data:
-            data = _without_upgrade(data)
+            # Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body.
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
         self._parser.feed_data(data)
 
     def _new_parser(self) -> Any:
@@ -144,7 +141,12 @@ class HttpRequestReader(asyncio.Protocol):
 
     def _meet(self) -> Addresses:
         """Say who speaks to whom."""
-        self._addresses = addresses_of(self._transport)
+        ask = self._transport.get_extra_info
+        self._addresses = {
+            "server": _address(ask("sockname")),
+            "client": _address(ask("peername")),
+            "scheme": "https" if ask("sslcontext") else "http",
+        }
         return self._addresses
 
     def _is_receiving(self) -> bool:
@@ -152,16 +154,6 @@ class HttpRequestReader(asyncio.Protocol):
         if self._in_head:
             return self._begun or self._bare_bytes > 0
         return self._coming is not None and self._coming.more_body
-
-    def _may_refuse(self) -> bool:
-        """Whether what is coming has no answer yet, not even the beginning of one."""
-        return self._in_head or self._coming is None or not self._coming.started
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body."""
-    head, end, body = data.partition(b"\r\n\r\n")
-    return _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
 
 
 def build_scope(
@@ -190,16 +182,6 @@ def build_scope(
         "headers": headers,
         "state": state.copy(),
         **addresses,
-    }
-
-
-def addresses_of(transport: asyncio.Transport) -> Addresses:
-    """Say who speaks to whom."""
-    ask = transport.get_extra_info
-    return {
-        "server": _address(ask("sockname")),
-        "client": _address(ask("peername")),
-        "scheme": "https" if ask("sslcontext") else "http",
     }
 
 

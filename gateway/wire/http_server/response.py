@@ -1,6 +1,6 @@
 """The ASGI answer of a model endpoint: a late start line, whole frames, heartbeats between them.
 
-On our own server it goes the direct way (`DirectWriter`) where that is open, and by ASGI's `send`
+On our own server it goes the direct way of `RequestCycle` where that is open, and by ASGI's `send`
 where it is not, or on any other server. The client cannot tell which: the bytes are the same.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
 from gateway.errors import Headers
+from gateway.wire.http_server.request_cycle import RequestCycle
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -21,39 +22,6 @@ Send = Callable[[Message], Awaitable[None]]
 
 # Called at the end of every exchange: a builtin does nothing without a frame of Python.
 _NOTHING: Callable[[], object] = tuple
-
-
-class DirectWriter(Protocol):
-    """What our own server offers beside ASGI: a shorter way to its client."""
-
-    cancel_scope: anyio.CancelScope | None
-    """What cancels whoever answers, and with it the connection."""
-
-    def tell_when_gone(self, left: Callable[[], None]) -> None:
-        """Have this called when the client is gone before the answer ended."""
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the client must be waited for before more is written."""
-
-    @property
-    def stalled_since(self) -> float | None:
-        """When a client that must be waited for last took something."""
-
-    async def drain(self) -> None:
-        """Wait until the client has read enough."""
-
-    def start_stream(self, headers: Headers) -> bool:
-        """Keep the head of a stream for its first frames; False: use `send`."""
-
-    def write_frames(self, frames: bytes) -> bool:
-        """Write a chunk of a stream that has begun; False when the client must be waited for."""
-
-    def write_whole(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Write an answer of one piece; False when the client must be waited for."""
-
-    def rest(self) -> None:
-        """Let go of what is needed only to read a request."""
 
 
 class ClientResponse:
@@ -84,7 +52,7 @@ class ClientResponse:
         receive: Receive,
         send: Send,
         headers: Headers = (),
-        direct: DirectWriter | None = None,
+        direct: RequestCycle | None = None,
     ) -> None:
         self._receive = receive
         self._direct = direct
@@ -214,15 +182,12 @@ class ClientResponse:
         if beat:
             self._beat_blocked = True
             self._blocked_since = self._blocked_since or time.monotonic()
-            await self._beat(beat)
-
-    async def _beat(self, beat: bytes) -> None:
-        if not self.started:
-            await self._begin(beat)
-        await self._send({"type": "http.response.body", "body": beat, "more_body": True})
-        self.last = time.monotonic()
-        self._blocked_since = None
-        self._beat_blocked = False
+            if not self.started:
+                await self._begin(beat)
+            await self._send({"type": "http.response.body", "body": beat, "more_body": True})
+            self.last = time.monotonic()
+            self._blocked_since = None
+            self._beat_blocked = False
 
     async def _begin(self, frames: bytes) -> None:
         """Send the start line, or have it sent with these frames."""
