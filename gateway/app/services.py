@@ -107,9 +107,9 @@ class GatewayServices:
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
         self.preparer = self._preparer()
-        self.agents = self._agents()
         self.jobs = self._jobs()
         self.offer = ScheduleTaskOffer(self.jobs, config.cron.offer_to_clients)
+        self.agents = self._agents()
         self.scheduler = self._scheduler()
 
     def _sessions(self) -> Sessions:
@@ -122,13 +122,10 @@ class GatewayServices:
         return Sessions(self.states, settings, tracker, reminders, self.snapshots, offload)
 
     def _snapshots(self) -> Snapshots:
-        base, rows, has_jobs = self.base, self.rows.conversations, self.job_index.has_jobs
+        base, rows, is_idle = self.base, self.rows.conversations, self.deliveries.idle
         # Without a scheduler nobody loads it.
         self.job_index.is_loaded = not base.config.cron.enabled
-        return Snapshots(rows, base.clock, has_jobs, base.note, is_idle=self._is_idle)
-
-    def _is_idle(self, owner: str, session: str) -> bool:
-        return self.job_index.is_loaded and self.deliveries.idle(owner, session)
+        return Snapshots(rows, base.clock, self.job_index, base.note, is_idle=is_idle)
 
     def _tool_services(self) -> ToolServices:
         base = self.base
@@ -153,16 +150,11 @@ class GatewayServices:
         return unnamed
 
     def _agents(self) -> Agents:
-        base, config = self.base, self.base.config
-        # Agents are made before the jobs that their tools make.
+        base, tools = self.base, self.offer.for_agent
         services = AgentServices(
-            base.exchanges,
-            self.preparer,
-            self.conversations,
-            base.note,
-            lambda message: self.offer.for_agent(message),
+            base.exchanges, self.preparer, self.conversations, base.note, tools
         )
-        return Agents(wiring.agents_of(config), services)
+        return Agents(wiring.agents_of(base.config), services)
 
     def _preparer(self) -> ExchangePreparer:
         base, services = self.base, self.base.exchanges.services
@@ -186,7 +178,7 @@ class GatewayServices:
             self.job_index,
             self.snapshots,
             base.note,
-            self.agents.known,
+            dict.fromkeys(agent.id for agent in wiring.agents_of(base.config)),
             base.models,
         )
 

@@ -16,6 +16,7 @@ from gateway.dialects import DIALECTS
 from gateway.errors import Headers
 from gateway.exchange.model import Asked
 from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
+from gateway.jobs.index import JobIndex
 from gateway.sessions.facts import requester_of
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import ConversationRows, Snapshot
@@ -38,21 +39,21 @@ DEPTH = 1_000_000
 class Snapshots:
     """Remembers what relay sessions asked last; the eldest are forgotten when there are too many.
 
-    `has_jobs` tells of which sessions it is to be kept, `is_idle` for which no result waits.
+    The store keeps those of sessions with jobs. `is_idle` tells for which no result waits.
     """
 
     def __init__(
         self,
         rows: ConversationRows,
         clock: Clock,
-        has_jobs: Callable[[str, str], bool],
+        job_index: JobIndex,
         note: Note,
         room: int = ROOM,
         is_idle: Callable[[str, str], bool] = lambda owner, session: True,
     ) -> None:
         self.rows = rows
         self._clock = clock
-        self._has_jobs = has_jobs
+        self._job_index = job_index
         self._log = note
         self._room = room
         self._is_idle = is_idle
@@ -97,7 +98,7 @@ class Snapshots:
         seen.at_ms = self._clock.now_ms()
         remembered[session_key] = seen
         self._size += seen.size
-        if self._has_jobs(*session_key) and (snapshot := seen.snapshot()) is not None:
+        if self._job_index.has_jobs(*session_key) and (snapshot := seen.snapshot()) is not None:
             self._unkept[session_key] = snapshot
             self._news.set()
         # The last of all may be this one, if it alone is too large.
@@ -112,7 +113,9 @@ class Snapshots:
 
     def needs_none(self, owner: str, session: str) -> bool:
         """Tell at no cost that a session has no jobs, and no results wait for it."""
-        return self._is_idle(owner, session) and not self._has_jobs(owner, session)
+        index = self._job_index
+        is_idle = index.is_loaded and self._is_idle(owner, session)
+        return is_idle and not index.has_jobs(owner, session)
 
     async def find_setter(self, owner: str, session: str) -> str:
         """Return under which system text a session last offered tools: its digest, or nothing."""

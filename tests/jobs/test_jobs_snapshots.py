@@ -14,6 +14,9 @@ from anyio.lowlevel import checkpoint
 from gateway.clock import ManualClock
 from gateway.exchange.model import Asked, Stop, TurnEnd, Usage
 from gateway.exchange.observer import NOBODY, TurnEnded
+from gateway.jobs.index import JobIndex
+from gateway.jobs.model import Job
+from gateway.jobs.schedule.model import Every
 from gateway.jobs.snapshots import LARGEST, Snapshots
 from gateway.stores import Memory, open_rows
 from gateway.stores.rows import Snapshot
@@ -37,11 +40,14 @@ async def remembering(*sessions: str, room: int = 1000) -> AsyncIterator[Snapsho
     """Remember requests; these sessions have jobs."""
     clock = ManualClock(NOW)
     store = Memory(system_ms, tell_nobody)
+    index = JobIndex()
+    index.load(
+        Job(job_id=one, user_id="o", session_id=one, name=one, schedule=Every(1, 0), message="m")
+        for one in sessions
+    )
     rows = await open_rows("memory:", Path(), store, now_ms=clock.now_ms)
     try:
-        yield Snapshots(
-            rows.conversations, clock, lambda owner, session: session in sessions, Notes(), room
-        )
+        yield Snapshots(rows.conversations, clock, index, Notes(), room)
     finally:
         await rows.aclose()
 
