@@ -86,26 +86,24 @@ class Relay:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        request_id = incoming.request_id
+        request_id, headers, limit = incoming.request_id, incoming.headers, self._limits.size
         direct = scope.get("extensions", {}).get(CYCLE)
         answer = ClientResponse(receive, send, incoming.answer_headers, direct)
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-            owner = self._keys.owner(incoming.headers)
-            self._exchanges.check_open()
-            headers, limit = incoming.headers, self._limits.size
             body = direct.take_json_body(headers, limit) if direct is not None else None
+            forwarded = towards_upstream(incoming.listed)
+            owner = self._keys.owner(headers).name
             if body is None:
-                body = await receive_body(headers, receive, limit)
                 self._exchanges.check_open()
-            if len(body) > self._small or b"content-encoding" in incoming.headers:
-                request = await self._read_large(incoming, owner.name, body, answer)
-            else:
-                request = await self._read(incoming, owner.name, body, answer)
+                body = await receive_body(headers, receive, limit)
+            is_large = len(body) > self._small or b"content-encoding" in headers
+            read = self._read_large if is_large else self._read
+            request = await read(incoming, owner, body, forwarded, answer)
             driving = self._exchanges.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
-            del scope, incoming, headers, body, request
+            del scope, incoming, headers, body, forwarded, request
             await driving
         except HoldgateError as error:
             self._exchanges.refuse(request_id, error)
@@ -119,24 +117,36 @@ class Relay:
                 await self._say(Unavailable("Something went wrong inside the gateway."), answer)
 
     async def _read_large(
-        self, incoming: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+        self,
+        incoming: IncomingRequest,
+        owner: str,
+        body: bytes,
+        forwarded: Headers,
+        answer: ClientResponse,
     ) -> Request:
         """Read a request that may take its time, as long as the client is there."""
         with anyio.CancelScope() as scope:
             unwatch = answer.watch(scope.cancel)
             try:
                 body = await self._unpacking.unpack(incoming.headers, body, owner)
-                return await self._read(incoming, owner, body, answer)
+                return await self._read(incoming, owner, body, forwarded, answer)
             finally:
                 unwatch()
         raise ClientLeft
 
     async def _read(
-        self, incoming: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+        self,
+        incoming: IncomingRequest,
+        owner: str,
+        body: bytes,
+        forwarded: Headers,
+        answer: ClientResponse,
     ) -> Request:
-        headers, listed = incoming.headers, incoming.listed
+        # While a body came, the gateway may have begun to drain.
+        self._exchanges.check_open()
+        headers = incoming.headers
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
-        read = await self._reader.read(body, prefers_stream, listed, owner)
+        read = await self._reader.read(body, prefers_stream, incoming.listed, owner)
         asked, who = read.asked, read.who
         if read.previous:
             asked = await self._go_on_from(read.previous, asked, owner)
@@ -149,7 +159,7 @@ class Relay:
             asked=asked,
             dialect=self.dialect,
             main=who.main,
-            headers=towards_upstream(listed),
+            headers=forwarded,
             query=query_towards_upstream(self.dialect.name, incoming.query)
             if incoming.query
             else b"",
