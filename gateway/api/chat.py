@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -13,15 +13,16 @@ import msgspec
 from anyio.lowlevel import checkpoint
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request as WebRequest
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.agents.locks import Locks
 from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
-from gateway.api.requests import answer_json, read_members
+from gateway.api.endpoint import Endpoint, EventStream, Reply, bind_all
+from gateway.api.requests import read_members
+from gateway.api.sessions import BookmarkView
 from gateway.dialects import DIALECTS
 from gateway.dialects.events import read_object
 from gateway.errors import (
@@ -87,6 +88,24 @@ class ChatMessageBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     ] = None
 
 
+class ChatEvent(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The data of an event of a chat; which members it has depends on the event."""
+
+    session_id: str
+    delta: Annotated[str, Meta(description="Of `thinking` and `text`.")] | UnsetType = UNSET
+    name: Annotated[str, Meta(description="Of a tool.")] | UnsetType = UNSET
+    input: Annotated[dict[str, Any] | str, Meta(description="Of `tool_start`.")] | UnsetType = UNSET
+    duration_ms: Annotated[int, Meta(description="Of `tool_end`.")] | UnsetType = UNSET
+    error: Annotated[str, Meta(description="Of `tool_error`.")] | UnsetType = UNSET
+    until: Annotated[int, Meta(description="Of `hold`: UTC milliseconds.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    tool_count: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    turns: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    bookmark: BookmarkView | UnsetType = UNSET
+    message: Annotated[str, Meta(description="Of `error`.")] | UnsetType = UNSET
+    code: Annotated[str | float | None, Meta(description="Of `error`.")] | UnsetType = UNSET
+
+
 class SessionBusy(TooMany):
     """Another exchange of the session is under way."""
 
@@ -127,7 +146,7 @@ class ChatAnswer:
 
     async def tool_end(self, name: str, ms: int) -> None:
         """Show that a tool has done its work."""
-        await self._show("tool_end", name=name, durationMs=ms)
+        await self._show("tool_end", name=name, duration_ms=ms)
 
     async def tool_error(self, name: str, error: str) -> None:
         """Show that a tool has not."""
@@ -139,27 +158,26 @@ class ChatAnswer:
 
     async def complete(self, outcome: Outcome) -> None:
         """End the stream of a complete answer."""
-        bookmark = {"seq": outcome.version, "timestamp": outcome.at_ms}
         await self._end(
             "complete",
             reason=outcome.reason,
-            toolCount=outcome.tool_count,
+            tool_count=outcome.tool_count,
             turns=outcome.turns,
-            bookmark=bookmark,
+            bookmark=BookmarkView(outcome.version, outcome.at_ms),
         )
 
     async def error(self, outcome: Outcome) -> None:
         """End the stream of one that went wrong."""
         await self._end("error", message=outcome.error, code=outcome.code)
 
-    async def _show(self, event: str, **members: object) -> None:
-        await self.line.frames(self._frame(event, members))
+    async def _show(self, event: str, **members: Any) -> None:
+        await self.line.frames(self._frame(event, **members))
 
-    async def _end(self, event: str, **members: object) -> None:
-        await self.line.end(self._frame("end", {}) + self._frame(event, members))
+    async def _end(self, event: str, **members: Any) -> None:
+        await self.line.end(self._frame("end") + self._frame(event, **members))
 
-    def _frame(self, event: str, members: Mapping[str, object]) -> bytes:
-        return encode(msgspec.json.encode({"sessionId": self._session, **members}), event)
+    def _frame(self, event: str, **members: Any) -> bytes:
+        return encode(msgspec.json.encode(ChatEvent(self._session, **members)), event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +195,14 @@ class ChatEndpoint:
 
     def routes(self) -> list[BaseRoute]:
         """Return the ordinary routes of this area."""
-        return [Route("/api/agents", self.listing, methods=["GET"])]
+        return bind_all((AGENTS,), self)
 
-    async def listing(self, request: WebRequest) -> Response:
+    async def listing(self, request: WebRequest) -> AgentList:
         """List the agents."""
         self.keys.owner(incoming_of(request.scope).headers)
         known = self.agents.known.values()
         found = [AgentView(one.id, one.name, one.model, tuple(one.tools)) for one in known]
-        return answer_json(AgentList(found))
+        return AgentList(found)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one message; whatever goes wrong is said."""
@@ -306,3 +324,30 @@ def _short(name: str, given: str | None) -> str:
     if given and (reason := refuse_session_id(given)):
         raise BadRequest(f"`{name}` {reason}.", param=name)
     return given or ""
+
+
+CHAT_EVENTS = ("start", "thinking", "text", "tool_start", "tool_end", "tool_error", "hold")
+CHAT_ENDS = ("end", "complete", "error")
+CHAT_STREAM = EventStream(
+    "First `start`, then whatever comes, `end`, and then exactly one of `complete` and `error`.",
+    CHAT_EVENTS + CHAT_ENDS,
+    ChatEvent,
+)
+AGENTS = Endpoint("get", "/api/agents", "listAgents", ChatEndpoint.listing)
+ENDPOINTS = (
+    AGENTS,
+    Endpoint(
+        "post",
+        PATH,
+        "chat",
+        ChatEndpoint.__call__,
+        body=ChatMessageBody,
+        required=("message", "agentId"),
+        errors={
+            404: "No agent has this id; the message lists the ids.",
+            429: "The session is busy.",
+        },
+        replies=(Reply("The agent's answer.", events=CHAT_STREAM),),
+        summary="Send a message to an agent.",
+    ),
+)

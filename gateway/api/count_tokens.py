@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request as WebRequest
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys
+from gateway.api.endpoint import Endpoint, bind_all
+from gateway.api.models import UPSTREAM_ERRORS, TokenCountBody
 from gateway.api.relay import ToolOffer
 from gateway.api.requests import answer_error
 from gateway.dialects.protocol import Dialect
@@ -27,12 +29,17 @@ from gateway.wire.http_client.headers import query_towards_upstream, towards_ups
 from gateway.wire.http_client.upstream import Upstream
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 
-PATH = "/v1/messages/count_tokens"
 ANSWER_BYTES = 64 * 1024
 BYTES_A_TOKEN = 4
 # What a picture takes is not told by its bytes.
 PICTURE_TOKENS = 1_500
 _body = msgspec.json.Decoder(dict[str, Any])
+
+
+class TokenCount(msgspec.Struct):
+    """How many tokens a request has, counted or estimated."""
+
+    input_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +58,10 @@ class TokenCounter:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return [Route(PATH, self.count, methods=["POST"])]
+        return bind_all(ENDPOINTS, self)
 
-    async def count(self, request: WebRequest) -> Response:
-        """Count the tokens of a request."""
+    async def count(self, request: WebRequest) -> TokenCount | Response:
+        """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
         try:
             owner = self.keys.owner(incoming.headers).name
@@ -68,7 +75,9 @@ class TokenCounter:
         except HoldgateError as error:
             return answer_error(error, self.dialect.error_body(error))
 
-    async def _count(self, incoming: IncomingRequest, owner: str, body: bytes) -> Response:
+    async def _count(
+        self, incoming: IncomingRequest, owner: str, body: bytes
+    ) -> TokenCount | Response:
         read = await self.reader.read(body, False, incoming.listed, owner)
         asked, who, preparer = read.asked, read.who, self.preparer
         offer = self.offer
@@ -98,7 +107,7 @@ class TokenCounter:
             sent = await run(partial(self.dialect.add, sent, additions))
         counter = self.counters.get(to.upstream)
         if counter is None:
-            return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
+            return TokenCount(await run(partial(estimate_body, sent)))
         own = await run(partial(self.dialect.strip_foreign_reasoning, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
         dialect = self.dialect.name
@@ -137,3 +146,16 @@ def estimate(request: object) -> int:
     if request.get("type") in ("image", "base64"):
         return PICTURE_TOKENS
     return sum(estimate(value) + estimate(name) for name, value in request.items())
+
+
+ENDPOINTS = (
+    Endpoint(
+        "post",
+        "/v1/messages/count_tokens",
+        "countTokens",
+        TokenCounter.count,
+        body=TokenCountBody,
+        errors=UPSTREAM_ERRORS,
+        error="MessagesError",
+    ),
+)

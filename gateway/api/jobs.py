@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute, Route
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
+from gateway.api.endpoint import Access, Endpoint, Parameter
 from gateway.api.requests import (
     answer_error,
     answer_json,
@@ -23,7 +26,7 @@ from gateway.api.requests import (
 from gateway.dialects.raw_json import read_as
 from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
 from gateway.jobs.model import Job
-from gateway.jobs.reader import read_patch
+from gateway.jobs.reader import JobChange, JobId, JobName, JobRequest, read_patch
 from gateway.jobs.service import JobService
 from gateway.jobs.view import (
     JobCounts,
@@ -39,12 +42,12 @@ from gateway.wire.http_server.response import Receive, Send
 
 T = TypeVar("T")
 JobMembers = dict[str, Any]
-Act = Callable[[WebRequest], Awaitable[msgspec.Struct]]
+Act = Callable[[WebRequest], Awaitable[object]]
 
 PATHS = ("/api/cron", "/wunder/cron")
 ADMIN_PATHS = ("/api/admin/cron", "/wunder/admin/cron")
 RUNS, MOST_RUNS = 20, 1000
-READS = ("GET", "HEAD")
+METHODS = {"get": ("GET", "HEAD"), "post": ("POST",)}
 
 _members = msgspec.json.Decoder(JobMembers)
 
@@ -116,6 +119,27 @@ class JobError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: JobErrorDetail
 
 
+Action = Literal["update", "enable", "disable", "remove"]
+
+
+class WithinJob(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
+    """The same, written within `job`."""
+
+    job: T
+
+
+class AnyJobChange(JobChange, kw_only=True):
+    """What an admin does with a job."""
+
+    action: Action | None = None
+
+
+class AnyJobChangeWithin(WithinJob[JobChange]):
+    """The same, written within `job`."""
+
+    action: Action | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JobsArea:
     """The routes about jobs; each owner sees only their own, an admin under `admin` all."""
@@ -126,28 +150,19 @@ class JobsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        reads: dict[str, Act] = {
-            "list": self.list_jobs,
-            "get": self.get,
-            "runs": self.list_runs,
-            "status": self.show_status,
-        }
-        writes: dict[str, Act] = {
-            "add": self.add,
-            "update": self.update,
-            "remove": self.remove,
-            "enable": self.enable,
-            "disable": self.disable,
-            "run": self.run,
-        }
-        own = [_routes(path, reads, writes) for path in PATHS]
-        all_reads: dict[str, Act] = {"list": self.list_all}
-        all_writes: dict[str, Act] = {"update": self.update_any}
-        admin = [_routes(path, all_reads, all_writes) for path in ADMIN_PATHS]
-        return [route for routes in (*own, *admin) for route in routes]
+        routes = [
+            Route(one.path, JobHandler(METHODS[one.method], partial(one.handler, self)))
+            for one in ENDPOINTS
+        ]
+        # All that there is not, by any method, is refused in the form of this area too.
+        refused = [
+            Route(f"{path}/{{rest:path}}", JobHandler((), _refuse_path))
+            for path in (*PATHS, *ADMIN_PATHS)
+        ]
+        return [*routes, *refused]
 
     async def list_jobs(self, request: WebRequest) -> JobList:
-        """List the owner's jobs, all or of a session or an agent."""
+        """List your jobs, the oldest first: all, or those of a session or an agent."""
         return await self._list(request, find_owner(self.keys, request))
 
     async def get(self, request: WebRequest) -> JobAnswer:
@@ -165,7 +180,7 @@ class JobsArea:
         return RunList(job_id, [show_run(run) for run in runs])
 
     async def show_status(self, request: WebRequest) -> JobsStatus:
-        """Show how the scheduler is, and how many jobs the owner has."""
+        """Show how the scheduler is, and how many jobs you have."""
         scheduler, jobs = await self.jobs.status(find_owner(self.keys, request))
         return JobsStatus(scheduler, count_jobs(jobs))
 
@@ -176,21 +191,21 @@ class JobsArea:
         return JobAdded(show_job(job), deduped)
 
     async def update(self, request: WebRequest) -> JobAnswer:
-        """Change what is named of a job."""
+        """Change the members of a job that are sent."""
         owner = find_owner(self.keys, request)
         return JobAnswer(show_job(await self.jobs.update(owner, await self._read_body(request))))
 
     async def remove(self, request: WebRequest) -> JobRemoved:
-        """Delete a job."""
+        """Delete a job and its runs."""
         await self.jobs.remove(*await self._read_owner_and_id(request))
         return JobRemoved(removed=True)
 
     async def enable(self, request: WebRequest) -> JobAnswer:
-        """Let a job run again."""
+        """Enable a job."""
         return JobAnswer(show_job(await self.jobs.enable(*await self._read_owner_and_id(request))))
 
     async def disable(self, request: WebRequest) -> JobAnswer:
-        """Let a job rest."""
+        """Disable a job; it stays in the list."""
         return JobAnswer(show_job(await self.jobs.disable(*await self._read_owner_and_id(request))))
 
     async def run(self, request: WebRequest) -> JobQueued:
@@ -204,7 +219,7 @@ class JobsArea:
         return await self._list(request, request.query_params.get("user_id") or None)
 
     async def update_any(self, request: WebRequest) -> JobAnswer | JobRemoved:
-        """Change, enable, disable or remove whosoever's job."""
+        """Change, enable, disable or remove the job of any owner."""
         self._check_admin(request)
         given = await self._read_body(request)
         action = given.pop("action", None)
@@ -240,8 +255,8 @@ class JobsArea:
         return read_as(_members, body, self.limits.depth)
 
 
-class _Endpoint:
-    """One thing that can be done; whatever goes wrong is said in the form of this area."""
+class JobHandler:
+    """Answers requests of one kind; whatever goes wrong is said in the form of this area."""
 
     def __init__(self, methods: tuple[str, ...], act: Act) -> None:
         self.methods = methods
@@ -262,15 +277,6 @@ class _Endpoint:
         await answer(scope, receive, send)
 
 
-def _routes(path: str, reads: dict[str, Act], writes: dict[str, Act]) -> list[Route]:
-    return [
-        *(Route(f"{path}/{name}", _Endpoint(READS, act)) for name, act in reads.items()),
-        *(Route(f"{path}/{name}", _Endpoint(("POST",), act)) for name, act in writes.items()),
-        # All that there is not, by any method, is refused in the form of this area too.
-        Route(f"{path}/{{rest:path}}", _Endpoint((), _refuse_path)),
-    ]
-
-
 async def _refuse_path(request: WebRequest) -> msgspec.Struct:
     raise NotFound(f"There is nothing at {request.scope['path'][:200]}.")
 
@@ -280,3 +286,59 @@ def _read_job_id(request: WebRequest) -> str:
     if not job_id:
         raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
     return job_id
+
+
+NO_JOB = {404: "There is no such job, or it belongs to another owner."}
+NO_JOB_OR_TAKEN = {**NO_JOB, 409: "Another job has this dedupe_key."}
+NOT_ADDED = {
+    409: "The job_id or the dedupe_key is taken.",
+    429: "The owner has the largest number of jobs allowed.",
+}
+NEW = (JobRequest, WithinJob[JobRequest])
+NAMED = (JobName, WithinJob[JobName])
+CHANGE = (JobChange, WithinJob[JobChange])
+ANY_CHANGE = (AnyJobChange, AnyJobChangeWithin)
+WHICH = Parameter("job_id", JobId, "The job.", required=True)
+OF_SESSION = Parameter("session_id", str, "Only those of this session.")
+OF_AGENT = Parameter("agent_id", str, "Only those of this agent.")
+OF_OWNER = Parameter("user_id", str, "Only those of this owner.")
+LIMIT = Parameter("limit", Annotated[int, Meta(ge=1)], "How many; 20 by default, 1000 at most.")
+
+# Paths and names are those below one of the paths that all this is found under.
+OWN = (
+    Endpoint("get", "list", "List", JobsArea.list_jobs, (OF_SESSION, OF_AGENT)),
+    Endpoint("get", "get", "Get", JobsArea.get, (WHICH,), errors=NO_JOB),
+    Endpoint("get", "runs", "Runs", JobsArea.list_runs, (WHICH, LIMIT), errors=NO_JOB),
+    Endpoint("get", "status", "Status", JobsArea.show_status),
+    Endpoint("post", "add", "Add", JobsArea.add, body=NEW, errors=NOT_ADDED),
+    Endpoint("post", "update", "Update", JobsArea.update, body=CHANGE, errors=NO_JOB_OR_TAKEN),
+    Endpoint("post", "enable", "Enable", JobsArea.enable, body=NAMED, errors=NO_JOB),
+    Endpoint("post", "disable", "Disable", JobsArea.disable, body=NAMED, errors=NO_JOB),
+    Endpoint("post", "remove", "Remove", JobsArea.remove, body=NAMED, errors=NO_JOB),
+    Endpoint("post", "run", "Run", JobsArea.run, body=NAMED, errors=NO_JOB),
+)
+FOR_ADMIN = (
+    Endpoint("get", "list", "List", JobsArea.list_all, (OF_SESSION, OF_AGENT, OF_OWNER)),
+    Endpoint(
+        "post", "update", "Update", JobsArea.update_any, body=ANY_CHANGE, errors=NO_JOB_OR_TAKEN
+    ),
+)
+
+
+def _place(endpoint: Endpoint, path: str, access: Access = "key") -> Endpoint:
+    """Put an endpoint under one of its paths."""
+    first, *rest = path.strip("/").removeprefix("api/").split("/")
+    return replace(
+        endpoint,
+        path=f"{path}/{endpoint.path}",
+        name=first + "".join(map(str.capitalize, rest)) + endpoint.name,
+        error="JobError",
+        access=access,
+        envelope=Data,
+    )
+
+
+ENDPOINTS = (
+    *(_place(one, path) for path in PATHS for one in OWN),
+    *(_place(one, path, "admin") for path in ADMIN_PATHS for one in FOR_ADMIN),
+)

@@ -36,7 +36,7 @@ def find_owner(keys: Keys, request: WebRequest) -> str:
 def find_session(keys: Keys, request: WebRequest, part: str = "") -> tuple[str, str]:
     """Return whose request it is, and about which session; `part` of one needs its name."""
     owner = find_owner(keys, request)
-    name: str = request.path_params["name"]
+    name: str = request.path_params["id"]
     if part and not name:
         raise NotFound(f"Name a session: /api/sessions/{{id}}/{part}.")
     check_session_id(name)

@@ -13,6 +13,7 @@ from gateway.api.chat import ChatEndpoint
 from gateway.api.count_tokens import TokenCounter
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.jobs import JobsArea
+from gateway.api.models import ModelsArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
 from gateway.api.relay import Relay, reading_rules
@@ -43,6 +44,7 @@ def routes_of(parts: GatewayServices) -> list[BaseRoute]:
     kept = (parts.states, parts.reminders, parts.conversations, parts.jobs, parts.deliveries)
     areas = (
         _operations(parts),
+        ModelsArea(base.models, keys, base.started_at),
         OpenApi(),
         _counting(parts),
         _chat(parts),
