@@ -169,7 +169,7 @@ async def test_and_is_asked_again_after_a_day() -> None:
     with serving(well(stratum=0)) as (server,):
         clock = clock_of(server, host=host)
         await clock.sync()
-        assert "wanted to be left alone" in (await clock.sync()).last_error
+        assert "asked not to be queried" in (await clock.sync()).last_error
         passed = 86_401.0
         await clock.sync()
     assert len(server.questions) == 2
