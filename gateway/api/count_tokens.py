@@ -16,18 +16,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import IncomingRequest, incoming_of
-from gateway.api.auth import Keys
 from gateway.api.endpoint import Endpoint, bind_all
 from gateway.api.models import UPSTREAM_ERRORS, TokenCountBody
-from gateway.api.relay import ToolOffer
+from gateway.api.relay import RelayServices
 from gateway.api.requests import answer_error
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
-from gateway.exchange.prepare import ExchangeInput, ExchangePreparer, ModelRequestReader
-from gateway.exchange.runner import LiveExchanges
+from gateway.exchange.prepare import ExchangeInput, ModelRequestReader
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
-from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
 
 ANSWER_BYTES = 64 * 1024
 BYTES_A_TOKEN = 4
@@ -47,14 +45,10 @@ class TokenCounter:
     """The route that counts tokens."""
 
     dialect: Dialect
-    keys: Keys
+    services: RelayServices
+    reader: ModelRequestReader
     counters: Mapping[str, Upstream]
     """The upstreams that can count, by their ids."""
-    exchanges: LiveExchanges
-    preparer: ExchangePreparer
-    offer: ToolOffer | None
-    limits: BodyLimits
-    reader: ModelRequestReader
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -64,8 +58,8 @@ class TokenCounter:
         """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
         try:
-            owner = self.keys.owner(incoming.headers).name
-            most, offload = self.limits.size, self.exchanges.services.offload
+            owner = self.services.keys.owner(incoming.headers).name
+            most, offload = self.services.limits.size, self.services.exchanges.services.offload
             try:
                 body = await receive_body(incoming.headers, request.receive, most)
             except ClientLeft:
@@ -79,8 +73,8 @@ class TokenCounter:
         self, incoming: IncomingRequest, owner: str, body: bytes
     ) -> TokenCount | Response:
         read = await self.reader.read(body, False, incoming.listed, owner)
-        asked, who, preparer = read.asked, read.who, self.preparer
-        offer = self.offer
+        asked, who, preparer = read.asked, read.who, self.services.preparer
+        offer = self.services.offer
         given = ExchangeInput(
             id=incoming.request_id,
             exchange_id=incoming.exchange_id,
@@ -98,7 +92,7 @@ class TokenCounter:
         model = preparer.models.find(asked.model)
         view = await preparer.preview(given)
         to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
-        services = self.exchanges.services
+        services = self.services.exchanges.services
         run = partial(services.offload.run, owner, len(body))
         tools = preparer.give_tools(given, view, model, to)
         additions = (tools.begin_now() or ()) if tools is not None else ()

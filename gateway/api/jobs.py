@@ -173,10 +173,8 @@ class JobsArea:
     async def list_runs(self, request: WebRequest) -> RunList:
         """Show the runs of a job, the newest first."""
         owner, job_id = find_owner(self.keys, request), _read_job_id(request)
-        limit = read_positive(request, "limit", RUNS)
-        if limit is None:
-            raise InvalidInput("limit must be a positive number.")
-        runs = await self.jobs.runs(owner, job_id, min(limit, MOST_RUNS))
+        limit = min(read_positive(request, "limit", RUNS), MOST_RUNS)
+        runs = await self.jobs.runs(owner, job_id, limit)
         return RunList(job_id, [show_run(run) for run in runs])
 
     async def show_status(self, request: WebRequest) -> JobsStatus:

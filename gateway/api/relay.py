@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -49,44 +50,47 @@ class ToolOffer(Protocol):
         """Return the tools."""
 
 
-def reading_rules(preparer: ExchangePreparer, limits: BodyLimits) -> ReadingRules:
-    """Return by what requests are read."""
-    added = {tool.name for tool in preparer.services.settings.standard_tools}
-    own_tools, default = SERVER_TOOLS | added, preparer.models.default_name
-    return ReadingRules(limits.depth, default, own_tools, preparer.sessions.sentinels)
+@dataclass(frozen=True, slots=True)
+class RelayServices:
+    """What all model endpoints work with."""
+
+    exchanges: LiveExchanges
+    preparer: ExchangePreparer
+    keys: Keys
+    offer: ToolOffer | None
+    answers: AnswerIds
+    limits: BodyLimits
+
+    def make_reader(self, dialect: Dialect) -> ModelRequestReader:
+        """Return what reads the requests of a dialect."""
+        preparer, offload = self.preparer, self.exchanges.services.offload
+        added = {tool.name for tool in preparer.services.settings.standard_tools}
+        own_tools, default = SERVER_TOOLS | added, preparer.models.default_name
+        rules = ReadingRules(self.limits.depth, default, own_tools, preparer.sessions.sentinels)
+        return ModelRequestReader(dialect, offload, rules)
 
 
 class Relay:
     """Answers the model requests of one dialect."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        exchanges: LiveExchanges,
-        preparer: ExchangePreparer,
-        keys: Keys,
-        offer: ToolOffer | None,
-        answers: AnswerIds,
-        limits: BodyLimits,
-    ) -> None:
+    def __init__(self, dialect: Dialect, services: RelayServices) -> None:
         self.dialect = dialect
-        self._exchanges = exchanges
-        self._preparer = preparer
-        self._keys = keys
-        self._offer = offer
-        self._answers = answers
+        self._exchanges = services.exchanges
+        self._preparer = services.preparer
+        self._keys = services.keys
+        self._offer = services.offer
+        self._answers = services.answers
         self._chain = dialect if isinstance(dialect, Chained) else None
-        self._limits = limits
-        self._offload = exchanges.services.offload
+        self._limit = services.limits.size
+        self._offload = services.exchanges.services.offload
         self._small = self._offload.above
-        self._unpacking = BodyUnpacker(limits.size, self._offload)
-        rules = reading_rules(preparer, limits)
-        self._reader = ModelRequestReader(dialect, self._offload, rules)
+        self._unpacking = BodyUnpacker(self._limit, self._offload)
+        self._reader = services.make_reader(dialect)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        request_id, headers, limit = incoming.request_id, incoming.headers, self._limits.size
+        request_id, headers, limit = incoming.request_id, incoming.headers, self._limit
         direct = scope.get("extensions", {}).get(CYCLE)
         answer = ClientResponse(receive, send, incoming.answer_headers, direct)
         try:

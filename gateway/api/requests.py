@@ -43,13 +43,14 @@ def find_session(keys: Keys, request: WebRequest, part: str = "") -> tuple[str, 
     return owner, name
 
 
-def read_positive(request: WebRequest, name: str, default: int) -> int | None:
-    """Return a positive number of the query, or what holds without it; None if it is neither."""
+def read_positive(request: WebRequest, name: str, default: int) -> int:
+    """Return a positive number of the query, or what holds without it."""
     text = request.query_params.get(name, "")
     if not text:
         return default
-    is_number = text.isascii() and text.isdigit() and int(text[:9]) > 0
-    return int(text[:9]) if is_number else None
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise BadRequest(f"{name} must be a positive number.", param=name)
+    return int(text[:9])
 
 
 async def receive_small_body(request: WebRequest, limits: BodyLimits) -> bytes:

@@ -141,10 +141,8 @@ class SessionsArea:
     async def list_sessions(self, request: WebRequest) -> SessionList:
         """List the owner's sessions that have state or a conversation, the newest first."""
         owner = find_owner(self.keys, request)
-        asked = read_positive(request, "limit", PAGE)
-        if asked is None:
-            raise BadRequest("`limit` must be a positive number.", param="limit")
-        limit, after = min(asked, LARGEST_PAGE), _read_cursor(request)
+        limit = min(read_positive(request, "limit", PAGE), LARGEST_PAGE)
+        after = _read_cursor(request)
         pages = SessionPages(self.states.store, self.conversations.rows, owner)
         found = await pages.page(after, limit)
         listed = [
