@@ -7,8 +7,8 @@ take a lock for each addition, which was a tenth of what a small request cost.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -24,6 +24,7 @@ from gateway.exchange.observer import ExchangeEnded, Happening, Wants
 from gateway.outbox.queue import DeliveryCounts
 from gateway.reminders.holds import Holds
 from gateway.reminders.records import ReminderCounts
+from gateway.wire.http_client.upstream import Upstream
 
 Samples = Iterable[tuple[Sequence[object], float]]
 """The values of labels, and a number for each combination of them."""
@@ -62,20 +63,14 @@ class Spread:
 class Metrics(Collector):
     """Numbers of one gateway; nothing is global."""
 
-    def __init__(
-        self,
-        live: Callable[[], int],
-        upstreams: Callable[[], Iterable[str]],
-        busy: Callable[[str], int],
-    ) -> None:
+    def __init__(self, live: Sized, upstreams: Mapping[str, Upstream]) -> None:
         self._live = live
         self._upstreams = upstreams
-        self._busy = busy
         self._ended: Counter[tuple[str, str, int]] = Counter()
         self._turns: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
-        self._first: dict[str, Spread] = {}
-        self._whole: dict[str, Spread] = {}
+        self._first = defaultdict[str, Spread](lambda: Spread(FIRST_BUCKETS))
+        self._whole = defaultdict[str, Spread](lambda: Spread(WHOLE_BUCKETS))
         self.quarantined = 0
         self.connections_refused: Callable[[], int] = lambda: 0
         self.log_lines_dropped: Callable[[], int] = lambda: 0
@@ -105,9 +100,9 @@ class Metrics(Collector):
         upstream = report.upstream
         self._ended[(report.state, upstream, report.status)] += 1
         self._turns[upstream] += report.turns
-        _spread(self._whole, upstream, WHOLE_BUCKETS).add(report.seconds)
+        self._whole[upstream].add(report.seconds)
         if report.first_seconds is not None:
-            _spread(self._first, upstream, FIRST_BUCKETS).add(report.first_seconds)
+            self._first[upstream].add(report.first_seconds)
         if report.usage is not None:
             self._tokens[(upstream, "input")] += report.usage.input
             self._tokens[(upstream, "output")] += report.usage.output
@@ -119,7 +114,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give all numbers, for the registry."""
-        yield GaugeMetricFamily("holdgate_exchanges_live", "Exchanges under way.", self._live())
+        yield GaugeMetricFamily("holdgate_exchanges_live", "Exchanges under way.", len(self._live))
         labels: tuple[str, ...] = ("state", "upstream", "status")
         yield _counter("exchanges", "Exchanges that ended.", labels, self._ended.items())
         yield _count_by("turns", "Upstream turns.", "upstream", self._turns)
@@ -127,9 +122,9 @@ class Metrics(Collector):
         yield _counter("tokens", "Tokens, as reported.", labels, self._tokens.items())
         yield _histogram("first_frame", "From the request to the first frame.", self._first)
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
-        name, says = "holdgate_upstream_connections_busy", "Connections to an upstream in use."
-        busy = (((upstream,), self._busy(upstream)) for upstream in self._upstreams())
-        yield _fill(GaugeMetricFamily(name, says, labels=("upstream",)), busy)
+        family, says = "holdgate_upstream_connections_busy", "Connections to an upstream in use."
+        busy = (((name,), upstream.busy) for name, upstream in self._upstreams.items())
+        yield _fill(GaugeMetricFamily(family, says, labels=("upstream",)), busy)
         says = "Reminders, by what became of them."
         yield _count_by("reminders", says, "event", asdict(self.reminders))
         if self.holds is not None:
@@ -168,14 +163,7 @@ def _fill(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples) -> 
     return family
 
 
-def _spread(spreads: dict[str, Spread], upstream: str, bounds: tuple[float, ...]) -> Spread:
-    found = spreads.get(upstream)
-    if found is None:
-        found = spreads[upstream] = Spread(bounds)
-    return found
-
-
-def _histogram(name: str, says: str, spreads: dict[str, Spread]) -> Metric:
+def _histogram(name: str, says: str, spreads: Mapping[str, Spread]) -> Metric:
     family = HistogramMetricFamily(f"holdgate_{name}_seconds", says, labels=("upstream",))
     for upstream, spread in spreads.items():
         family.add_metric((upstream,), spread.buckets(), spread.sum)

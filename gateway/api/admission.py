@@ -23,6 +23,7 @@ from gateway.wire.http_server.response import ClientResponse, Message, Receive, 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 KEY = "holdgate"
+INTERNAL_ERROR = "Something went wrong inside the gateway; its log says what."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 # Made once: randomness is asked of the system, and a request has better things to wait for.
 _PROCESS = secrets.token_hex(8)

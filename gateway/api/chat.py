@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -21,6 +19,7 @@ from gateway.agents.service import Agents
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
 from gateway.api.endpoint import Endpoint, EventStream, Reply, bind_all
+from gateway.api.relay import refuse_body, session_header, tell_failure
 from gateway.api.requests import read_members
 from gateway.api.sessions import BookmarkView
 from gateway.dialects import DIALECTS
@@ -31,16 +30,14 @@ from gateway.errors import (
     HoldgateError,
     MethodNotAllowed,
     TooMany,
-    Unavailable,
 )
 from gateway.exchange.ports import error_headers
 from gateway.sessions.identity import refuse_session_id
-from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 from gateway.wire.sse import encode
 
-log = logging.getLogger("holdgate.chat")
 PATH = "/api/chat"
 CHAT = "chat"
 NOT_EMPTY = {"minLength": 1}
@@ -50,7 +47,6 @@ STREAM: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 BUSY = "The previous request is still running; try again shortly."
 BUSY_IN_CHINESE = "上一个请求还在处理中，请稍后再试"
 
@@ -206,7 +202,7 @@ class ChatEndpoint:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one message; whatever goes wrong is said."""
-        incoming = incoming_of(scope)
+        incoming, exchanges = incoming_of(scope), self.agents.services.exchanges
         answer = ClientResponse(
             receive, send, incoming.answer_headers, scope.get("extensions", {}).get(CYCLE)
         )
@@ -214,26 +210,19 @@ class ChatEndpoint:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
             owner = self.keys.owner(incoming.headers)
-            self.agents.services.exchanges.check_open()
+            exchanges.check_open()
             body = await receive_body(incoming.headers, receive, self.limits.size)
-            self.agents.services.exchanges.check_open()
+            exchanges.check_open()
             given = await self._read(body, owner.name, incoming)
             await self._answer(self._make_message(given, owner, incoming), incoming, answer)
-        except HoldgateError as error:
-            self.agents.services.exchanges.refuse(incoming.request_id, error)
-            await self._say(error, answer)
-        except ClientLeft:
-            return
-        except Exception as error:
-            # The outer loop of a request: a bug of ours must not look like a finished answer.
-            log.exception("request %s failed", incoming.request_id, exc_info=error)
-            if not answer.ended:
-                await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+        except Exception as error:  # noqa: BLE001 - the outer loop of a request
+            if (told := tell_failure(error, incoming.request_id, exchanges, answer)) is not None:
+                await self._say(told, answer)
 
     async def _answer(
         self, message: AgentMessage, incoming: IncomingRequest, answer: ClientResponse
     ) -> None:
-        answer.also(((b"x-holdgate-session", quote(message.session, safe=SAFE).encode()),))
+        answer.also(session_header(message.session))
         lease = await self.locks.take(message.owner, message.session, CHAT)
         if isinstance(lease, str):
             says = incoming.headers.get(b"accept-language", b"").decode("latin-1")
@@ -276,9 +265,7 @@ class ChatEndpoint:
         if isinstance(error, SessionBusy):
             await answer.whole(error.status, error_headers(error), _busy_body(error))
             return
-        # What is left of a refused body must not be read as the next request.
-        headers = (*error_headers(error), (b"connection", b"close"))
-        await answer.whole(error.status, headers, self.dialect.error_body(error))
+        await refuse_body(error, answer, self.dialect)
 
 
 def prefers_chinese(accept_language: str) -> bool:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Router
 from starlette.types import Lifespan
 
-from gateway.api.admission import dialect_of, incoming_of, refuse
+from gateway.api.admission import INTERNAL_ERROR, dialect_of, incoming_of, refuse
 from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
 from gateway.wire.http_server.response import Receive, Send
 
@@ -41,7 +41,7 @@ class ErrorRouter:
         except Exception as raised:
             # The outer loop of a request.
             log.exception("request %s failed", incoming.request_id, exc_info=raised)
-            error = Unavailable("Something went wrong inside the gateway.")
+            error = Unavailable(INTERNAL_ERROR)
         await refuse(error, receive, send, (), dialect_of(incoming))
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
-from gateway.api.admission import KEY, IncomingRequest
+from gateway.api.admission import INTERNAL_ERROR, KEY, IncomingRequest
 from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
@@ -109,16 +109,9 @@ class Relay:
             # A held answer may be one of thousands: what it lets go of must not stay here.
             del scope, incoming, headers, body, forwarded, request
             await driving
-        except HoldgateError as error:
-            self._exchanges.refuse(request_id, error)
-            await self._say(error, answer)
-        except ClientLeft:
-            return
-        except Exception as error:
-            # The outer loop of a request: a bug of ours must not look like a finished answer.
-            log.exception("request %s failed", request_id, exc_info=error)
-            if not answer.ended:
-                await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+        except Exception as error:  # noqa: BLE001 - the outer loop of a request
+            if (told := tell_failure(error, request_id, self._exchanges, answer)) is not None:
+                await self._say(told, answer)
 
     async def _read_large(
         self,
@@ -190,9 +183,30 @@ class Relay:
         if answer.started:
             await answer.end(self.dialect.error_frame(error))
             return
-        # What is left of a refused body must not be read as the next request.
-        headers = (*error_headers(error), (b"connection", b"close"))
-        await answer.whole(error.status, headers, self.dialect.error_body(error))
+        await refuse_body(error, answer, self.dialect)
+
+
+def tell_failure(
+    error: Exception, request_id: str, exchanges: LiveExchanges, answer: ClientResponse
+) -> HoldgateError | None:
+    """Note why a request failed; return what is to be said of it, if anybody is there to hear it.
+
+    A bug of ours must not look like a finished answer.
+    """
+    if isinstance(error, HoldgateError):
+        exchanges.refuse(request_id, error)
+        return error
+    if isinstance(error, ClientLeft):
+        return None
+    log.exception("request %s failed", request_id, exc_info=error)
+    return None if answer.ended else Unavailable(INTERNAL_ERROR)
+
+
+async def refuse_body(error: HoldgateError, answer: ClientResponse, dialect: Dialect) -> None:
+    """Answer with an error, and close the connection."""
+    # What is left of a refused body must not be read as the next request.
+    headers = (*error_headers(error), (b"connection", b"close"))
+    await answer.whole(error.status, headers, dialect.error_body(error))
 
 
 def _attempt(incoming: IncomingRequest) -> Attempt:
@@ -210,7 +224,7 @@ def _attempt(incoming: IncomingRequest) -> Attempt:
 def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> NullObserver:
     """Have the answer tell its session, and what became of directives."""
     if session is not None or view.report:
-        headers = () if session is None else _session_header(session)
+        headers = () if session is None else session_header(session)
         if view.report:
             headers += ((b"x-holdgate-directive", view.report.encode("ascii", "replace")),)
         answer.also(headers)
@@ -218,7 +232,8 @@ def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> Nu
 
 
 @lru_cache(maxsize=4096)
-def _session_header(session: str) -> Headers:
+def session_header(session: str) -> Headers:
+    """Return the header that names the session of an answer."""
     # An id is any text; a header takes only some of it as it is.
     shown = session if _is_plain(session) else quote(session, safe=SAFE)
     return ((b"x-holdgate-session", shown.encode()),)

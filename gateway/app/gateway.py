@@ -76,11 +76,7 @@ class Gateway:
         most_of_one = limits.holds_per_owner if limits.holds_per_session else 0
         self.holds = Holds(self.timers, time.monotonic, limits.holds, most_of_one)
         self.zone = zone_of(config.clock.timezone)
-        self.metrics = Metrics(
-            lambda: len(self.exchanges.live),
-            lambda: self.upstreams,
-            lambda name: self.upstreams[name].busy,
-        )
+        self.metrics = Metrics(self.exchanges.live, self.upstreams)
         self.exchanges.observer = combine(self.metrics, ExchangeLog(self.event_log))
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped

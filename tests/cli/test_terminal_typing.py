@@ -131,7 +131,7 @@ async def test_commands_are_listed_and_obeyed(gate: Gate, seat: Seat) -> None:
     assert exchange.body["model"] == "other"
     await exchange.end()
     await seat.enter("/nonsense now")
-    await seat.sees("holdgate: there is no command /nonsense; /help lists those there are.")
+    await seat.sees("holdgate: there is no command /nonsense; /help lists the commands.")
     await seat.enter("/quit")
     assert await seat.ended() == 0
 

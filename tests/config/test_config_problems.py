@@ -205,7 +205,7 @@ ONE_MISTAKE = {
         "webhooks[0].secret_env: the environment variable A is not set"
     ),
     '[[webhooks]]\nowner = "local"\nurl = "https://a.example"': (
-        "webhooks[0]: needs secret_env or secret: what is posted is signed with it"
+        "webhooks[0]: needs secret or secret_env: the gateway signs what it posts with it"
     ),
     '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"\nsecret = "s"': (
         'webhooks[0].owner: "loca" is none of the owners local; did you mean local?'
