@@ -147,7 +147,7 @@ class AdmissionMiddleware:
         except HoldgateError as error:
             dialect = relay.dialect if relay is not None else dialect_of(incoming)
             headers_too = incoming.answer_headers + _closing(error)
-            await refuse(error, receive, send, headers_too, dialect)
+            await refuse(error, receive, send, headers_too, dialect.error_body)
             return
         if scope["method"] == "OPTIONS":
             preflight = _preflight(incoming, relay is not None)
@@ -211,10 +211,14 @@ def dialect_of(incoming: IncomingRequest) -> Dialect:
 
 
 async def refuse(
-    error: HoldgateError, receive: Receive, send: Send, headers: Headers, dialect: Dialect
+    error: HoldgateError,
+    receive: Receive,
+    send: Send,
+    headers: Headers,
+    write: Callable[[HoldgateError], bytes],
 ) -> None:
     """Answer with an error."""
-    body = dialect.error_body(error)
+    body = write(error)
     await ClientResponse(receive, send, headers).whole(error.status, error_headers(error), body)
 
 

@@ -241,7 +241,10 @@ class ChatEndpoint:
     def _make_message(
         self, given: ChatMessageBody, owner: Owner, incoming: IncomingRequest
     ) -> AgentMessage:
-        agent = self.agents.find(_check_agent_id(given.agent_id))
+        if not given.agent_id:
+            says = "`agentId` is missing; GET /api/agents lists the agents."
+            raise BadRequest(says, param="agentId")
+        agent = self.agents.find(given.agent_id)
         return AgentMessage(
             owner=self._speaker(owner, given.user_id),
             agent=agent,
@@ -292,18 +295,10 @@ def _read_message(body: bytes, depth: int) -> ChatMessageBody:
     return read_members(body, depth, ChatMessageBody, "a message")
 
 
-def _check_agent_id(agent_id: str) -> str:
-    if not agent_id:
-        says = "`agentId` is missing; GET /api/agents lists the agents."
-        raise BadRequest(says, param="agentId")
-    return agent_id
-
-
 def _check_message(message: str | UnsetType) -> str:
-    if message is UNSET:
-        raise BadRequest("`message` is missing; send the text for the agent.", param="message")
-    if not message.strip():
-        raise BadRequest("`message` is empty; send the text for the agent.", param="message")
+    if message is UNSET or not message.strip():
+        state = "missing" if message is UNSET else "empty"
+        raise BadRequest(f"`message` is {state}; send the text for the agent.", param="message")
     return message
 
 

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.api.requests import JSON, answer_json
+from gateway.errors import BadRequest, InvalidInput
 
 Json = Mapping[str, object]
 Access = Literal["open", "key", "admin"]
@@ -201,8 +202,13 @@ class Endpoint(msgspec.Struct, frozen=True):
         """Return the route on which this area answers."""
 
         async def respond(request: WebRequest) -> Response:
-            found = await self.handler(area, request)
-            return found if isinstance(found, Response) else answer_json(found, self.status)
+            try:
+                found = await self.handler(area, request)
+            except InvalidInput as invalid:
+                raise BadRequest(str(invalid)) from None
+            if isinstance(found, Response):
+                return found
+            return answer_json(self.envelope(found) if self.envelope else found, self.status)
 
         return Route(self.path, respond, methods=[self.method.upper()])
 

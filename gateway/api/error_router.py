@@ -11,10 +11,13 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import Lifespan
 
 from gateway.api.admission import INTERNAL_ERROR, dialect_of, incoming_of, refuse
+from gateway.api.jobs import ADMIN_PATHS, PATHS, write_job_error
 from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
 from gateway.wire.http_server.response import Receive, Send
 
 log = logging.getLogger("holdgate.web")
+JOB_PATHS = tuple(f"{path}/" for path in (*PATHS, *ADMIN_PATHS))
+"""Below these, errors have a form of their own, whatever is asked for."""
 
 
 class ErrorRouter:
@@ -42,11 +45,15 @@ class ErrorRouter:
             # The outer loop of a request.
             log.exception("request %s failed", incoming.request_id, exc_info=raised)
             error = Unavailable(INTERNAL_ERROR)
-        await refuse(error, receive, send, (), dialect_of(incoming))
+        is_about_jobs = scope["path"].startswith(JOB_PATHS)
+        write = write_job_error if is_about_jobs else dialect_of(incoming).error_body
+        await refuse(error, receive, send, (), write)
 
 
 def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
     if error.status_code == 405:
         says = f"{scope['method']} is not possible on {scope['path'][:200]}."
-        return MethodNotAllowed(says, (error.headers or {}).get("Allow", "GET"))
+        allowed = (error.headers or {}).get("Allow", "GET")
+        # The library names HEAD beside GET, in any order; HEAD goes with GET.
+        return MethodNotAllowed(says, "GET" if "GET" in allowed else allowed)
     return NotFound(f"There is nothing at {scope['path'][:200]}.")

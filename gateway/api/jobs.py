@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Access, Endpoint, Parameter
-from gateway.api.requests import (
-    answer_error,
-    answer_json,
-    find_owner,
-    read_positive,
-    receive_small_body,
-)
+from gateway.api.endpoint import Access, Endpoint, Parameter, bind_all
+from gateway.api.requests import find_owner, read_positive, receive_small_body
 from gateway.dialects.raw_json import read_as
-from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
+from gateway.errors import HoldgateError, InvalidInput
 from gateway.jobs.model import Job
 from gateway.jobs.reader import JobChange, JobId, JobName, JobRequest, read_patch
 from gateway.jobs.service import JobService
@@ -38,16 +31,13 @@ from gateway.jobs.view import (
     show_run,
 )
 from gateway.wire.http_server.request_body import BodyLimits
-from gateway.wire.http_server.response import Receive, Send
 
 T = TypeVar("T")
 JobMembers = dict[str, Any]
-Act = Callable[[WebRequest], Awaitable[object]]
 
 PATHS = ("/api/cron", "/wunder/cron")
 ADMIN_PATHS = ("/api/admin/cron", "/wunder/admin/cron")
 RUNS, MOST_RUNS = 20, 1000
-METHODS = {"get": ("GET", "HEAD"), "post": ("POST",)}
 
 _members = msgspec.json.Decoder(JobMembers)
 
@@ -150,16 +140,7 @@ class JobsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        routes = [
-            Route(one.path, JobHandler(METHODS[one.method], partial(one.handler, self)))
-            for one in ENDPOINTS
-        ]
-        # All that there is not, by any method, is refused in the form of this area too.
-        refused = [
-            Route(f"{path}/{{rest:path}}", JobHandler((), _refuse_path))
-            for path in (*PATHS, *ADMIN_PATHS)
-        ]
-        return [*routes, *refused]
+        return bind_all(ENDPOINTS, self)
 
     async def list_jobs(self, request: WebRequest) -> JobList:
         """List your jobs, the oldest first: all, or those of a session or an agent."""
@@ -253,30 +234,10 @@ class JobsArea:
         return read_as(_members, body, self.limits.depth)
 
 
-class JobHandler:
-    """Answers requests of one kind; whatever goes wrong is said in the form of this area."""
-
-    def __init__(self, methods: tuple[str, ...], act: Act) -> None:
-        self.methods = methods
-        self._act = act
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        request = WebRequest(scope, receive)
-        try:
-            if self.methods and request.method not in self.methods:
-                says = f"{request.method[:40]} is not possible on {request.url.path[:200]}."
-                raise MethodNotAllowed(says, self.methods[0])
-            answer = answer_json(Data(await self._act(request)))
-        except (InvalidInput, HoldgateError) as raised:
-            error = BadRequest(str(raised)) if isinstance(raised, InvalidInput) else raised
-            body = JobError(ok=False, error=JobErrorDetail(error.code, error.message))
-            answer = answer_error(error, msgspec.json.encode(body))
-        await answer(scope, receive, send)
-
-
-async def _refuse_path(request: WebRequest) -> msgspec.Struct:
-    raise NotFound(f"There is nothing at {request.scope['path'][:200]}.")
+def write_job_error(error: HoldgateError) -> bytes:
+    """Write an error in the form of this area."""
+    details = JobErrorDetail(error.code, error.message)
+    return msgspec.json.encode(JobError(ok=False, error=details))
 
 
 def _read_job_id(request: WebRequest) -> str:

@@ -17,7 +17,7 @@ from gateway.api.sessions import SESSION, SESSION_ID
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
 from gateway.dialects.raw_json import Fields
-from gateway.errors import BadRequest, InvalidInput, NotFound
+from gateway.errors import NotFound
 from gateway.reminders.model import read_item
 from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
@@ -121,11 +121,8 @@ class RemindersArea:
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
         now_ms, rules = self.clock.now_ms(), self.reminders.rules
-        try:
-            wanted = read_item(asked.due_at, asked.task, asked.tool or "", arguments, now_ms, rules)
-            tasks = await self.reminders.schedule(owner, name, (wanted,))
-        except InvalidInput as unfit:
-            raise BadRequest(str(unfit)) from None
+        wanted = read_item(asked.due_at, asked.task, asked.tool or "", arguments, now_ms, rules)
+        tasks = await self.reminders.schedule(owner, name, (wanted,))
         return RemindersSet(name, list(map(show_reminder, tasks)))
 
     async def cancel(self, request: WebRequest) -> ReminderRemoved:
