@@ -6,9 +6,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 import httpx
+import msgspec
 
+T = TypeVar("T")
 # What others wrote may hold anything; what moves the cursor or changes the terminal is left out.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -30,6 +33,14 @@ def connect(
         raise CommandFailed(f"{url} is no address; write it like http://127.0.0.1:8787.") from None
     except httpx.TransportError:
         raise CommandFailed(f"nobody answers at {url}; is `holdgate serve` running?") from None
+
+
+def decode(data: bytes | msgspec.Raw, kind: type[T], url: str) -> T:
+    """Read what a gateway answered."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise CommandFailed(f"the server at {url} is not a Holdgate gateway.") from None
 
 
 def reason(answer: httpx.Response) -> str:

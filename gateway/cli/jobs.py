@@ -11,7 +11,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
-from gateway.cli.client import CONTROLS, CommandFailed, connect, reason
+from gateway.cli.client import CONTROLS, CommandFailed, connect, decode, reason
 from gateway.cli.job_tables import (
     ShownJob,
     ShownRun,
@@ -87,10 +87,7 @@ class JobCommands:
 
     def add(self, wish: Members) -> None:
         """Make a job."""
-        made = self._ask("POST", "/api/cron/add", _Made, wish)
-        if made is not None:
-            did = "changed" if made.deduped else "added"
-            _show(f"{made.job.job_id} {did}: {describe_job(made.job)}")
+        self._change("add", wish, "added")
 
     def update(self, wish: Members) -> None:
         """Change what is named of a job."""
@@ -134,6 +131,7 @@ class JobCommands:
     def _change(self, action: str, wish: Members, did: str) -> None:
         made = self._ask("POST", f"/api/cron/{action}", _Made, wish)
         if made is not None:
+            did = "changed" if made.deduped else did
             _show(f"{made.job.job_id} {did}: {describe_job(made.job)}")
 
     def _ask(self, method: str, path: str, kind: type[T], given: Members) -> T | None:
@@ -142,11 +140,8 @@ class JobCommands:
             answer = _send(client, method, path, given)
         if answer.status_code != 200:
             raise CommandFailed(name_options(reason(answer)))
-        try:
-            data = msgspec.json.decode(answer.content, type=_Answer).data
-            found = msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError:
-            raise CommandFailed(f"who answers at {self._url} is no Holdgate.") from None
+        data = decode(answer.content, _Answer, self._url).data
+        found = decode(data, kind, self._url)
         if not self._as_json:
             return found
         _show(msgspec.json.format(bytes(data), indent=2).decode())

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from gateway.cli.client import CommandFailed, reason
+from gateway.cli.client import CommandFailed, decode, reason
 from gateway.cli.screen import Note
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import Framer, data_of
@@ -148,10 +148,7 @@ def _get(client: httpx.Client, path: str, kind: type[T]) -> T:
     answer = client.get(path)
     if answer.status_code != 200:
         raise CommandFailed(reason(answer))
-    try:
-        return msgspec.json.decode(answer.content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise CommandFailed(f"who answers at {client.base_url} is no Holdgate.") from None
+    return decode(answer.content, kind, str(client.base_url))
 
 
 @contextmanager

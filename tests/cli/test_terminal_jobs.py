@@ -335,7 +335,10 @@ def test_somebody_else_is_there(capsys: pytest.CaptureFixture[str]) -> None:
         answering = Thread(target=server.handle_request)
         answering.start()
         url = f"http://127.0.0.1:{server.server_port}"
-        assert refused(capsys, "list", "--url", url) == f"who answers at {url} is no Holdgate."
+        assert (
+            refused(capsys, "list", "--url", url)
+            == f"the server at {url} is not a Holdgate gateway."
+        )
         answering.join()
 
 

@@ -208,13 +208,13 @@ ONE_MISTAKE = {
         "webhooks[0]: needs secret or secret_env: the gateway signs what it posts with it"
     ),
     '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"\nsecret = "s"': (
-        'webhooks[0].owner: "loca" is none of the owners local; did you mean local?'
+        'webhooks[0].owner: "loca" is not one of the owners local; did you mean local?'
     ),
     '[[agents]]\nid = "a"\nmodel = "demmo"': (
-        'agents[0].model: "demmo" is no public model; did you mean demo?'
+        'agents[0].model: "demmo" is not a public model; did you mean demo?'
     ),
     '[[agents]]\nid = "a"\nmodel = "demo"\ntools = ["clok"]': (
-        'agents[0].tools: "clok" is no server tool; there are clock and schedule_task; '
+        'agents[0].tools: "clok" is not a server tool; there are clock and schedule_task; '
         "did you mean clock?"
     ),
     # the whole
