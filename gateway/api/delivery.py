@@ -249,6 +249,7 @@ def _read_ids(body: bytes, depth: int) -> tuple[str, ...]:
 
 
 PLACE = Annotated[int, Meta(ge=0, le=LATEST)]
+WAIT_MS = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_MS)]
 ENDPOINTS = (
     Endpoint(
         "get",
@@ -275,11 +276,7 @@ ENDPOINTS = (
         DeliveryArea.look,
         (
             SESSION_ID,
-            Parameter(
-                "wait_ms",
-                Annotated[int, Meta(ge=0, le=LONGEST_WAIT_MS)],
-                "How long to wait, in milliseconds; 0 by default.",
-            ),
+            Parameter("wait_ms", WAIT_MS, "How long to wait, in milliseconds; 0 by default."),
             Parameter("after", str, "The `cursor` of an earlier answer."),
         ),
         errors={429: "The owner has too many requests that wait."},

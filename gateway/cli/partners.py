@@ -180,13 +180,17 @@ def _read_note(frame: bytes) -> Note:
         return Note()
 
 
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise CommandFailed(UNREADABLE) from None
+
+
 def _read_text(data: bytes | None) -> str:
     if data is None or data == b"[DONE]":
         return ""
-    try:
-        chunk = _chunk.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CommandFailed(UNREADABLE) from None
+    chunk = _decode(_chunk, data)
     if chunk.error is not None:
         raise CommandFailed(chunk.error if isinstance(chunk.error, str) else chunk.error.message)
     return "".join(one.delta.content or "" for one in chunk.choices if one.delta)
@@ -196,10 +200,7 @@ def _read_agent_event(frame: bytes) -> Iterator[str | Note]:
     data = data_of(frame)
     if data is None:
         return
-    try:
-        event = _agent_event.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CommandFailed(UNREADABLE) from None
+    event = _decode(_agent_event, data)
     name = frame.partition(b"\n")[0].removeprefix(b"event:").strip()
     if name == b"error":
         raise CommandFailed(event.message)
