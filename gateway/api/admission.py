@@ -145,7 +145,7 @@ class AdmissionMiddleware:
         try:
             self._admit(incoming)
         except HoldgateError as error:
-            dialect = relay.dialect if relay is not None else dialect_of(incoming)
+            dialect = relay.dialect if relay is not None else dialect_of(incoming, path)
             headers_too = incoming.answer_headers + _closing(error)
             await refuse(error, receive, send, headers_too, dialect.error_body)
             return
@@ -202,12 +202,13 @@ def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
     return sum(name == b"host" for name, _ in listed)
 
 
-def dialect_of(incoming: IncomingRequest) -> Dialect:
+def dialect_of(incoming: IncomingRequest, path: str) -> Dialect:
     """Return how errors are told where no model is asked: as most clients read them.
 
     Clients of Messages say their version on every request.
     """
-    return DIALECTS["anthropic-messages" if VERSION in incoming.headers else "openai-chat"]
+    is_messages = VERSION in incoming.headers or path.startswith(MESSAGES)
+    return DIALECTS["anthropic-messages" if is_messages else "openai-chat"]
 
 
 async def refuse(

@@ -19,9 +19,9 @@ from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.endpoint import Endpoint, bind_all
 from gateway.api.models import UPSTREAM_ERRORS, TokenCountBody
 from gateway.api.relay import RelayServices
-from gateway.api.requests import answer_error
+from gateway.api.requests import BODY_INCOMPLETE
 from gateway.dialects.protocol import Dialect
-from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
+from gateway.errors import BadRequest, Headers, UpstreamError
 from gateway.exchange.prepare import ExchangeInput, ModelRequestReader
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
@@ -57,17 +57,14 @@ class TokenCounter:
     async def count(self, request: WebRequest) -> TokenCount | Response:
         """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
+        owner = self.services.keys.owner(incoming.headers).name
+        most, offload = self.services.limits.size, self.services.exchanges.services.offload
         try:
-            owner = self.services.keys.owner(incoming.headers).name
-            most, offload = self.services.limits.size, self.services.exchanges.services.offload
-            try:
-                body = await receive_body(incoming.headers, request.receive, most)
-            except ClientLeft:
-                raise BadRequest("The body did not come whole.") from None
-            body = await BodyUnpacker(most, offload).unpack(incoming.headers, body, owner)
-            return await self._count(incoming, owner, body)
-        except HoldgateError as error:
-            return answer_error(error, self.dialect.error_body(error))
+            body = await receive_body(incoming.headers, request.receive, most)
+        except ClientLeft:
+            raise BadRequest(BODY_INCOMPLETE) from None
+        body = await BodyUnpacker(most, offload).unpack(incoming.headers, body, owner)
+        return await self._count(incoming, owner, body)
 
     async def _count(
         self, incoming: IncomingRequest, owner: str, body: bytes

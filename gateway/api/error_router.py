@@ -45,8 +45,9 @@ class ErrorRouter:
             # The outer loop of a request.
             log.exception("request %s failed", incoming.request_id, exc_info=raised)
             error = Unavailable(INTERNAL_ERROR)
-        is_about_jobs = scope["path"].startswith(JOB_PATHS)
-        write = write_job_error if is_about_jobs else dialect_of(incoming).error_body
+        path = scope["path"]
+        is_about_jobs = path.startswith(JOB_PATHS)
+        write = write_job_error if is_about_jobs else dialect_of(incoming, path).error_body
         await refuse(error, receive, send, (), write)
 
 

@@ -15,8 +15,7 @@ from starlette.responses import Response
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.dialects.raw_json import Fields, misfit, read_as
-from gateway.errors import BadRequest, HoldgateError, NotFound
-from gateway.exchange.ports import error_headers
+from gateway.errors import BadRequest, NotFound
 from gateway.sessions.identity import check_session_id
 from gateway.wire.http_server.request_body import BodyLimits, ClientLeft, read_body
 
@@ -24,6 +23,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 JSON = "application/json"
 NULL = b"null"
+BODY_INCOMPLETE = "The connection ended before the whole body had arrived."
 
 _fields = msgspec.json.Decoder(Fields)
 
@@ -59,7 +59,7 @@ async def receive_small_body(request: WebRequest, limits: BodyLimits) -> bytes:
     try:
         return await read_body(headers, request.receive, limits.size)
     except ClientLeft:
-        raise BadRequest("The body did not come whole.") from None
+        raise BadRequest(BODY_INCOMPLETE) from None
 
 
 def read_members(body: bytes, depth: int, kind: type[T], what: str) -> T:
@@ -82,9 +82,3 @@ def answer_json(
 ) -> Response:
     """Answer with a value as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
-
-
-def answer_error(error: HoldgateError, body: bytes) -> Response:
-    """Answer with an error that is written already."""
-    headers = {name.decode(): value.decode() for name, value in error_headers(error)}
-    return Response(body, error.status, headers)
