@@ -87,7 +87,7 @@ class Admission:
         name = _host_name(host)
         if name in self.hosts or (not self.hosts and (self.any_host or _is_loopback(name))):
             return
-        raise Forbidden(f"The Host '{name[:100]}' is not accepted here; see server.hosts.")
+        raise Forbidden(f"The Host '{name[:100]}' is not accepted; add it to server.hosts.")
 
     def check_origin(self, origin: str, host: str) -> bool:
         """Refuse a foreign Origin; tell whether a listed one must be named in the answer."""
@@ -95,7 +95,9 @@ class Admission:
             return True
         if origin in (f"http://{host}", f"https://{host}"):
             return False
-        raise Forbidden(f"The Origin '{origin[:100]}' is not accepted; see server.cors_origins.")
+        raise Forbidden(
+            f"The Origin '{origin[:100]}' is not accepted; add it to server.cors_origins."
+        )
 
 
 class ModelEndpoint(Protocol):
@@ -180,7 +182,7 @@ class AdmissionMiddleware:
         ):
             incoming.answer_headers += _cors(origin)
         if b"upgrade" in headers and offers_websocket(listed):
-            raise UpgradeRequired("WebSocket is not spoken here; send the request over HTTP.")
+            raise UpgradeRequired("WebSocket is not supported; send the request over HTTP.")
 
 
 def _closing(error: HoldgateError) -> Headers:
@@ -195,7 +197,7 @@ def _check_coding(listed: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse a body in codings beside `chunked`: it would be read as if it had none."""
     codings = [value.strip().lower() for name, value in listed if name == b"transfer-encoding"]
     if codings != [b"chunked"]:
-        raise BadRequest("The only transfer-encoding accepted is `chunked`, alone.")
+        raise BadRequest("The only Transfer-Encoding accepted is `chunked`.")
 
 
 def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
@@ -226,7 +228,9 @@ async def refuse(
 def _host_name(host: str) -> str:
     parts = _HOST.fullmatch(host)
     if parts is None:
-        raise BadRequest("The Host header must be a name or an address, with a port or without.")
+        raise BadRequest(
+            "The Host header must be a host name or an IP address, with or without a port."
+        )
     return (parts[1] or parts[2] or "").lower()
 
 

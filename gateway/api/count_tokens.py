@@ -115,7 +115,7 @@ async def _ask(counter: Upstream, body: bytes, headers: Headers, query: bytes) -
         async for data in turn:
             answer += data
             if len(answer) > ANSWER_BYTES:
-                raise UpstreamError("The upstream's answer is too long for a number.")
+                raise UpstreamError("The upstream's answer is too long for a token count.")
     finally:
         await turn.aclose()
     return Response(answer, media_type="application/json")

@@ -108,7 +108,7 @@ class DeliveryArea:
         seen = _read_cursor(request.query_params.get("after", ""))
         wait_ms = _read_number(request.query_params.get("wait_ms", "") or "0", "wait_ms")
         if wait_ms > LONGEST_WAIT_MS:
-            raise BadRequest(f"`wait_ms` may be {LONGEST_WAIT_MS} at most.", param="wait_ms")
+            raise BadRequest(f"`wait_ms` must be at most {LONGEST_WAIT_MS}.", param="wait_ms")
         now = await self.inbox.look(owner, name, seen)
         page = now if now.items else await self._wait(request, owner, name, seen, wait_ms / 1000)
         if page is None:
@@ -244,7 +244,7 @@ def _read_ids(body: bytes, depth: int) -> tuple[str, ...]:
             "`ids` must be a list of ids, as the inbox shows them.", param="ids"
         ) from None
     if len(ids) > MOST_IDS:
-        raise BadRequest(f"`ids` may name {MOST_IDS} at most.", param="ids")
+        raise BadRequest(f"`ids` must have at most {MOST_IDS} items.", param="ids")
     return tuple(one for one in ids if len(one) <= LONGEST_ID)
 
 

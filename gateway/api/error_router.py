@@ -53,7 +53,7 @@ class ErrorRouter:
 
 def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
     if error.status_code == 405:
-        says = f"{scope['method']} is not possible on {scope['path'][:200]}."
+        says = f"{scope['method']} is not allowed on {scope['path'][:200]}."
         allowed = (error.headers or {}).get("Allow", "GET")
         # The library names HEAD beside GET, in any order; HEAD goes with GET.
         return MethodNotAllowed(says, "GET" if "GET" in allowed else allowed)

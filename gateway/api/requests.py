@@ -38,7 +38,7 @@ def find_session(keys: Keys, request: WebRequest, part: str = "") -> tuple[str, 
     owner = find_owner(keys, request)
     name: str = request.path_params["id"]
     if part and not name:
-        raise NotFound(f"Name a session: /api/sessions/{{id}}/{part}.")
+        raise NotFound(f"The session is missing; write /api/sessions/{{id}}/{part}.")
     check_session_id(name)
     return owner, name
 

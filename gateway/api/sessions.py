@@ -219,7 +219,7 @@ def _show_time(ms: int) -> str:
 
 
 def _not_found(name: str) -> NotFound:
-    return NotFound(f"Nothing is kept of a session '{name[:100]}'.")
+    return NotFound(f"There is no session '{name[:100]}'.")
 
 
 def _read_cursor(request: WebRequest) -> Listed | None:

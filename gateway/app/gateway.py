@@ -174,7 +174,7 @@ class Gateway:
         rest = min(FAREWELL, limit / 5)
         with anyio.move_on_after(limit - rest):
             await self._idle()
-        self.exchanges.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
+        self.exchanges.cut(Draining("The gateway is shutting down; try again.", retry_after=1))
         with anyio.move_on_after(rest):
             await self._idle()
         self._left()

@@ -48,7 +48,7 @@ def chat(url: str, key: str, options: ChatOptions) -> None:
             if options.agent
             else ModelPartner(client, session, options.model)
         )
-        say(f"{partner.name} at {url}, session {session}; /help lists what you can do.")
+        say(f"{partner.name} at {url}, session {session}; /help lists the commands.")
         with open_prompt(history_file(os.environ) if options.keeps_history else None) as read_line:
             _talk(partner, read_line)
 

@@ -113,7 +113,7 @@ def _read_change(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
     session, deletes = places[given.isolated], given.delete_after_run
     change = _read_job(given, session=session, delete_after_run=deletes)
     if not change:
-        parser.error("nothing is to change; name it with an option, such as --message or --every")
+        parser.error("there is nothing to change; give an option such as --message or --every")
     return {"job_id": given.job_id, **change}
 
 
@@ -142,5 +142,7 @@ def _read_schedule(given: argparse.Namespace) -> Members | None:
 
 def _interval(text: str) -> int:
     if not _is_interval(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no span; write 30s, 5m, 2h, 1d or 1h30m")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time span; write 30s, 5m, 2h, 1d or 1h30m"
+        )
     return sum(int(number) * UNITS[unit] for number, unit in _steps(text))

@@ -114,7 +114,7 @@ class JobCommands:
             return
         if not queued.queued:
             raise CommandFailed(f"{job_id} is not started: {queued.reason}.")
-        _show(f"{job_id} is on its way; `holdgate jobs runs {job_id}` shows what comes of it.")
+        _show(f"{job_id} is started; `holdgate jobs runs {job_id}` shows the result.")
 
     def runs(self, job_id: str, limit: int, full: bool) -> None:
         """Show the runs of a job, the newest first; in full with all that they said."""
@@ -122,7 +122,7 @@ class JobCommands:
         if found is None:
             return
         if not found.runs:
-            _show("It has not run yet.")
+            _show("The job has not run yet.")
         elif full:
             _show("\n\n".join(map(write_whole_run, found.runs)))
         else:

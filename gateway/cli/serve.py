@@ -84,7 +84,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         return 1
     except OSError as error:
         where = f"{config.server.host}:{config.server.port}"
-        print(f"holdgate: can not listen on {where}: {error.strerror}", file=sys.stderr)
+        print(f"holdgate: cannot listen on {where}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 

@@ -56,4 +56,4 @@ class Detached:
             Thread(target=run, name=f"holdgate-clock-{name}", daemon=True).start()
         except RuntimeError as error:
             self._going.discard(name)
-            raise NotStarted("the host has no thread to spare") from error
+            raise NotStarted("the host cannot start another thread") from error

@@ -82,7 +82,7 @@ def read_server(text: str) -> tuple[str, int]:
         host, _, port = host.partition(":")
     number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
     if not host or (port and not 0 < number < 65536):
-        raise NoTime("it is neither a host nor host:port")
+        raise NoTime("the name must be a host or host:port")
     return host, number or PORT
 
 
@@ -142,7 +142,7 @@ def _answer_to(token: bytes, sock: socket.socket, deadline: float, host: Host) -
         heard = True
     # What does not repeat our token may be anybody's: the server's own answer may still come.
     if heard:
-        raise NoTime("its answer does not belong to our question")
+        raise NoTime("its answer does not match our request")
     raise TimeoutError
 
 

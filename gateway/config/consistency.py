@@ -133,7 +133,7 @@ def _route_complaints(route: str, served: dict[str, tuple[str, ...]]) -> Iterato
         return
     # With an upstream whose id was refused, nobody can say which one was meant.
     if upstream not in served and "" not in served:
-        yield f"{quote_short(route)} names no upstream{hint(upstream, served)}"
+        yield f"{quote_short(route)} names an unknown upstream{hint(upstream, served)}"
     models = served.get(upstream, ("*",))
     if not {"*", model} & set(models):
         yield f"upstream {upstream} does not list {quote_short(model)}{hint(model, models)}"

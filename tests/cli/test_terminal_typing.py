@@ -88,7 +88,7 @@ async def test_a_place_that_cannot_be_written_is_told_once(gate: Gate, tmp_path:
             await asked(gate)
             await seat.sees("Yes.")
         await seat.prompted()
-    assert seat.written.count("what you type is not kept for the next time: ") == 1
+    assert seat.written.count("what you type is not saved: ") == 1
 
 
 async def test_without_readline_the_chat_works_as_well(gate: Gate, tmp_path: Path) -> None:
