@@ -87,7 +87,7 @@ class Admission:
         name = _host_name(host)
         if name in self.hosts or (not self.hosts and (self.any_host or _is_loopback(name))):
             return
-        raise Forbidden(f"The Host '{name[:100]}' is not accepted; add it to server.hosts.")
+        raise Forbidden(f"Host '{name[:100]}' is not accepted; add it to server.hosts.")
 
     def check_origin(self, origin: str, host: str) -> bool:
         """Refuse a foreign Origin; tell whether a listed one must be named in the answer."""
@@ -95,9 +95,7 @@ class Admission:
             return True
         if origin in (f"http://{host}", f"https://{host}"):
             return False
-        raise Forbidden(
-            f"The Origin '{origin[:100]}' is not accepted; add it to server.cors_origins."
-        )
+        raise Forbidden(f"Origin '{origin[:100]}' is not accepted; add it to server.cors_origins.")
 
 
 class ModelEndpoint(Protocol):
@@ -228,9 +226,7 @@ async def refuse(
 def _host_name(host: str) -> str:
     parts = _HOST.fullmatch(host)
     if parts is None:
-        raise BadRequest(
-            "The Host header must be a host name or an IP address, with or without a port."
-        )
+        raise BadRequest("The Host header must be a host name or address, with or without a port.")
     return (parts[1] or parts[2] or "").lower()
 
 

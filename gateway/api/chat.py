@@ -236,7 +236,8 @@ class ChatEndpoint:
     async def _read(self, body: bytes, owner: str, incoming: IncomingRequest) -> ChatMessageBody:
         offload = self.agents.services.exchanges.services.offload
         body = await BodyUnpacker(self.limits.size, offload).unpack(incoming.headers, body, owner)
-        return await offload.run(owner, len(body), partial(_read_message, body, self.limits.depth))
+        work = partial(read_members, body, self.limits.depth, ChatMessageBody, "a message")
+        return await offload.run(owner, len(body), work)
 
     def _make_message(
         self, given: ChatMessageBody, owner: Owner, incoming: IncomingRequest
@@ -289,10 +290,6 @@ def _weight(text: str) -> float:
 def _busy_body(error: SessionBusy) -> bytes:
     details = {"message": error.message, "type": error.kind, "code": error.code}
     return msgspec.json.encode({"error": {**details, "busy_reason": error.reason}})
-
-
-def _read_message(body: bytes, depth: int) -> ChatMessageBody:
-    return read_members(body, depth, ChatMessageBody, "a message")
 
 
 def _check_message(message: str | UnsetType) -> str:

@@ -121,14 +121,11 @@ class Gateway:
         tasks.start_soon(parts.handover.run)
         if isinstance(self.clock, NtpClock):
             tasks.start_soon(self.clock.run)
-        for runs in (
-            parts.deliveries,
-            parts.due_notifier,
-            parts.webhooks,
-            parts.locks,
-            parts.snapshots,
-        ):
-            tasks.start_soon(runs.run)
+        tasks.start_soon(parts.deliveries.run)
+        tasks.start_soon(parts.due_notifier.run)
+        tasks.start_soon(parts.webhooks.run)
+        tasks.start_soon(parts.locks.run)
+        tasks.start_soon(parts.snapshots.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)

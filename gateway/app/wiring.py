@@ -97,13 +97,8 @@ def clock_of(config: Config) -> Clock:
     section = config.clock.ntp
     if not (config.clock.enabled and section.enabled):
         return SystemClock()
-    settings = NtpSettings(
-        section.servers,
-        section.timeout_ms,
-        section.stale_after_ms,
-        section.resync_ms,
-        section.max_offset_ms,
-    )
+    # The section has every setting, under the same name.
+    settings = msgspec.convert(section, NtpSettings, from_attributes=True)
     # The offset is the host's, whatever store its sessions are kept in.
     in_memory = config.store.url == "memory:"
     place = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
