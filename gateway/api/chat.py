@@ -18,9 +18,9 @@ from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
-from gateway.api.endpoint import Endpoint, EventStream, Reply, bind_all
 from gateway.api.relay import refuse_body, session_header, tell_failure
 from gateway.api.requests import read_members
+from gateway.api.route import ApiRoute, EventStream, Reply, bind_all
 from gateway.api.sessions import BookmarkView
 from gateway.dialects import DIALECTS
 from gateway.dialects.events import read_object
@@ -312,10 +312,10 @@ CHAT_STREAM = EventStream(
     CHAT_EVENTS + CHAT_ENDS,
     ChatEvent,
 )
-AGENTS = Endpoint("get", "/api/agents", "listAgents", ChatEndpoint.listing)
-ENDPOINTS = (
+AGENTS = ApiRoute("get", "/api/agents", "listAgents", ChatEndpoint.listing)
+ROUTES = (
     AGENTS,
-    Endpoint(
+    ApiRoute(
         "post",
         PATH,
         "chat",

@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import IncomingRequest, incoming_of
-from gateway.api.endpoint import Endpoint, bind_all
 from gateway.api.models import UPSTREAM_ERRORS, TokenCountBody
 from gateway.api.relay import RelayServices
 from gateway.api.requests import BODY_INCOMPLETE
+from gateway.api.route import ApiRoute, bind_all
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, Headers, UpstreamError
 from gateway.exchange.prepare import ExchangeInput, ModelRequestReader
@@ -52,7 +52,7 @@ class TokenCounter:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def count(self, request: WebRequest) -> TokenCount | Response:
         """Count the tokens of a Messages request, or estimate them."""
@@ -139,8 +139,8 @@ def estimate(request: object) -> int:
     return sum(estimate(value) + estimate(name) for name, value in request.items())
 
 
-ENDPOINTS = (
-    Endpoint(
+ROUTES = (
+    ApiRoute(
         "post",
         "/v1/messages/count_tokens",
         "countTokens",

@@ -18,8 +18,8 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Endpoint, EventStream, Parameter, Reply, bind_all
 from gateway.api.requests import find_session, receive_small_body
+from gateway.api.route import ApiRoute, EventStream, Parameter, Reply, bind_all
 from gateway.api.sessions import SESSION, SESSION_ID
 from gateway.dialects.raw_json import Fields, read_as
 from gateway.errors import BadRequest
@@ -92,7 +92,7 @@ class DeliveryArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def subscribe(self, request: WebRequest) -> Response:
         """Subscribe to what happens in a session."""
@@ -250,8 +250,8 @@ def _read_ids(body: bytes, depth: int) -> tuple[str, ...]:
 
 PLACE = Annotated[int, Meta(ge=0, le=LATEST)]
 WAIT_MS = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_MS)]
-ENDPOINTS = (
-    Endpoint(
+ROUTES = (
+    ApiRoute(
         "get",
         SESSION + "/events",
         "subscribe",
@@ -269,7 +269,7 @@ ENDPOINTS = (
             ),
         ),
     ),
-    Endpoint(
+    ApiRoute(
         "get",
         SESSION + "/inbox",
         "lookIntoInbox",
@@ -282,7 +282,7 @@ ENDPOINTS = (
         errors={429: "The owner has too many requests that wait."},
         replies=(Reply("Nothing waits.", status=204),),
     ),
-    Endpoint(
+    ApiRoute(
         "post",
         SESSION + "/inbox/ack",
         "acknowledge",

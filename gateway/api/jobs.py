@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Access, Endpoint, Parameter, bind_all
 from gateway.api.requests import find_owner, read_positive, receive_small_body
+from gateway.api.route import Access, ApiRoute, Parameter, bind_all
 from gateway.dialects.raw_json import read_as
 from gateway.errors import HoldgateError, InvalidInput
 from gateway.jobs.model import Job
@@ -140,7 +140,7 @@ class JobsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def list_jobs(self, request: WebRequest) -> JobList:
         """List your jobs, the oldest first: all, or those of a session or an agent."""
@@ -265,39 +265,39 @@ LIMIT = Parameter("limit", Annotated[int, Meta(ge=1)], "How many; 20 by default,
 
 # Paths and names are those below one of the paths that all this is found under.
 OWN = (
-    Endpoint("get", "list", "List", JobsArea.list_jobs, (OF_SESSION, OF_AGENT)),
-    Endpoint("get", "get", "Get", JobsArea.get, (WHICH,), errors=NO_JOB),
-    Endpoint("get", "runs", "Runs", JobsArea.list_runs, (WHICH, LIMIT), errors=NO_JOB),
-    Endpoint("get", "status", "Status", JobsArea.show_status),
-    Endpoint("post", "add", "Add", JobsArea.add, body=NEW, errors=NOT_ADDED),
-    Endpoint("post", "update", "Update", JobsArea.update, body=CHANGE, errors=NO_JOB_OR_TAKEN),
-    Endpoint("post", "enable", "Enable", JobsArea.enable, body=NAMED, errors=NO_JOB),
-    Endpoint("post", "disable", "Disable", JobsArea.disable, body=NAMED, errors=NO_JOB),
-    Endpoint("post", "remove", "Remove", JobsArea.remove, body=NAMED, errors=NO_JOB),
-    Endpoint("post", "run", "Run", JobsArea.run, body=NAMED, errors=NO_JOB),
+    ApiRoute("get", "list", "List", JobsArea.list_jobs, (OF_SESSION, OF_AGENT)),
+    ApiRoute("get", "get", "Get", JobsArea.get, (WHICH,), errors=NO_JOB),
+    ApiRoute("get", "runs", "Runs", JobsArea.list_runs, (WHICH, LIMIT), errors=NO_JOB),
+    ApiRoute("get", "status", "Status", JobsArea.show_status),
+    ApiRoute("post", "add", "Add", JobsArea.add, body=NEW, errors=NOT_ADDED),
+    ApiRoute("post", "update", "Update", JobsArea.update, body=CHANGE, errors=NO_JOB_OR_TAKEN),
+    ApiRoute("post", "enable", "Enable", JobsArea.enable, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "disable", "Disable", JobsArea.disable, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "remove", "Remove", JobsArea.remove, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "run", "Run", JobsArea.run, body=NAMED, errors=NO_JOB),
 )
 FOR_ADMIN = (
-    Endpoint("get", "list", "List", JobsArea.list_all, (OF_SESSION, OF_AGENT, OF_OWNER)),
-    Endpoint(
+    ApiRoute("get", "list", "List", JobsArea.list_all, (OF_SESSION, OF_AGENT, OF_OWNER)),
+    ApiRoute(
         "post", "update", "Update", JobsArea.update_any, body=ANY_CHANGE, errors=NO_JOB_OR_TAKEN
     ),
 )
 
 
-def _place(endpoint: Endpoint, path: str, access: Access = "key") -> Endpoint:
-    """Put an endpoint under one of its paths."""
+def _place(route: ApiRoute, path: str, access: Access = "key") -> ApiRoute:
+    """Put a route under one of its paths."""
     first, *rest = path.strip("/").removeprefix("api/").split("/")
     return replace(
-        endpoint,
-        path=f"{path}/{endpoint.path}",
-        name=first + "".join(map(str.capitalize, rest)) + endpoint.name,
+        route,
+        path=f"{path}/{route.path}",
+        name=first + "".join(map(str.capitalize, rest)) + route.name,
         error="JobError",
         access=access,
         envelope=Data,
     )
 
 
-ENDPOINTS = (
+ROUTES = (
     *(_place(one, path) for path in PATHS for one in OWN),
     *(_place(one, path, "admin") for path in ADMIN_PATHS for one in FOR_ADMIN),
 )

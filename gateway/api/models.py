@@ -12,9 +12,9 @@ from starlette.routing import BaseRoute
 
 from gateway.api.admission import VERSION, incoming_of
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Endpoint, Errors, EventStream, Parameter, Reply, bind_all
 from gateway.api.relay import Relay
 from gateway.api.requests import find_owner
+from gateway.api.route import ApiRoute, Errors, EventStream, Parameter, Reply, bind_all
 from gateway.errors import NotFound
 from gateway.routing import Models, PublicModel
 from gateway.timestamps import iso_second
@@ -105,7 +105,7 @@ class ModelsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def list_models(self, request: WebRequest) -> OpenAiModelList | AnthropicModelList:
         """List the public names."""
@@ -162,8 +162,8 @@ ANSWER = Reply(
 
 def _describe_relay(
     path: str, name: str, dialect: str, body: type[ModelBody], error: str = "Error"
-) -> Endpoint:
-    return Endpoint(
+) -> ApiRoute:
+    return ApiRoute(
         "post",
         path,
         name,
@@ -186,9 +186,9 @@ RELAYS = (
         "/v1/messages", "messages", "Anthropic Messages", MessagesBody, "MessagesError"
     ),
 )
-ENDPOINTS = (
-    Endpoint("get", "/v1/models", "listModels", ModelsArea.list_models, (SHAPE,)),
-    Endpoint(
+ROUTES = (
+    ApiRoute("get", "/v1/models", "listModels", ModelsArea.list_models, (SHAPE,)),
+    ApiRoute(
         "get",
         "/v1/models/{id:anything}",
         "showModel",

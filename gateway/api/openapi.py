@@ -1,4 +1,4 @@
-"""All endpoints as one OpenAPI document, and the route that shows it.
+"""All routes as one OpenAPI document, and the route that shows it.
 
 It says what this version can do and nothing of who runs it, so it needs no key. A test compares it
 with the routes there are.
@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from gateway.api import chat, count_tokens, delivery, jobs, models, operations, reminders, sessions
-from gateway.api.endpoint import Components, Endpoint, Json, Reply, bind_all
 from gateway.api.jobs import JobError
 from gateway.api.operations import NotReady
 from gateway.api.requests import JSON
+from gateway.api.route import ApiRoute, Components, Json, Reply, bind_all
 from gateway.version import __version__
 
 ABOUT = (
@@ -88,7 +88,7 @@ def _encode_document() -> bytes:
     return msgspec.json.encode(document())
 
 
-DOCUMENT = Endpoint(
+DOCUMENT = ApiRoute(
     "get",
     "/openapi.json",
     "openapi",
@@ -99,11 +99,11 @@ DOCUMENT = Endpoint(
 
 
 class Area(NamedTuple):
-    """Endpoints that belong together."""
+    """Routes that belong together."""
 
     name: str
     description: str
-    endpoints: tuple[Endpoint, ...]
+    routes: tuple[ApiRoute, ...]
 
 
 AREAS = (
@@ -111,26 +111,26 @@ AREAS = (
         "models",
         "Models, in the dialects of OpenAI and Anthropic. Members that are not described here are "
         "those of the dialect, and are passed on.",
-        (*models.RELAYS, *count_tokens.ENDPOINTS, *models.ENDPOINTS),
+        (*models.RELAYS, *count_tokens.ROUTES, *models.ROUTES),
     ),
-    Area("agents", "Agents, whose conversations are kept in the gateway.", chat.ENDPOINTS),
+    Area("agents", "Agents, whose conversations are kept in the gateway.", chat.ROUTES),
     Area(
         "sessions",
         "What is stored for sessions. Each owner sees only their own.",
-        sessions.ENDPOINTS,
+        sessions.ROUTES,
     ),
     Area(
         "reminders",
         "The clock, and reminders set by hand. A session that was never used has none.",
-        reminders.ENDPOINTS,
+        reminders.ROUTES,
     ),
     Area(
         "deliveries",
         "What reaches a client between its requests. A session that was never used has none.",
-        delivery.ENDPOINTS,
+        delivery.ROUTES,
     ),
-    Area("jobs", "Messages that are sent on a schedule.", jobs.ENDPOINTS),
-    Area("operations", "The state of the gateway.", (*operations.ENDPOINTS, DOCUMENT)),
+    Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
+    Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )
 
 
@@ -139,7 +139,7 @@ def document() -> Json:
     components = Components(ERRORS)
     paths: dict[str, dict[str, Json]] = {}
     for area in AREAS:
-        for one in area.endpoints:
+        for one in area.routes:
             methods = paths.setdefault(one.public_path, {})
             methods[one.method] = one.describe(area.name, components)
     return {

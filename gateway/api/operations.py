@@ -9,14 +9,15 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Endpoint, Reply, bind_all
 from gateway.api.requests import answer_json, find_owner
+from gateway.api.route import ApiRoute, Reply, bind_all
 from gateway.exchange.runner import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.reminders.view import NtpView
@@ -108,7 +109,7 @@ class Operations:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def greet(self, request: WebRequest) -> Response:
         """Say what this is."""
@@ -156,19 +157,13 @@ class Operations:
 
 
 GREETING_SENT = (Reply("What this is.", text=True),)
-ENDPOINTS = (
-    Endpoint("get", "/", "greet", Operations.greet, access="open", replies=GREETING_SENT),
-    Endpoint(
-        "head",
-        "/",
-        "greetBriefly",
-        Operations.greet,
-        access="open",
-        replies=GREETING_SENT,
-        summary="Say that the gateway is there, which coding agents ask first.",
-    ),
-    Endpoint("get", "/healthz", "health", Operations.show_liveness, access="open"),
-    Endpoint(
+GREET = ApiRoute("get", "/", "greet", Operations.greet, access="open", replies=GREETING_SENT)
+ROUTES = (
+    GREET,
+    # Coding agents ask this first.
+    replace(GREET, method="head", name="greetBriefly", summary="Say that the gateway is there."),
+    ApiRoute("get", "/healthz", "health", Operations.show_liveness, access="open"),
+    ApiRoute(
         "get",
         "/readyz",
         "ready",
@@ -177,7 +172,7 @@ ENDPOINTS = (
         error="ReadinessError",
         access="open",
     ),
-    Endpoint(
+    ApiRoute(
         "get",
         "/metrics",
         "metrics",
@@ -185,5 +180,5 @@ ENDPOINTS = (
         access="admin",
         replies=(Reply("The counters.", text=True),),
     ),
-    Endpoint("get", "/api/status", "status", Operations.show_status),
+    ApiRoute("get", "/api/status", "status", Operations.show_status),
 )

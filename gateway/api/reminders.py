@@ -11,8 +11,8 @@ from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Endpoint, Parameter, bind_all
 from gateway.api.requests import find_owner, find_session, read_members, receive_small_body
+from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.api.sessions import SESSION, SESSION_ID
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
@@ -97,7 +97,7 @@ class RemindersArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def tell_time(self, request: WebRequest) -> ClockReading:
         """Tell the time, as the model's tool does."""
@@ -144,10 +144,10 @@ def _show_end(end: EndedReminder) -> ReminderEnd:
 
 
 TASK_ID = Parameter("taskId", Annotated[str, Meta(min_length=1)], "The reminder.", "path")
-ENDPOINTS = (
-    Endpoint("get", "/api/clock", "tellTime", RemindersArea.tell_time),
-    Endpoint("get", PATH, "listReminders", RemindersArea.list_reminders, (SESSION_ID,)),
-    Endpoint(
+ROUTES = (
+    ApiRoute("get", "/api/clock", "tellTime", RemindersArea.tell_time),
+    ApiRoute("get", PATH, "listReminders", RemindersArea.list_reminders, (SESSION_ID,)),
+    ApiRoute(
         "post",
         PATH,
         "setReminder",
@@ -157,8 +157,8 @@ ENDPOINTS = (
         ("dueAt", "task"),
         status=201,
     ),
-    Endpoint("delete", PATH, "clearReminders", RemindersArea.clear, (SESSION_ID,)),
-    Endpoint(
+    ApiRoute("delete", PATH, "clearReminders", RemindersArea.clear, (SESSION_ID,)),
+    ApiRoute(
         "delete",
         PATH + "/{taskId}",
         "cancelReminder",

@@ -13,8 +13,8 @@ from starlette.routing import BaseRoute
 
 from gateway.agents.conversations import Conversations
 from gateway.api.auth import Keys
-from gateway.api.endpoint import Endpoint, Parameter, bind_all
 from gateway.api.requests import find_owner, find_session, read_positive
+from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.api.session_pages import SessionPages
 from gateway.api.session_removal import SessionRemoval
 from gateway.errors import BadRequest, NotFound
@@ -136,7 +136,7 @@ class SessionsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return bind_all(ENDPOINTS, self)
+        return bind_all(ROUTES, self)
 
     async def list_sessions(self, request: WebRequest) -> SessionList:
         """List the owner's sessions that have state or a conversation, the newest first."""
@@ -233,8 +233,8 @@ def _read_cursor(request: WebRequest) -> Listed | None:
 
 
 NO_SESSION = {404: "Nothing is stored for this session, or it belongs to another owner."}
-ENDPOINTS = (
-    Endpoint(
+ROUTES = (
+    ApiRoute(
         "get",
         "/api/sessions",
         "listSessions",
@@ -244,7 +244,7 @@ ENDPOINTS = (
             Parameter("after", str, "The `next` of the page before."),
         ),
     ),
-    Endpoint(
+    ApiRoute(
         "get",
         SESSION,
         "showSession",
@@ -252,7 +252,7 @@ ENDPOINTS = (
         (SESSION_ID, Parameter("agentId", str, "Which of its conversations.")),
         errors=NO_SESSION,
     ),
-    Endpoint(
+    ApiRoute(
         "delete", SESSION, "forgetSession", SessionsArea.forget, (SESSION_ID,), errors=NO_SESSION
     ),
 )

@@ -1,4 +1,4 @@
-"""Endpoints: each is one row of a table, from which its route and its OpenAPI description are made.
+"""Routes of the API, each one row of a table: the router and the OpenAPI document are made from it.
 
 A row names the handler. The handler's docstring is the summary, the type it returns is the answer,
 and `Components` makes the schemas from the msgspec types. Only what the handler cannot tell stands
@@ -68,7 +68,7 @@ register_url_convertor(ANYTHING, Anything())
 
 
 class Components:
-    """The shapes that are described once for all, collected while endpoints are described."""
+    """The shapes that are described once for all, collected while routes are described."""
 
     def __init__(self, errors: Mapping[str, Shape]) -> None:
         self.errors = errors
@@ -170,7 +170,7 @@ class Reply(msgspec.Struct, frozen=True):
         return {"description": self.description, "headers": REQUEST_ID, **content}
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class ApiRoute(msgspec.Struct, frozen=True):
     """One thing that can be asked for, and the method of an area that answers it.
 
     A handler returns a struct, which is sent as JSON, or a whole response.
@@ -196,7 +196,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     replies: tuple[Reply, ...] = ()
     """Answers that the type of the handler does not tell."""
     summary: str = ""
-    """What it does, if the handler's docstring is not about this endpoint alone."""
+    """What it does, if the handler's docstring is not about this route alone."""
 
     def bind(self, area: object) -> Route:
         """Return the route on which this area answers."""
@@ -262,6 +262,6 @@ class Endpoint(msgspec.Struct, frozen=True):
             yield Reply(says, shapes if len(shapes) > 1 else shapes[0], status=self.status)
 
 
-def bind_all(endpoints: Iterable[Endpoint], area: object) -> list[BaseRoute]:
+def bind_all(routes: Iterable[ApiRoute], area: object) -> list[BaseRoute]:
     """Return the routes on which this area answers."""
-    return [endpoint.bind(area) for endpoint in endpoints]
+    return [route.bind(area) for route in routes]
