@@ -65,9 +65,7 @@ def members(fields: Fields) -> str:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
-        return str(value)
-    return quote(value)
+    return quote(value) if isinstance(value, str) else str(value)
 
 
 def quote(value: str) -> str:

@@ -7,8 +7,8 @@ take a lock for each addition, which was a tenth of what a small request cost.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -24,6 +24,10 @@ from gateway.exchange.observer import ExchangeEnded, Happening, Wants
 from gateway.outbox.queue import DeliveryCounts
 from gateway.reminders.holds import Holds
 from gateway.reminders.records import ReminderCounts
+from gateway.wire.http_client.upstream import Upstream
+
+Samples = Iterable[tuple[Sequence[object], float]]
+"""The values of labels, and a number for each combination of them."""
 
 AT_ONCE = 256
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,17 +38,18 @@ WHOLE_BUCKETS = (0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 class Spread:
     """How durations are spread over buckets."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+        self.sum = 0.0
+        """All durations together."""
 
     def add(self, seconds: float) -> None:
         """Count one duration."""
         self._counts[bisect_left(self._bounds, seconds)] += 1
-        self._sum += seconds
+        self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return the counts as Prometheus wants them: cumulative, by upper bound."""
@@ -54,29 +59,18 @@ class Spread:
             found.append((str(bound), float(total)))
         return found
 
-    @property
-    def sum(self) -> float:
-        """All durations together."""
-        return self._sum
-
 
 class Metrics(Collector):
     """Numbers of one gateway; nothing is global."""
 
-    def __init__(
-        self,
-        live: Callable[[], int],
-        upstreams: Callable[[], Iterable[str]],
-        busy: Callable[[str], int],
-    ) -> None:
+    def __init__(self, live: Sized, upstreams: Mapping[str, Upstream]) -> None:
         self._live = live
         self._upstreams = upstreams
-        self._busy = busy
         self._ended: Counter[tuple[str, str, int]] = Counter()
         self._turns: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
-        self._first: dict[str, Spread] = {}
-        self._whole: dict[str, Spread] = {}
+        self._first = defaultdict[str, Spread](lambda: Spread(FIRST_BUCKETS))
+        self._whole = defaultdict[str, Spread](lambda: Spread(WHOLE_BUCKETS))
         self.quarantined = 0
         self.connections_refused: Callable[[], int] = lambda: 0
         self.log_lines_dropped: Callable[[], int] = lambda: 0
@@ -106,9 +100,9 @@ class Metrics(Collector):
         upstream = report.upstream
         self._ended[(report.state, upstream, report.status)] += 1
         self._turns[upstream] += report.turns
-        _spread(self._whole, upstream, WHOLE_BUCKETS).add(report.seconds)
+        self._whole[upstream].add(report.seconds)
         if report.first_seconds is not None:
-            _spread(self._first, upstream, FIRST_BUCKETS).add(report.first_seconds)
+            self._first[upstream].add(report.first_seconds)
         if report.usage is not None:
             self._tokens[(upstream, "input")] += report.usage.input
             self._tokens[(upstream, "output")] += report.usage.output
@@ -120,13 +114,17 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give all numbers, for the registry."""
-        yield GaugeMetricFamily("holdgate_exchanges_live", "Exchanges under way.", self._live())
-        yield self._exchanges()
-        yield self._by_upstream()
-        yield self._by_direction()
+        yield GaugeMetricFamily("holdgate_exchanges_live", "Exchanges under way.", len(self._live))
+        labels: tuple[str, ...] = ("state", "upstream", "status")
+        yield _counter("exchanges", "Exchanges that ended.", labels, self._ended.items())
+        yield _count_by("turns", "Upstream turns.", "upstream", self._turns)
+        labels = ("upstream", "direction")
+        yield _counter("tokens", "Tokens, as reported.", labels, self._tokens.items())
         yield _histogram("first_frame", "From the request to the first frame.", self._first)
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
-        yield self._connections()
+        family, says = "holdgate_upstream_connections_busy", "Connections to an upstream in use."
+        busy = (((name,), upstream.busy) for name, upstream in self._upstreams.items())
+        yield _fill(GaugeMetricFamily(family, says, labels=("upstream",)), busy)
         says = "Reminders, by what became of them."
         yield _count_by("reminders", says, "event", asdict(self.reminders))
         if self.holds is not None:
@@ -142,63 +140,30 @@ class Metrics(Collector):
             "holdgate_quarantined", "Documents that could not be read.", self.quarantined
         )
 
-    def _exchanges(self) -> Metric:
-        labels = ("state", "upstream", "status")
-        family = CounterMetricFamily("holdgate_exchanges", "Exchanges that ended.", labels=labels)
-        for (state, upstream, status), count in self._ended.items():
-            family.add_metric((state, upstream, str(status)), count)
-        return family
-
-    def _by_upstream(self) -> Metric:
-        family = CounterMetricFamily("holdgate_turns", "Upstream turns.", labels=("upstream",))
-        for upstream, count in self._turns.items():
-            family.add_metric((upstream,), count)
-        return family
-
-    def _by_direction(self) -> Metric:
-        labels = ("upstream", "direction")
-        family = CounterMetricFamily("holdgate_tokens", "Tokens, as reported.", labels=labels)
-        for pair, count in self._tokens.items():
-            family.add_metric(pair, count)
-        return family
-
-    def _connections(self) -> Metric:
-        family = GaugeMetricFamily(
-            "holdgate_upstream_connections_busy",
-            "Connections to an upstream in use.",
-            labels=("upstream",),
-        )
-        for upstream in self._upstreams():
-            family.add_metric((upstream,), self._busy(upstream))
-        return family
-
 
 def _holds(holds: Holds) -> Iterator[Metric]:
     counts = holds.counts
     yield GaugeMetricFamily("holdgate_holds_active", "Answers held open.", len(holds))
     yield CounterMetricFamily("holdgate_holds_started", "Holds begun.", counts.started)
     yield CounterMetricFamily("holdgate_hold_seconds", "Time held.", counts.seconds)
-    ended = CounterMetricFamily("holdgate_holds_ended", "Holds that ended.", labels=("outcome",))
-    for outcome, count in counts.outcomes.items():
-        ended.add_metric((outcome,), count)
-    yield ended
+    yield _count_by("holds_ended", "Holds that ended.", "outcome", counts.outcomes)
 
 
-def _count_by(name: str, says: str, label: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(f"holdgate_{name}", says, labels=(label,))
-    for value, count in counts.items():
-        family.add_metric((value,), count)
+def _counter(name: str, says: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    return _fill(CounterMetricFamily(f"holdgate_{name}", says, labels=labels), samples)
+
+
+def _count_by(name: str, says: str, label: str, counts: Mapping[str, float]) -> Metric:
+    return _counter(name, says, (label,), (((value,), count) for value, count in counts.items()))
+
+
+def _fill(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples) -> Metric:
+    for labels, value in samples:
+        family.add_metric([str(label) for label in labels], value)
     return family
 
 
-def _spread(spreads: dict[str, Spread], upstream: str, bounds: tuple[float, ...]) -> Spread:
-    found = spreads.get(upstream)
-    if found is None:
-        found = spreads[upstream] = Spread(bounds)
-    return found
-
-
-def _histogram(name: str, says: str, spreads: dict[str, Spread]) -> Metric:
+def _histogram(name: str, says: str, spreads: Mapping[str, Spread]) -> Metric:
     family = HistogramMetricFamily(f"holdgate_{name}_seconds", says, labels=("upstream",))
     for upstream, spread in spreads.items():
         family.add_metric((upstream,), spread.buckets(), spread.sum)

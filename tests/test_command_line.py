@@ -127,7 +127,7 @@ def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
     with serving(tmp_path) as gate:
         result = holdgate("serve", "--port", str(gate.port), cwd=tmp_path)
     assert result.returncode == 1
-    assert f"can not listen on 127.0.0.1:{gate.port}" in result.stderr
+    assert f"cannot listen on 127.0.0.1:{gate.port}" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -148,7 +148,7 @@ def test_chat_streams_and_survives_a_refusal(tmp_path: Path) -> None:
 def test_chat_without_a_gateway_says_so(tmp_path: Path) -> None:
     result = holdgate("chat", "--url", "http://127.0.0.1:9", cwd=tmp_path, text="hi\n")
     assert result.returncode == 1
-    assert "nobody answers at http://127.0.0.1:9" in result.stderr
+    assert "no gateway answers at http://127.0.0.1:9" in result.stderr
 
 
 def test_check_takes_what_serve_takes(tmp_path: Path) -> None:

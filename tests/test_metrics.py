@@ -1,9 +1,13 @@
 """Counters, as Prometheus reads them."""
 
+from types import SimpleNamespace
+from typing import cast
+
 from gateway.exchange.machine import State
 from gateway.exchange.model import Usage
 from gateway.exchange.observer import ExchangeEnded
 from gateway.metrics import Metrics
+from gateway.wire.http_client.upstream import Upstream
 
 
 def report(seconds: float, first: float | None, usage: Usage | None = None) -> ExchangeEnded:
@@ -13,7 +17,7 @@ def report(seconds: float, first: float | None, usage: Usage | None = None) -> E
 
 
 def test_numbers_are_shown_when_asked_for() -> None:
-    metrics = Metrics(lambda: 3, lambda: ["up"], lambda name: 7)
+    metrics = Metrics(range(3), {"up": cast(Upstream, SimpleNamespace(busy=7))})
     metrics.observe(0.0, report(0.2, 0.01, Usage(4, 5)))
     metrics.observe(0.0, report(1000, None))
     text = metrics.render().decode()

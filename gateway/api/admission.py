@@ -23,6 +23,7 @@ from gateway.wire.http_server.response import ClientResponse, Message, Receive, 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 KEY = "holdgate"
+INTERNAL_ERROR = "Something went wrong inside the gateway; its log says what."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 # Made once: randomness is asked of the system, and a request has better things to wait for.
 _PROCESS = secrets.token_hex(8)
@@ -86,7 +87,7 @@ class Admission:
         name = _host_name(host)
         if name in self.hosts or (not self.hosts and (self.any_host or _is_loopback(name))):
             return
-        raise Forbidden(f"The Host '{name[:100]}' is not accepted here; see server.hosts.")
+        raise Forbidden(f"Host '{name[:100]}' is not accepted; add it to server.hosts.")
 
     def check_origin(self, origin: str, host: str) -> bool:
         """Refuse a foreign Origin; tell whether a listed one must be named in the answer."""
@@ -94,7 +95,7 @@ class Admission:
             return True
         if origin in (f"http://{host}", f"https://{host}"):
             return False
-        raise Forbidden(f"The Origin '{origin[:100]}' is not accepted; see server.cors_origins.")
+        raise Forbidden(f"Origin '{origin[:100]}' is not accepted; add it to server.cors_origins.")
 
 
 class ModelEndpoint(Protocol):
@@ -144,9 +145,9 @@ class AdmissionMiddleware:
         try:
             self._admit(incoming)
         except HoldgateError as error:
-            dialect = relay.dialect if relay is not None else dialect_of(incoming)
+            dialect = relay.dialect if relay is not None else dialect_of(incoming, path)
             headers_too = incoming.answer_headers + _closing(error)
-            await refuse(error, receive, send, headers_too, dialect)
+            await refuse(error, receive, send, headers_too, dialect.error_body)
             return
         if scope["method"] == "OPTIONS":
             preflight = _preflight(incoming, relay is not None)
@@ -179,7 +180,7 @@ class AdmissionMiddleware:
         ):
             incoming.answer_headers += _cors(origin)
         if b"upgrade" in headers and offers_websocket(listed):
-            raise UpgradeRequired("WebSocket is not spoken here; send the request over HTTP.")
+            raise UpgradeRequired("WebSocket is not supported; send the request over HTTP.")
 
 
 def _closing(error: HoldgateError) -> Headers:
@@ -194,33 +195,38 @@ def _check_coding(listed: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse a body in codings beside `chunked`: it would be read as if it had none."""
     codings = [value.strip().lower() for name, value in listed if name == b"transfer-encoding"]
     if codings != [b"chunked"]:
-        raise BadRequest("The only transfer-encoding accepted is `chunked`, alone.")
+        raise BadRequest("The only Transfer-Encoding accepted is `chunked`.")
 
 
 def _hosts(listed: Sequence[tuple[bytes, bytes]]) -> int:
     return sum(name == b"host" for name, _ in listed)
 
 
-def dialect_of(incoming: IncomingRequest) -> Dialect:
+def dialect_of(incoming: IncomingRequest, path: str) -> Dialect:
     """Return how errors are told where no model is asked: as most clients read them.
 
     Clients of Messages say their version on every request.
     """
-    return DIALECTS["anthropic-messages" if VERSION in incoming.headers else "openai-chat"]
+    is_messages = VERSION in incoming.headers or path.startswith(MESSAGES)
+    return DIALECTS["anthropic-messages" if is_messages else "openai-chat"]
 
 
 async def refuse(
-    error: HoldgateError, receive: Receive, send: Send, headers: Headers, dialect: Dialect
+    error: HoldgateError,
+    receive: Receive,
+    send: Send,
+    headers: Headers,
+    write: Callable[[HoldgateError], bytes],
 ) -> None:
     """Answer with an error."""
-    body = dialect.error_body(error)
+    body = write(error)
     await ClientResponse(receive, send, headers).whole(error.status, error_headers(error), body)
 
 
 def _host_name(host: str) -> str:
     parts = _HOST.fullmatch(host)
     if parts is None:
-        raise BadRequest("The Host header must be a name or an address, with a port or without.")
+        raise BadRequest("The Host header must be a host name or address, with or without a port.")
     return (parts[1] or parts[2] or "").lower()
 
 

@@ -49,7 +49,7 @@ class Keys:
         """Return the owner if the key is an admin's, or raise `Forbidden`."""
         owner = self.owner(headers)
         if not owner.admin:
-            raise Forbidden("This needs the key of an admin.")
+            raise Forbidden("This request needs the key of an admin.")
         return owner
 
 

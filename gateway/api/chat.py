@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 from anyio.lowlevel import checkpoint
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request as WebRequest
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.agents.client import AgentListener
 from gateway.agents.locks import Locks
@@ -22,7 +19,10 @@ from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.api.admission import IncomingRequest, incoming_of
 from gateway.api.auth import Keys, Owner
-from gateway.api.requests import answer_json, read_members
+from gateway.api.relay import refuse_body, session_header, tell_failure
+from gateway.api.requests import read_members
+from gateway.api.route import ApiRoute, EventStream, Reply, bind_all
+from gateway.api.sessions import BookmarkView
 from gateway.dialects import DIALECTS
 from gateway.dialects.events import read_object
 from gateway.errors import (
@@ -31,16 +31,14 @@ from gateway.errors import (
     HoldgateError,
     MethodNotAllowed,
     TooMany,
-    Unavailable,
 )
 from gateway.exchange.ports import error_headers
 from gateway.sessions.identity import refuse_session_id
-from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 from gateway.wire.sse import encode
 
-log = logging.getLogger("holdgate.chat")
 PATH = "/api/chat"
 CHAT = "chat"
 NOT_EMPTY = {"minLength": 1}
@@ -50,7 +48,6 @@ STREAM: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 BUSY = "The previous request is still running; try again shortly."
 BUSY_IN_CHINESE = "上一个请求还在处理中，请稍后再试"
 
@@ -86,6 +83,24 @@ class ChatMessageBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     user_id: Annotated[
         str | None, Meta(description="Whose it is; only an admin's key may say so.")
     ] = None
+
+
+class ChatEvent(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The data of an event of a chat; which members it has depends on the event."""
+
+    session_id: str
+    delta: Annotated[str, Meta(description="Of `thinking` and `text`.")] | UnsetType = UNSET
+    name: Annotated[str, Meta(description="Of a tool.")] | UnsetType = UNSET
+    input: Annotated[dict[str, Any] | str, Meta(description="Of `tool_start`.")] | UnsetType = UNSET
+    duration_ms: Annotated[int, Meta(description="Of `tool_end`.")] | UnsetType = UNSET
+    error: Annotated[str, Meta(description="Of `tool_error`.")] | UnsetType = UNSET
+    until: Annotated[int, Meta(description="Of `hold`: UTC milliseconds.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    tool_count: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    turns: Annotated[int, Meta(description="Of `complete`.")] | UnsetType = UNSET
+    bookmark: BookmarkView | UnsetType = UNSET
+    message: Annotated[str, Meta(description="Of `error`.")] | UnsetType = UNSET
+    code: Annotated[str | float | None, Meta(description="Of `error`.")] | UnsetType = UNSET
 
 
 class SessionBusy(TooMany):
@@ -128,7 +143,7 @@ class ChatAnswer(AgentListener):
 
     async def tool_end(self, name: str, ms: int) -> None:
         """Show that a tool has done its work."""
-        await self._show("tool_end", name=name, durationMs=ms)
+        await self._show("tool_end", name=name, duration_ms=ms)
 
     async def tool_error(self, name: str, error: str) -> None:
         """Show that a tool has not."""
@@ -140,27 +155,26 @@ class ChatAnswer(AgentListener):
 
     async def complete(self, outcome: Outcome) -> None:
         """End the stream of a complete answer."""
-        bookmark = {"seq": outcome.version, "timestamp": outcome.at_ms}
         await self._end(
             "complete",
             reason=outcome.reason,
-            toolCount=outcome.tool_count,
+            tool_count=outcome.tool_count,
             turns=outcome.turns,
-            bookmark=bookmark,
+            bookmark=BookmarkView(outcome.version, outcome.at_ms),
         )
 
     async def error(self, outcome: Outcome) -> None:
         """End the stream of one that went wrong."""
         await self._end("error", message=outcome.error, code=outcome.code)
 
-    async def _show(self, event: str, **members: object) -> None:
-        await self._answer.frames(self._frame(event, members))
+    async def _show(self, event: str, **members: Any) -> None:
+        await self._answer.frames(self._frame(event, **members))
 
-    async def _end(self, event: str, **members: object) -> None:
-        await self._answer.end(self._frame("end", {}) + self._frame(event, members))
+    async def _end(self, event: str, **members: Any) -> None:
+        await self._answer.end(self._frame("end") + self._frame(event, **members))
 
-    def _frame(self, event: str, members: Mapping[str, object]) -> bytes:
-        return encode(msgspec.json.encode({"sessionId": self._session, **members}), event)
+    def _frame(self, event: str, **members: Any) -> bytes:
+        return encode(msgspec.json.encode(ChatEvent(self._session, **members)), event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +192,18 @@ class ChatEndpoint:
 
     def routes(self) -> list[BaseRoute]:
         """Return the ordinary routes of this area."""
-        return [Route("/api/agents", self.listing, methods=["GET"])]
+        return bind_all((AGENTS,), self)
 
-    async def listing(self, request: WebRequest) -> Response:
+    async def listing(self, request: WebRequest) -> AgentList:
         """List the agents."""
         self.keys.owner(incoming_of(request.scope).headers)
         known = self.agents.known.values()
         found = [AgentView(one.id, one.name, one.model, tuple(one.tools)) for one in known]
-        return answer_json(AgentList(found))
+        return AgentList(found)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one message; whatever goes wrong is said."""
-        incoming = incoming_of(scope)
+        incoming, exchanges = incoming_of(scope), self.agents.services.exchanges
         answer = ClientResponse(
             receive, send, incoming.answer_headers, scope.get("extensions", {}).get(CYCLE)
         )
@@ -197,26 +211,19 @@ class ChatEndpoint:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
             owner = self.keys.owner(incoming.headers)
-            self.agents.services.exchanges.check_open()
+            exchanges.check_open()
             body = await receive_body(incoming.headers, receive, self.limits.size)
-            self.agents.services.exchanges.check_open()
+            exchanges.check_open()
             given = await self._read(body, owner.name, incoming)
             await self._answer(self._make_message(given, owner, incoming), incoming, answer)
-        except HoldgateError as error:
-            self.agents.services.exchanges.refuse(incoming.request_id, error)
-            await self._say(error, answer)
-        except ClientLeft:
-            return
-        except Exception as error:
-            # The outer loop of a request: a bug of ours must not look like a finished answer.
-            log.exception("request %s failed", incoming.request_id, exc_info=error)
-            if not answer.ended:
-                await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+        except Exception as error:  # noqa: BLE001 - the outer loop of a request
+            if (told := tell_failure(error, incoming.request_id, exchanges, answer)) is not None:
+                await self._say(told, answer)
 
     async def _answer(
         self, message: AgentMessage, incoming: IncomingRequest, answer: ClientResponse
     ) -> None:
-        answer.also(((b"x-holdgate-session", quote(message.session, safe=SAFE).encode()),))
+        answer.also(session_header(message.session))
         lease = await self.locks.take(message.owner, message.session, CHAT)
         if isinstance(lease, str):
             says = incoming.headers.get(b"accept-language", b"").decode("latin-1")
@@ -230,12 +237,16 @@ class ChatEndpoint:
     async def _read(self, body: bytes, owner: str, incoming: IncomingRequest) -> ChatMessageBody:
         offload = self.agents.services.exchanges.services.offload
         body = await BodyUnpacker(self.limits.size, offload).unpack(incoming.headers, body, owner)
-        return await offload.run(owner, len(body), partial(_read_message, body, self.limits.depth))
+        work = partial(read_members, body, self.limits.depth, ChatMessageBody, "a message")
+        return await offload.run(owner, len(body), work)
 
     def _make_message(
         self, given: ChatMessageBody, owner: Owner, incoming: IncomingRequest
     ) -> AgentMessage:
-        agent = self.agents.find(_check_agent_id(given.agent_id))
+        if not given.agent_id:
+            says = "`agentId` is missing; GET /api/agents lists the agents."
+            raise BadRequest(says, param="agentId")
+        agent = self.agents.find(given.agent_id)
         return AgentMessage(
             owner=self._speaker(owner, given.user_id),
             agent=agent,
@@ -259,9 +270,7 @@ class ChatEndpoint:
         if isinstance(error, SessionBusy):
             await answer.whole(error.status, error_headers(error), _busy_body(error))
             return
-        # What is left of a refused body must not be read as the next request.
-        headers = (*error_headers(error), (b"connection", b"close"))
-        await answer.whole(error.status, headers, self.dialect.error_body(error))
+        await refuse_body(error, answer, self.dialect)
 
 
 def prefers_chinese(accept_language: str) -> bool:
@@ -284,22 +293,10 @@ def _busy_body(error: SessionBusy) -> bytes:
     return msgspec.json.encode({"error": {**details, "busy_reason": error.reason}})
 
 
-def _read_message(body: bytes, depth: int) -> ChatMessageBody:
-    return read_members(body, depth, ChatMessageBody, "a message")
-
-
-def _check_agent_id(agent_id: str) -> str:
-    if not agent_id:
-        says = "`agentId` is missing; GET /api/agents lists the agents."
-        raise BadRequest(says, param="agentId")
-    return agent_id
-
-
 def _check_message(message: str | UnsetType) -> str:
-    if message is UNSET:
-        raise BadRequest("`message` is missing; send the text for the agent.", param="message")
-    if not message.strip():
-        raise BadRequest("`message` is empty; send the text for the agent.", param="message")
+    if message is UNSET or not message.strip():
+        state = "missing" if message is UNSET else "empty"
+        raise BadRequest(f"`message` is {state}; send the text for the agent.", param="message")
     return message
 
 
@@ -307,3 +304,30 @@ def _short(name: str, given: str | None) -> str:
     if given and (reason := refuse_session_id(given)):
         raise BadRequest(f"`{name}` {reason}.", param=name)
     return given or ""
+
+
+CHAT_EVENTS = ("start", "thinking", "text", "tool_start", "tool_end", "tool_error", "hold")
+CHAT_ENDS = ("end", "complete", "error")
+CHAT_STREAM = EventStream(
+    "First `start`, then whatever comes, `end`, and then exactly one of `complete` and `error`.",
+    CHAT_EVENTS + CHAT_ENDS,
+    ChatEvent,
+)
+AGENTS = ApiRoute("get", "/api/agents", "listAgents", ChatEndpoint.listing)
+ROUTES = (
+    AGENTS,
+    ApiRoute(
+        "post",
+        PATH,
+        "chat",
+        ChatEndpoint.__call__,
+        body=ChatMessageBody,
+        required=("message", "agentId"),
+        errors={
+            404: "No agent has this id; the message lists the ids.",
+            429: "The session is busy.",
+        },
+        replies=(Reply("The agent's answer.", events=CHAT_STREAM),),
+        summary="Send a message to an agent.",
+    ),
+)

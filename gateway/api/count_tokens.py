@@ -12,22 +12,21 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request as WebRequest
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from gateway.api.admission import IncomingRequest, incoming_of
-from gateway.api.auth import Keys
-from gateway.api.relay import ToolOffer
-from gateway.api.requests import answer_error
+from gateway.api.models import UPSTREAM_ERRORS, TokenCountBody
+from gateway.api.relay import RelayServices
+from gateway.api.requests import BODY_INCOMPLETE
+from gateway.api.route import ApiRoute, bind_all
 from gateway.dialects.protocol import Dialect
-from gateway.errors import BadRequest, Headers, HoldgateError, UpstreamError
-from gateway.exchange.prepare import ExchangeInput, ExchangePreparer, ModelRequestReader
-from gateway.exchange.runner import LiveExchanges
+from gateway.errors import BadRequest, Headers, UpstreamError
+from gateway.exchange.prepare import ExchangeInput, ModelRequestReader
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Upstream
-from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
+from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
 
-PATH = "/v1/messages/count_tokens"
 ANSWER_BYTES = 64 * 1024
 BYTES_A_TOKEN = 4
 # What a picture takes is not told by its bytes.
@@ -35,43 +34,44 @@ PICTURE_TOKENS = 1_500
 _body = msgspec.json.Decoder(dict[str, Any])
 
 
+class TokenCount(msgspec.Struct):
+    """How many tokens a request has, counted or estimated."""
+
+    input_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
     """The route that counts tokens."""
 
     dialect: Dialect
-    keys: Keys
+    services: RelayServices
+    reader: ModelRequestReader
     counters: Mapping[str, Upstream]
     """The upstreams that can count, by their ids."""
-    exchanges: LiveExchanges
-    preparer: ExchangePreparer
-    offer: ToolOffer | None
-    limits: BodyLimits
-    reader: ModelRequestReader
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return [Route(PATH, self.count, methods=["POST"])]
+        return bind_all(ROUTES, self)
 
-    async def count(self, request: WebRequest) -> Response:
-        """Count the tokens of a request."""
+    async def count(self, request: WebRequest) -> TokenCount | Response:
+        """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
+        owner = self.services.keys.owner(incoming.headers).name
+        most, offload = self.services.limits.size, self.services.exchanges.services.offload
         try:
-            owner = self.keys.owner(incoming.headers).name
-            most, offload = self.limits.size, self.exchanges.services.offload
-            try:
-                body = await receive_body(incoming.headers, request.receive, most)
-            except ClientLeft:
-                raise BadRequest("The body did not come whole.") from None
-            body = await BodyUnpacker(most, offload).unpack(incoming.headers, body, owner)
-            return await self._count(incoming, owner, body)
-        except HoldgateError as error:
-            return answer_error(error, self.dialect.error_body(error))
+            body = await receive_body(incoming.headers, request.receive, most)
+        except ClientLeft:
+            raise BadRequest(BODY_INCOMPLETE) from None
+        body = await BodyUnpacker(most, offload).unpack(incoming.headers, body, owner)
+        return await self._count(incoming, owner, body)
 
-    async def _count(self, incoming: IncomingRequest, owner: str, body: bytes) -> Response:
+    async def _count(
+        self, incoming: IncomingRequest, owner: str, body: bytes
+    ) -> TokenCount | Response:
         read = await self.reader.read(body, False, incoming.listed, owner)
-        asked, who, preparer = read.asked, read.who, self.preparer
-        offer = self.offer
+        asked, who, preparer = read.asked, read.who, self.services.preparer
+        offer = self.services.offer
         given = ExchangeInput(
             id=incoming.request_id,
             exchange_id=incoming.exchange_id,
@@ -89,7 +89,7 @@ class TokenCounter:
         model = preparer.models.find(asked.model)
         view = await preparer.preview(given)
         to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
-        services = self.exchanges.services
+        services = self.services.exchanges.services
         run = partial(services.offload.run, owner, len(body))
         tools = preparer.give_tools(given, view, model, to)
         additions = (tools.begin_now() or ()) if tools is not None else ()
@@ -98,7 +98,7 @@ class TokenCounter:
             sent = await run(partial(self.dialect.add, sent, additions))
         counter = self.counters.get(to.upstream)
         if counter is None:
-            return JSONResponse({"input_tokens": await run(partial(estimate_body, sent))})
+            return TokenCount(await run(partial(estimate_body, sent)))
         own = await run(partial(self.dialect.strip_foreign_reasoning, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
         dialect = self.dialect.name
@@ -115,7 +115,7 @@ async def _ask(counter: Upstream, body: bytes, headers: Headers, query: bytes) -
         async for data in turn:
             answer += data
             if len(answer) > ANSWER_BYTES:
-                raise UpstreamError("The upstream's answer is too long for a number.")
+                raise UpstreamError("The upstream's answer is too long for a token count.")
     finally:
         await turn.aclose()
     return Response(answer, media_type="application/json")
@@ -137,3 +137,16 @@ def estimate(request: object) -> int:
     if request.get("type") in ("image", "base64"):
         return PICTURE_TOKENS
     return sum(estimate(value) + estimate(name) for name, value in request.items())
+
+
+ROUTES = (
+    ApiRoute(
+        "post",
+        "/v1/messages/count_tokens",
+        "countTokens",
+        TokenCounter.count,
+        body=TokenCountBody,
+        errors=UPSTREAM_ERRORS,
+        error="MessagesError",
+    ),
+)

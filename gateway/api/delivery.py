@@ -14,17 +14,18 @@ from msgspec import Meta
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.auth import Keys
-from gateway.api.paths import SESSION
-from gateway.api.requests import answer_json, find_session, receive_small_body
+from gateway.api.requests import find_session, receive_small_body
+from gateway.api.route import ApiRoute, EventStream, Parameter, Reply, bind_all
+from gateway.api.sessions import SESSION, SESSION_ID
 from gateway.dialects.raw_json import Fields, read_as
 from gateway.errors import BadRequest
-from gateway.outbox.feed import Feed, Subscription
+from gateway.outbox.feed import KINDS, Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
-from gateway.outbox.text import DeliveryView, encode_event
+from gateway.outbox.text import DeliveryView, EventView, encode_event
 from gateway.reminders.notifier import DueNotifier
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import SessionEvent
@@ -91,11 +92,7 @@ class DeliveryArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return [
-            Route(SESSION + "/events", self.subscribe, methods=["GET"]),
-            Route(SESSION + "/inbox", self.look, methods=["GET"]),
-            Route(SESSION + "/inbox/ack", self.acknowledge, methods=["POST"]),
-        ]
+        return bind_all(ROUTES, self)
 
     async def subscribe(self, request: WebRequest) -> Response:
         """Subscribe to what happens in a session."""
@@ -105,18 +102,18 @@ class DeliveryArea:
         cursors = [_read_number(text, "after") for text in given if text]
         return _EventsAnswer(self, (owner, name), cursors[0] if cursors else None)
 
-    async def look(self, request: WebRequest) -> Response:
-        """Show what waits for a session; if nothing does, wait for it as long as is asked for."""
+    async def look(self, request: WebRequest) -> InboxPage | Response:
+        """Show what waits for a session, or wait for it. Looking does not remove it."""
         owner, name = find_session(self.keys, request, PART)
         seen = _read_cursor(request.query_params.get("after", ""))
         wait_ms = _read_number(request.query_params.get("wait_ms", "") or "0", "wait_ms")
         if wait_ms > LONGEST_WAIT_MS:
-            raise BadRequest(f"`wait_ms` may be {LONGEST_WAIT_MS} at most.", param="wait_ms")
+            raise BadRequest(f"`wait_ms` must be at most {LONGEST_WAIT_MS}.", param="wait_ms")
         now = await self.inbox.look(owner, name, seen)
         page = now if now.items else await self._wait(request, owner, name, seen, wait_ms / 1000)
         if page is None:
             return Response(status_code=204)
-        return answer_json(InboxPage(name, page.items, str(page.seen)))
+        return InboxPage(name, page.items, str(page.seen))
 
     async def _wait(
         self, request: WebRequest, owner: str, name: str, seen: Seen, seconds: float
@@ -130,12 +127,12 @@ class DeliveryArea:
             finally:
                 forget()
 
-    async def acknowledge(self, request: WebRequest) -> Response:
-        """Take it that the client has got some of what waited."""
+    async def acknowledge(self, request: WebRequest) -> Acknowledged:
+        """Say what was received, so that no request of the session brings it as well."""
         owner, name = find_session(self.keys, request, PART)
         body = await receive_small_body(request, self.limits)
         acked = await self.inbox.acknowledge(owner, name, _read_ids(body, self.limits.depth))
-        return answer_json(Acknowledged(name, acked))
+        return Acknowledged(name, acked)
 
 
 class _EventsAnswer(Response):
@@ -247,5 +244,50 @@ def _read_ids(body: bytes, depth: int) -> tuple[str, ...]:
             "`ids` must be a list of ids, as the inbox shows them.", param="ids"
         ) from None
     if len(ids) > MOST_IDS:
-        raise BadRequest(f"`ids` may name {MOST_IDS} at most.", param="ids")
+        raise BadRequest(f"`ids` must have at most {MOST_IDS} items.", param="ids")
     return tuple(one for one in ids if len(one) <= LONGEST_ID)
+
+
+PLACE = Annotated[int, Meta(ge=0, le=LATEST)]
+WAIT_MS = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_MS)]
+ROUTES = (
+    ApiRoute(
+        "get",
+        SESSION + "/events",
+        "subscribe",
+        DeliveryArea.subscribe,
+        (
+            SESSION_ID,
+            Parameter("after", PLACE, "The id of the last event that was received."),
+            Parameter("Last-Event-ID", PLACE, "The same; it takes precedence.", "header"),
+        ),
+        errors={429: "The owner has too many subscriptions."},
+        replies=(
+            Reply(
+                "Events, until the client or the gateway leaves.",
+                events=EventStream("What its data has depends on the event.", KINDS, EventView),
+            ),
+        ),
+    ),
+    ApiRoute(
+        "get",
+        SESSION + "/inbox",
+        "lookIntoInbox",
+        DeliveryArea.look,
+        (
+            SESSION_ID,
+            Parameter("wait_ms", WAIT_MS, "How long to wait, in milliseconds; 0 by default."),
+            Parameter("after", str, "The `cursor` of an earlier answer."),
+        ),
+        errors={429: "The owner has too many requests that wait."},
+        replies=(Reply("Nothing waits.", status=204),),
+    ),
+    ApiRoute(
+        "post",
+        SESSION + "/inbox/ack",
+        "acknowledge",
+        DeliveryArea.acknowledge,
+        (SESSION_ID,),
+        Acknowledgement,
+    ),
+)

@@ -10,11 +10,14 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Router
 from starlette.types import Lifespan
 
-from gateway.api.admission import dialect_of, incoming_of, refuse
+from gateway.api.admission import INTERNAL_ERROR, dialect_of, incoming_of, refuse
+from gateway.api.jobs import ADMIN_PATHS, PATHS, write_job_error
 from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
 from gateway.wire.http_server.response import Receive, Send
 
 log = logging.getLogger("holdgate.web")
+JOB_PATHS = tuple(f"{path}/" for path in (*PATHS, *ADMIN_PATHS))
+"""Below these, errors have a form of their own, whatever is asked for."""
 
 
 class ErrorRouter:
@@ -41,12 +44,17 @@ class ErrorRouter:
         except Exception as raised:
             # The outer loop of a request.
             log.exception("request %s failed", incoming.request_id, exc_info=raised)
-            error = Unavailable("Something went wrong inside the gateway.")
-        await refuse(error, receive, send, (), dialect_of(incoming))
+            error = Unavailable(INTERNAL_ERROR)
+        path = scope["path"]
+        is_about_jobs = path.startswith(JOB_PATHS)
+        write = write_job_error if is_about_jobs else dialect_of(incoming, path).error_body
+        await refuse(error, receive, send, (), write)
 
 
 def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:
     if error.status_code == 405:
-        says = f"{scope['method']} is not possible on {scope['path'][:200]}."
-        return MethodNotAllowed(says, (error.headers or {}).get("Allow", "GET"))
+        says = f"{scope['method']} is not allowed on {scope['path'][:200]}."
+        allowed = (error.headers or {}).get("Allow", "GET")
+        # The library names HEAD beside GET, in any order; HEAD goes with GET.
+        return MethodNotAllowed(says, "GET" if "GET" in allowed else allowed)
     return NotFound(f"There is nothing at {scope['path'][:200]}.")

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.api.requests import (
-    answer_error,
-    answer_json,
-    find_owner,
-    read_positive,
-    receive_small_body,
-)
+from gateway.api.requests import find_owner, read_positive, receive_small_body
+from gateway.api.route import Access, ApiRoute, Parameter, bind_all
 from gateway.dialects.raw_json import read_as
-from gateway.errors import BadRequest, HoldgateError, InvalidInput, MethodNotAllowed, NotFound
+from gateway.errors import HoldgateError, InvalidInput
 from gateway.jobs.model import Job
-from gateway.jobs.reader import read_patch
+from gateway.jobs.reader import JobChange, JobId, JobName, JobRequest, read_patch
 from gateway.jobs.service import JobService
 from gateway.jobs.view import (
     JobCounts,
@@ -35,16 +31,13 @@ from gateway.jobs.view import (
     show_run,
 )
 from gateway.wire.http_server.request_body import BodyLimits
-from gateway.wire.http_server.response import Receive, Send
 
 T = TypeVar("T")
 JobMembers = dict[str, Any]
-Act = Callable[[WebRequest], Awaitable[msgspec.Struct]]
 
 PATHS = ("/api/cron", "/wunder/cron")
 ADMIN_PATHS = ("/api/admin/cron", "/wunder/admin/cron")
 RUNS, MOST_RUNS = 20, 1000
-READS = ("GET", "HEAD")
 
 _members = msgspec.json.Decoder(JobMembers)
 
@@ -116,6 +109,27 @@ class JobError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: JobErrorDetail
 
 
+Action = Literal["update", "enable", "disable", "remove"]
+
+
+class WithinJob(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
+    """The same, written within `job`."""
+
+    job: T
+
+
+class AnyJobChange(JobChange, kw_only=True):
+    """What an admin does with a job."""
+
+    action: Action | None = None
+
+
+class AnyJobChangeWithin(WithinJob[JobChange]):
+    """The same, written within `job`."""
+
+    action: Action | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JobsArea:
     """The routes about jobs; each owner sees only their own, an admin under `admin` all."""
@@ -126,28 +140,10 @@ class JobsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        reads: dict[str, Act] = {
-            "list": self.list_jobs,
-            "get": self.get,
-            "runs": self.list_runs,
-            "status": self.show_status,
-        }
-        writes: dict[str, Act] = {
-            "add": self.add,
-            "update": self.update,
-            "remove": self.remove,
-            "enable": self.enable,
-            "disable": self.disable,
-            "run": self.run,
-        }
-        own = [_routes(path, reads, writes) for path in PATHS]
-        all_reads: dict[str, Act] = {"list": self.list_all}
-        all_writes: dict[str, Act] = {"update": self.update_any}
-        admin = [_routes(path, all_reads, all_writes) for path in ADMIN_PATHS]
-        return [route for routes in (*own, *admin) for route in routes]
+        return bind_all(ROUTES, self)
 
     async def list_jobs(self, request: WebRequest) -> JobList:
-        """List the owner's jobs, all or of a session or an agent."""
+        """List your jobs, the oldest first: all, or those of a session or an agent."""
         return await self._list(request, find_owner(self.keys, request))
 
     async def get(self, request: WebRequest) -> JobAnswer:
@@ -158,14 +154,12 @@ class JobsArea:
     async def list_runs(self, request: WebRequest) -> RunList:
         """Show the runs of a job, the newest first."""
         owner, job_id = find_owner(self.keys, request), _read_job_id(request)
-        limit = read_positive(request, "limit", RUNS)
-        if limit is None:
-            raise InvalidInput("limit must be a positive number.")
-        runs = await self.jobs.runs(owner, job_id, min(limit, MOST_RUNS))
+        limit = min(read_positive(request, "limit", RUNS), MOST_RUNS)
+        runs = await self.jobs.runs(owner, job_id, limit)
         return RunList(job_id, [show_run(run) for run in runs])
 
     async def show_status(self, request: WebRequest) -> JobsStatus:
-        """Show how the scheduler is, and how many jobs the owner has."""
+        """Show how the scheduler is, and how many jobs you have."""
         scheduler, jobs = await self.jobs.status(find_owner(self.keys, request))
         return JobsStatus(scheduler, count_jobs(jobs))
 
@@ -176,21 +170,21 @@ class JobsArea:
         return JobAdded(show_job(job), deduped)
 
     async def update(self, request: WebRequest) -> JobAnswer:
-        """Change what is named of a job."""
+        """Change the members of a job that are sent."""
         owner = find_owner(self.keys, request)
         return JobAnswer(show_job(await self.jobs.update(owner, await self._read_body(request))))
 
     async def remove(self, request: WebRequest) -> JobRemoved:
-        """Delete a job."""
+        """Delete a job and its runs."""
         await self.jobs.remove(*await self._read_owner_and_id(request))
         return JobRemoved(removed=True)
 
     async def enable(self, request: WebRequest) -> JobAnswer:
-        """Let a job run again."""
+        """Enable a job."""
         return JobAnswer(show_job(await self.jobs.enable(*await self._read_owner_and_id(request))))
 
     async def disable(self, request: WebRequest) -> JobAnswer:
-        """Let a job rest."""
+        """Disable a job; it stays in the list."""
         return JobAnswer(show_job(await self.jobs.disable(*await self._read_owner_and_id(request))))
 
     async def run(self, request: WebRequest) -> JobQueued:
@@ -204,7 +198,7 @@ class JobsArea:
         return await self._list(request, request.query_params.get("user_id") or None)
 
     async def update_any(self, request: WebRequest) -> JobAnswer | JobRemoved:
-        """Change, enable, disable or remove whosoever's job."""
+        """Change, enable, disable or remove the job of any owner."""
         self._check_admin(request)
         given = await self._read_body(request)
         action = given.pop("action", None)
@@ -240,39 +234,10 @@ class JobsArea:
         return read_as(_members, body, self.limits.depth)
 
 
-class _Endpoint:
-    """One thing that can be done; whatever goes wrong is said in the form of this area."""
-
-    def __init__(self, methods: tuple[str, ...], act: Act) -> None:
-        self.methods = methods
-        self._act = act
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        request = WebRequest(scope, receive)
-        try:
-            if self.methods and request.method not in self.methods:
-                says = f"{request.method[:40]} is not possible on {request.url.path[:200]}."
-                raise MethodNotAllowed(says, self.methods[0])
-            answer = answer_json(Data(await self._act(request)))
-        except (InvalidInput, HoldgateError) as raised:
-            error = BadRequest(str(raised)) if isinstance(raised, InvalidInput) else raised
-            body = JobError(ok=False, error=JobErrorDetail(error.code, error.message))
-            answer = answer_error(error, msgspec.json.encode(body))
-        await answer(scope, receive, send)
-
-
-def _routes(path: str, reads: dict[str, Act], writes: dict[str, Act]) -> list[Route]:
-    return [
-        *(Route(f"{path}/{name}", _Endpoint(READS, act)) for name, act in reads.items()),
-        *(Route(f"{path}/{name}", _Endpoint(("POST",), act)) for name, act in writes.items()),
-        # All that there is not, by any method, is refused in the form of this area too.
-        Route(f"{path}/{{rest:path}}", _Endpoint((), _refuse_path)),
-    ]
-
-
-async def _refuse_path(request: WebRequest) -> msgspec.Struct:
-    raise NotFound(f"There is nothing at {request.scope['path'][:200]}.")
+def write_job_error(error: HoldgateError) -> bytes:
+    """Write an error in the form of this area."""
+    details = JobErrorDetail(error.code, error.message)
+    return msgspec.json.encode(JobError(ok=False, error=details))
 
 
 def _read_job_id(request: WebRequest) -> str:
@@ -280,3 +245,59 @@ def _read_job_id(request: WebRequest) -> str:
     if not job_id:
         raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
     return job_id
+
+
+NO_JOB = {404: "There is no such job, or it belongs to another owner."}
+NO_JOB_OR_TAKEN = {**NO_JOB, 409: "Another job has this dedupe_key."}
+NOT_ADDED = {
+    409: "The job_id or the dedupe_key is taken.",
+    429: "The owner has the largest number of jobs allowed.",
+}
+NEW = (JobRequest, WithinJob[JobRequest])
+NAMED = (JobName, WithinJob[JobName])
+CHANGE = (JobChange, WithinJob[JobChange])
+ANY_CHANGE = (AnyJobChange, AnyJobChangeWithin)
+WHICH = Parameter("job_id", JobId, "The job.", required=True)
+OF_SESSION = Parameter("session_id", str, "Only those of this session.")
+OF_AGENT = Parameter("agent_id", str, "Only those of this agent.")
+OF_OWNER = Parameter("user_id", str, "Only those of this owner.")
+LIMIT = Parameter("limit", Annotated[int, Meta(ge=1)], "How many; 20 by default, 1000 at most.")
+
+# Paths and names are those below one of the paths that all this is found under.
+OWN = (
+    ApiRoute("get", "list", "List", JobsArea.list_jobs, (OF_SESSION, OF_AGENT)),
+    ApiRoute("get", "get", "Get", JobsArea.get, (WHICH,), errors=NO_JOB),
+    ApiRoute("get", "runs", "Runs", JobsArea.list_runs, (WHICH, LIMIT), errors=NO_JOB),
+    ApiRoute("get", "status", "Status", JobsArea.show_status),
+    ApiRoute("post", "add", "Add", JobsArea.add, body=NEW, errors=NOT_ADDED),
+    ApiRoute("post", "update", "Update", JobsArea.update, body=CHANGE, errors=NO_JOB_OR_TAKEN),
+    ApiRoute("post", "enable", "Enable", JobsArea.enable, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "disable", "Disable", JobsArea.disable, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "remove", "Remove", JobsArea.remove, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "run", "Run", JobsArea.run, body=NAMED, errors=NO_JOB),
+)
+FOR_ADMIN = (
+    ApiRoute("get", "list", "List", JobsArea.list_all, (OF_SESSION, OF_AGENT, OF_OWNER)),
+    ApiRoute(
+        "post", "update", "Update", JobsArea.update_any, body=ANY_CHANGE, errors=NO_JOB_OR_TAKEN
+    ),
+)
+
+
+def _place(route: ApiRoute, path: str, access: Access = "key") -> ApiRoute:
+    """Put a route under one of its paths."""
+    first, *rest = path.strip("/").removeprefix("api/").split("/")
+    return replace(
+        route,
+        path=f"{path}/{route.path}",
+        name=first + "".join(map(str.capitalize, rest)) + route.name,
+        error="JobError",
+        access=access,
+        envelope=Data,
+    )
+
+
+ROUTES = (
+    *(_place(one, path) for path in PATHS for one in OWN),
+    *(_place(one, path, "admin") for path in ADMIN_PATHS for one in FOR_ADMIN),
+)

@@ -1,4 +1,4 @@
-"""Liveness, readiness, metrics, status, and the list of models."""
+"""Liveness, readiness, metrics and status."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
-from gateway.api.paths import MODEL
 from gateway.api.requests import answer_json, find_owner
-from gateway.errors import NotFound
+from gateway.api.route import ApiRoute, Reply, bind_all
 from gateway.exchange.runner import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.reminders.view import NtpView
-from gateway.routing import Models, PublicModel
-from gateway.timestamps import iso_second
+from gateway.routing import Models
 from gateway.version import __version__
 
 GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time.
@@ -42,14 +41,14 @@ class Liveness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """New requests are welcome."""
+    """New requests are accepted, though the store may be in trouble."""
 
     status: Literal["ready", "degraded"]
     reason: Annotated[str, Meta(description="Why it is degraded.")] | UnsetType = UNSET
 
 
 class NotReady(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """New requests are not welcome."""
+    """New requests are not accepted."""
 
     status: Literal["draining"]
 
@@ -93,40 +92,6 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     clock: ClockStatus
 
 
-class OpenAiModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model, in OpenAI's shape."""
-
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
-
-
-class OpenAiModelList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The models, in OpenAI's shape."""
-
-    object: Literal["list"]
-    data: list[OpenAiModel]
-
-
-class AnthropicModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model, in Anthropic's shape."""
-
-    type: Literal["model"]
-    id: str
-    display_name: str
-    created_at: str
-
-
-class AnthropicModelList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The models, in Anthropic's shape."""
-
-    data: list[AnthropicModel]
-    has_more: Literal[False]
-    first_id: str | None
-    last_id: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Operations:
     """What an operator looks at."""
@@ -144,43 +109,36 @@ class Operations:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return [
-            Route("/", self.greet, methods=["GET"]),
-            Route("/healthz", self.show_liveness, methods=["GET"]),
-            Route("/readyz", self.show_readiness, methods=["GET"]),
-            Route("/metrics", self.show_metrics, methods=["GET"]),
-            Route("/api/status", self.show_status, methods=["GET"]),
-            Route("/v1/models", self.list_models, methods=["GET"]),
-            Route(MODEL, self.show_model, methods=["GET"]),
-        ]
+        return bind_all(ROUTES, self)
 
     async def greet(self, request: WebRequest) -> Response:
         """Say what this is."""
         return PlainTextResponse(GREETING.format(version=__version__))
 
-    async def show_liveness(self, request: WebRequest) -> Response:
+    async def show_liveness(self, request: WebRequest) -> Liveness:
         """Say that the process lives."""
-        return answer_json(Liveness("ok"))
+        return Liveness("ok")
 
-    async def show_readiness(self, request: WebRequest) -> Response:
-        """Say whether new requests are welcome."""
+    async def show_readiness(self, request: WebRequest) -> Readiness | Response:
+        """Say whether new requests are accepted."""
         if self.exchanges.draining:
             return answer_json(NotReady("draining"), 503, {"retry-after": "1"})
         # Models answer without a store, so trouble with it turns nobody away.
         reason = await self.trouble()
-        return answer_json(Readiness("degraded", reason) if reason else Readiness("ready"))
+        return Readiness("degraded", reason) if reason else Readiness("ready")
 
     async def show_metrics(self, request: WebRequest) -> Response:
-        """Show the counters; they tell of all owners, so with keys they are an admin's."""
+        """Show the counters, for Prometheus; with keys, an admin's key is needed."""
+        # They tell of all owners.
         self.keys.admin(incoming_of(request.scope).headers)
         return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    async def show_status(self, request: WebRequest) -> Response:
+    async def show_status(self, request: WebRequest) -> GatewayStatus:
         """Show version, upstreams with their health, and counts."""
         find_owner(self.keys, request)
         live = self.exchanges.live
         states = Counter[str](running.exchange.state for running in live)
-        status = GatewayStatus(
+        return GatewayStatus(
             version=__version__,
             uptime_seconds=round(self.wall() - self.started_at, 3),
             draining=self.exchanges.draining,
@@ -190,7 +148,6 @@ class Operations:
             agents=self.agents,
             clock=self.clock(),
         )
-        return answer_json(status)
 
     def _show_upstream(self, name: str) -> UpstreamStatus:
         services = self.exchanges.services
@@ -198,34 +155,30 @@ class Operations:
         busy = services.upstreams[name].busy
         return UpstreamStatus(name, "cooling" if cooling else "ok", round(cooling, 1), busy)
 
-    async def list_models(self, request: WebRequest) -> Response:
-        """List the public names."""
-        find_owner(self.keys, request)
-        listed = self.models.listed
-        if not _is_anthropic(request):
-            return answer_json(OpenAiModelList("list", [self._as_openai(one) for one in listed]))
-        found = [self._as_anthropic(one) for one in listed]
-        first, last = (found[0].id, found[-1].id) if found else (None, None)
-        return answer_json(AnthropicModelList(found, False, first, last))
 
-    async def show_model(self, request: WebRequest) -> Response:
-        """Show one public name."""
-        find_owner(self.keys, request)
-        name = request.path_params["name"]
-        if not name:
-            raise NotFound("Name a model.")
-        model = self.models.find(name)
-        show = self._as_anthropic if _is_anthropic(request) else self._as_openai
-        return answer_json(show(model))
-
-    def _as_anthropic(self, model: PublicModel) -> AnthropicModel:
-        created = f"{iso_second(int(self.started_at))}Z"
-        return AnthropicModel("model", model.name, model.name, created)
-
-    def _as_openai(self, model: PublicModel) -> OpenAiModel:
-        return OpenAiModel(model.name, "model", int(self.started_at), model.routes[0].upstream)
-
-
-def _is_anthropic(request: WebRequest) -> bool:
-    """Whether the client speaks Messages: the SDKs say their version on every request."""
-    return b"anthropic-version" in incoming_of(request.scope).headers
+GREETING_SENT = (Reply("What this is.", text=True),)
+GREET = ApiRoute("get", "/", "greet", Operations.greet, access="open", replies=GREETING_SENT)
+ROUTES = (
+    GREET,
+    # Coding agents ask this first.
+    replace(GREET, method="head", name="greetBriefly", summary="Say that the gateway is there."),
+    ApiRoute("get", "/healthz", "health", Operations.show_liveness, access="open"),
+    ApiRoute(
+        "get",
+        "/readyz",
+        "ready",
+        Operations.show_readiness,
+        errors={503: "The gateway is starting or shutting down."},
+        error="ReadinessError",
+        access="open",
+    ),
+    ApiRoute(
+        "get",
+        "/metrics",
+        "metrics",
+        Operations.show_metrics,
+        access="admin",
+        replies=(Reply("The counters.", text=True),),
+    ),
+    ApiRoute("get", "/api/status", "status", Operations.show_status),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
-from gateway.api.admission import KEY, IncomingRequest
+from gateway.api.admission import INTERNAL_ERROR, KEY, IncomingRequest
 from gateway.api.auth import Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
@@ -49,94 +50,100 @@ class ToolOffer(Protocol):
         """Return the tools."""
 
 
-def reading_rules(preparer: ExchangePreparer, limits: BodyLimits) -> ReadingRules:
-    """Return by what requests are read."""
-    added = {tool.name for tool in preparer.services.settings.standard_tools}
-    own_tools, default = SERVER_TOOLS | added, preparer.models.default_name
-    return ReadingRules(limits.depth, default, own_tools, preparer.sessions.sentinels)
+@dataclass(frozen=True, slots=True)
+class RelayServices:
+    """What all model endpoints work with."""
+
+    exchanges: LiveExchanges
+    preparer: ExchangePreparer
+    keys: Keys
+    offer: ToolOffer | None
+    answers: AnswerIds
+    limits: BodyLimits
+
+    def make_reader(self, dialect: Dialect) -> ModelRequestReader:
+        """Return what reads the requests of a dialect."""
+        preparer, offload = self.preparer, self.exchanges.services.offload
+        added = {tool.name for tool in preparer.services.settings.standard_tools}
+        own_tools, default = SERVER_TOOLS | added, preparer.models.default_name
+        rules = ReadingRules(self.limits.depth, default, own_tools, preparer.sessions.sentinels)
+        return ModelRequestReader(dialect, offload, rules)
 
 
 class Relay:
     """Answers the model requests of one dialect."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        exchanges: LiveExchanges,
-        preparer: ExchangePreparer,
-        keys: Keys,
-        offer: ToolOffer | None,
-        answers: AnswerIds,
-        limits: BodyLimits,
-    ) -> None:
+    def __init__(self, dialect: Dialect, services: RelayServices) -> None:
         self.dialect = dialect
-        self._exchanges = exchanges
-        self._preparer = preparer
-        self._keys = keys
-        self._offer = offer
-        self._answers = answers
+        self._exchanges = services.exchanges
+        self._preparer = services.preparer
+        self._keys = services.keys
+        self._offer = services.offer
+        self._answers = services.answers
         self._chain = dialect if isinstance(dialect, Chained) else None
-        self._limits = limits
-        self._offload = exchanges.services.offload
+        self._limit = services.limits.size
+        self._offload = services.exchanges.services.offload
         self._small = self._offload.above
-        self._unpacking = BodyUnpacker(limits.size, self._offload)
-        rules = reading_rules(preparer, limits)
-        self._reader = ModelRequestReader(dialect, self._offload, rules)
+        self._unpacking = BodyUnpacker(self._limit, self._offload)
+        self._reader = services.make_reader(dialect)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        request_id = incoming.request_id
+        request_id, headers, limit = incoming.request_id, incoming.headers, self._limit
         direct = scope.get("extensions", {}).get(CYCLE)
         answer = ClientResponse(receive, send, incoming.answer_headers, direct)
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-            owner = self._keys.owner(incoming.headers)
-            self._exchanges.check_open()
-            headers, limit = incoming.headers, self._limits.size
             body = direct.take_json_body(headers, limit) if direct is not None else None
+            forwarded = towards_upstream(incoming.listed)
+            owner = self._keys.owner(headers).name
             if body is None:
-                body = await receive_body(headers, receive, limit)
                 self._exchanges.check_open()
-            if len(body) > self._small or b"content-encoding" in incoming.headers:
-                request = await self._read_large(incoming, owner.name, body, answer)
-            else:
-                request = await self._read(incoming, owner.name, body, answer)
+                body = await receive_body(headers, receive, limit)
+            is_large = len(body) > self._small or b"content-encoding" in headers
+            read = self._read_large if is_large else self._read
+            request = await read(incoming, owner, body, forwarded, answer)
             driving = self._exchanges.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
-            del scope, incoming, headers, body, request
+            del scope, incoming, headers, body, forwarded, request
             await driving
-        except HoldgateError as error:
-            self._exchanges.refuse(request_id, error)
-            await self._say(error, answer)
-        except ClientLeft:
-            return
-        except Exception as error:
-            # The outer loop of a request: a bug of ours must not look like a finished answer.
-            log.exception("request %s failed", request_id, exc_info=error)
-            if not answer.ended:
-                await self._say(Unavailable("Something went wrong inside the gateway."), answer)
+        except Exception as error:  # noqa: BLE001 - the outer loop of a request
+            if (told := tell_failure(error, request_id, self._exchanges, answer)) is not None:
+                await self._say(told, answer)
 
     async def _read_large(
-        self, incoming: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+        self,
+        incoming: IncomingRequest,
+        owner: str,
+        body: bytes,
+        forwarded: Headers,
+        answer: ClientResponse,
     ) -> Request:
         """Read a request that may take its time, as long as the client is there."""
         with anyio.CancelScope() as scope:
             unwatch = answer.watch(scope.cancel)
             try:
                 body = await self._unpacking.unpack(incoming.headers, body, owner)
-                return await self._read(incoming, owner, body, answer)
+                return await self._read(incoming, owner, body, forwarded, answer)
             finally:
                 unwatch()
         raise ClientLeft
 
     async def _read(
-        self, incoming: IncomingRequest, owner: str, body: bytes, answer: ClientResponse
+        self,
+        incoming: IncomingRequest,
+        owner: str,
+        body: bytes,
+        forwarded: Headers,
+        answer: ClientResponse,
     ) -> Request:
-        headers, listed = incoming.headers, incoming.listed
+        # While a body came, the gateway may have begun to drain.
+        self._exchanges.check_open()
+        headers = incoming.headers
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
-        read = await self._reader.read(body, prefers_stream, listed, owner)
+        read = await self._reader.read(body, prefers_stream, incoming.listed, owner)
         asked, who = read.asked, read.who
         if read.previous:
             asked = await self._go_on_from(read.previous, asked, owner)
@@ -149,7 +156,7 @@ class Relay:
             asked=asked,
             dialect=self.dialect,
             main=who.main,
-            headers=towards_upstream(listed),
+            headers=forwarded,
             query=query_towards_upstream(self.dialect.name, incoming.query)
             if incoming.query
             else b"",
@@ -176,9 +183,30 @@ class Relay:
         if answer.started:
             await answer.end(self.dialect.error_frame(error))
             return
-        # What is left of a refused body must not be read as the next request.
-        headers = (*error_headers(error), (b"connection", b"close"))
-        await answer.whole(error.status, headers, self.dialect.error_body(error))
+        await refuse_body(error, answer, self.dialect)
+
+
+def tell_failure(
+    error: Exception, request_id: str, exchanges: LiveExchanges, answer: ClientResponse
+) -> HoldgateError | None:
+    """Note why a request failed; return what is to be said of it, if anybody is there to hear it.
+
+    A bug of ours must not look like a finished answer.
+    """
+    if isinstance(error, HoldgateError):
+        exchanges.refuse(request_id, error)
+        return error
+    if isinstance(error, ClientLeft):
+        return None
+    log.exception("request %s failed", request_id, exc_info=error)
+    return None if answer.ended else Unavailable(INTERNAL_ERROR)
+
+
+async def refuse_body(error: HoldgateError, answer: ClientResponse, dialect: Dialect) -> None:
+    """Answer with an error, and close the connection."""
+    # What is left of a refused body must not be read as the next request.
+    headers = (*error_headers(error), (b"connection", b"close"))
+    await answer.whole(error.status, headers, dialect.error_body(error))
 
 
 def _attempt(incoming: IncomingRequest) -> Attempt:
@@ -196,7 +224,7 @@ def _attempt(incoming: IncomingRequest) -> Attempt:
 def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> NullObserver:
     """Have the answer tell its session, and what became of directives."""
     if session is not None or view.report:
-        headers = () if session is None else _session_header(session)
+        headers = () if session is None else session_header(session)
         if view.report:
             headers += ((b"x-holdgate-directive", view.report.encode("ascii", "replace")),)
         answer.also(headers)
@@ -204,7 +232,8 @@ def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> Nu
 
 
 @lru_cache(maxsize=4096)
-def _session_header(session: str) -> Headers:
+def session_header(session: str) -> Headers:
+    """Return the header that names the session of an answer."""
     # An id is any text; a header takes only some of it as it is.
     shown = session if _is_plain(session) else quote(session, safe=SAFE)
     return ((b"x-holdgate-session", shown.encode()),)

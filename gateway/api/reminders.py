@@ -8,26 +8,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 from starlette.requests import Request as WebRequest
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.api.auth import Keys
-from gateway.api.paths import SESSION
-from gateway.api.requests import (
-    answer_json,
-    find_owner,
-    find_session,
-    read_members,
-    receive_small_body,
-)
+from gateway.api.requests import find_owner, find_session, read_members, receive_small_body
+from gateway.api.route import ApiRoute, Parameter, bind_all
+from gateway.api.sessions import SESSION, SESSION_ID
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
 from gateway.dialects.raw_json import Fields
-from gateway.errors import BadRequest, InvalidInput, NotFound
+from gateway.errors import NotFound
 from gateway.reminders.clock_calls import read_item
 from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
-from gateway.reminders.view import ReminderView, read_clock, show_reminder
+from gateway.reminders.view import ClockReading, ReminderView, read_clock, show_reminder
 from gateway.timestamps import Timestamp, iso
 from gateway.wire.http_server.request_body import BodyLimits
 
@@ -103,28 +97,22 @@ class RemindersArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return [
-            Route("/api/clock", self.tell_time, methods=["GET"]),
-            Route(PATH, self.list_reminders, methods=["GET"]),
-            Route(PATH, self.set_reminder, methods=["POST"]),
-            Route(PATH, self.clear, methods=["DELETE"]),
-            Route(PATH + "/{task_id}", self.cancel, methods=["DELETE"]),
-        ]
+        return bind_all(ROUTES, self)
 
-    async def tell_time(self, request: WebRequest) -> Response:
-        """Tell the time, as the tool does."""
+    async def tell_time(self, request: WebRequest) -> ClockReading:
+        """Tell the time, as the model's tool does."""
         find_owner(self.keys, request)
         zone = self.zone
-        return answer_json(read_clock(self.clock.now_ms(), zone.tz, zone.name, self.clock.ntp))
+        return read_clock(self.clock.now_ms(), zone.tz, zone.name, self.clock.ntp)
 
-    async def list_reminders(self, request: WebRequest) -> Response:
+    async def list_reminders(self, request: WebRequest) -> SessionReminders:
         """List the reminders of a session, and what became of others within a day."""
         owner, name = find_session(self.keys, request, PART)
         tasks = await self.reminders.list_reminders(owner, name)
         ended = [_show_end(end) for end in self.reminders.recent(owner, name)]
-        return answer_json(SessionReminders(name, list(map(show_reminder, tasks.items)), ended))
+        return SessionReminders(name, list(map(show_reminder, tasks.items)), ended)
 
-    async def set_reminder(self, request: WebRequest) -> Response:
+    async def set_reminder(self, request: WebRequest) -> RemindersSet:
         """Set a reminder."""
         owner, name = find_session(self.keys, request, PART)
         body = await receive_small_body(request, self.limits)
@@ -133,26 +121,49 @@ class RemindersArea:
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
         now_ms, rules = self.clock.now_ms(), self.reminders.rules
-        try:
-            wanted = read_item(asked.due_at, asked.task, asked.tool or "", arguments, now_ms, rules)
-            tasks = await self.reminders.schedule(owner, name, (wanted,))
-        except InvalidInput as unfit:
-            raise BadRequest(str(unfit)) from None
-        return answer_json(RemindersSet(name, list(map(show_reminder, tasks))), 201)
+        wanted = read_item(asked.due_at, asked.task, asked.tool or "", arguments, now_ms, rules)
+        tasks = await self.reminders.schedule(owner, name, (wanted,))
+        return RemindersSet(name, list(map(show_reminder, tasks)))
 
-    async def cancel(self, request: WebRequest) -> Response:
+    async def cancel(self, request: WebRequest) -> ReminderRemoved:
         """Remove one reminder."""
         owner, name = find_session(self.keys, request, PART)
-        task_id = request.path_params["task_id"]
+        task_id = request.path_params["taskId"]
         if not await self.reminders.cancel(owner, name, task_id):
             raise NotFound(f"No reminder of this session has the id '{task_id[:100]}'.")
-        return answer_json(ReminderRemoved(name, task_id))
+        return ReminderRemoved(name, task_id)
 
-    async def clear(self, request: WebRequest) -> Response:
+    async def clear(self, request: WebRequest) -> RemindersCleared:
         """Remove all reminders of a session."""
         owner, name = find_session(self.keys, request, PART)
-        return answer_json(RemindersCleared(name, await self.reminders.clear(owner, name)))
+        return RemindersCleared(name, await self.reminders.clear(owner, name))
 
 
 def _show_end(end: EndedReminder) -> ReminderEnd:
     return ReminderEnd(end.id, iso(end.due_ms), end.text, end.outcome, iso(end.at_ms))
+
+
+TASK_ID = Parameter("taskId", Annotated[str, Meta(min_length=1)], "The reminder.", "path")
+ROUTES = (
+    ApiRoute("get", "/api/clock", "tellTime", RemindersArea.tell_time),
+    ApiRoute("get", PATH, "listReminders", RemindersArea.list_reminders, (SESSION_ID,)),
+    ApiRoute(
+        "post",
+        PATH,
+        "setReminder",
+        RemindersArea.set_reminder,
+        (SESSION_ID,),
+        ReminderBody,
+        ("dueAt", "task"),
+        status=201,
+    ),
+    ApiRoute("delete", PATH, "clearReminders", RemindersArea.clear, (SESSION_ID,)),
+    ApiRoute(
+        "delete",
+        PATH + "/{taskId}",
+        "cancelReminder",
+        RemindersArea.cancel,
+        (SESSION_ID, TASK_ID),
+        errors={404: "The session has no such reminder."},
+    ),
+)

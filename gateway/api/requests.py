@@ -15,8 +15,7 @@ from starlette.responses import Response
 from gateway.api.admission import incoming_of
 from gateway.api.auth import Keys
 from gateway.dialects.raw_json import Fields, misfit, read_as
-from gateway.errors import BadRequest, HoldgateError, NotFound
-from gateway.exchange.ports import error_headers
+from gateway.errors import BadRequest, NotFound
 from gateway.sessions.identity import check_session_id
 from gateway.wire.http_server.request_body import BodyLimits, ClientLeft, read_body
 
@@ -24,6 +23,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 JSON = "application/json"
 NULL = b"null"
+BODY_INCOMPLETE = "The connection ended before the whole body had arrived."
 
 _fields = msgspec.json.Decoder(Fields)
 
@@ -36,20 +36,21 @@ def find_owner(keys: Keys, request: WebRequest) -> str:
 def find_session(keys: Keys, request: WebRequest, part: str = "") -> tuple[str, str]:
     """Return whose request it is, and about which session; `part` of one needs its name."""
     owner = find_owner(keys, request)
-    name: str = request.path_params["name"]
+    name: str = request.path_params["id"]
     if part and not name:
-        raise NotFound(f"Name a session: /api/sessions/{{id}}/{part}.")
+        raise NotFound(f"The session is missing; write /api/sessions/{{id}}/{part}.")
     check_session_id(name)
     return owner, name
 
 
-def read_positive(request: WebRequest, name: str, default: int) -> int | None:
-    """Return a positive number of the query, or what holds without it; None if it is neither."""
+def read_positive(request: WebRequest, name: str, default: int) -> int:
+    """Return a positive number of the query, or what holds without it."""
     text = request.query_params.get(name, "")
     if not text:
         return default
-    is_number = text.isascii() and text.isdigit() and int(text[:9]) > 0
-    return int(text[:9]) if is_number else None
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise BadRequest(f"{name} must be a positive number.", param=name)
+    return int(text[:9])
 
 
 async def receive_small_body(request: WebRequest, limits: BodyLimits) -> bytes:
@@ -58,7 +59,7 @@ async def receive_small_body(request: WebRequest, limits: BodyLimits) -> bytes:
     try:
         return await read_body(headers, request.receive, limits.size)
     except ClientLeft:
-        raise BadRequest("The body did not come whole.") from None
+        raise BadRequest(BODY_INCOMPLETE) from None
 
 
 def read_members(body: bytes, depth: int, kind: type[T], what: str) -> T:
@@ -81,9 +82,3 @@ def answer_json(
 ) -> Response:
     """Answer with a value as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
-
-
-def answer_error(error: HoldgateError, body: bytes) -> Response:
-    """Answer with an error that is written already."""
-    headers = {name.decode(): value.decode() for name, value in error_headers(error)}
-    return Response(body, error.status, headers)

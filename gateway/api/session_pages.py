@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from gateway.sessions.session_request import KIND, SHAPE
 from gateway.stores.documents import Corrupt, DocumentKey, Documents, Listed, Newer, sight
@@ -20,7 +21,7 @@ class ListedSession(NamedTuple):
     agent: str = ""
 
 
-Read = Callable[[Listed | None, int], Awaitable[list[ListedSession]]]
+Read = Callable[[Listed | None, int], Awaitable[Sequence[tuple[Any, ...]]]]
 
 
 class SessionSource:
@@ -36,7 +37,8 @@ class SessionSource:
     async def head(self) -> ListedSession | None:
         """Return the newest entry that was not taken."""
         if not self._entries and not self._is_over:
-            page = await self._read(self._after, self._size)
+            found = await self._read(self._after, self._size)
+            page = [ListedSession(*item) for item in found]
             self._is_over = len(page) < self._size
             self._entries = page[::-1]
             self._after = Listed(page[-1].updated_ms, page[-1].session) if page else None
@@ -58,8 +60,10 @@ class SessionPages:
     async def page(self, after: Listed | None, limit: int) -> list[ListedSession]:
         """Return the sessions that follow one of an earlier page, each once."""
         size = min(limit, MOST_READ_AT_ONCE)
-        reads = (self._list_states, self._list_talks)
-        sources = [SessionSource(read, after, size) for read in reads]
+        sources = [
+            SessionSource(partial(self._documents.listing, KIND, self._owner), after, size),
+            SessionSource(partial(self._talks.listing, self._owner), after, size),
+        ]
         found: dict[str, ListedSession] = {}
         while len(found) < limit:
             heads = [(head, source) for source in sources if (head := await source.head())]
@@ -70,14 +74,6 @@ class SessionPages:
             if entry.session not in found and not await self._was_listed(entry, after):
                 found[entry.session] = entry
         return [await self._add_agent(entry) for entry in found.values()]
-
-    async def _list_states(self, after: Listed | None, limit: int) -> list[ListedSession]:
-        found = await self._documents.listing(KIND, self._owner, after, limit)
-        return [ListedSession(*item) for item in found]
-
-    async def _list_talks(self, after: Listed | None, limit: int) -> list[ListedSession]:
-        found = await self._talks.listing(self._owner, after, limit)
-        return [ListedSession(*item) for item in found]
 
     async def _was_listed(self, entry: ListedSession, after: Listed | None) -> bool:
         """Tell whether an earlier page has the session, as something newer of it."""

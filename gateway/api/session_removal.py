@@ -88,7 +88,7 @@ class SessionRemoval:
                     lease.closing.set()
                     return lease
                 await anyio.sleep(LOOK_SECONDS)
-        raise Unavailable("The session is still being answered; try again.", retry_after=1)
+        raise Unavailable("A request of the session is still running; try again.", retry_after=1)
 
     async def _end_hold(self, owner: str, session: str) -> None:
         before = len(self.holds)

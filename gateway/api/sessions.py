@@ -9,13 +9,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 from starlette.requests import Request as WebRequest
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gateway.agents.conversations import Conversations
 from gateway.api.auth import Keys
-from gateway.api.paths import SESSION
-from gateway.api.requests import answer_json, find_owner, find_session, read_positive
+from gateway.api.requests import find_owner, find_session, read_positive
+from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.api.session_pages import SessionPages
 from gateway.api.session_removal import SessionRemoval
 from gateway.errors import BadRequest, NotFound
@@ -33,6 +32,11 @@ from gateway.stores.documents import LATEST, Listed
 from gateway.stores.rows import AgentConversation
 from gateway.timestamps import LAST_SECOND, Timestamp, iso
 
+SESSION = "/api/sessions/{id:anything}"
+"""The path of a session."""
+SESSION_ID = Parameter(
+    "id", Annotated[str, Meta(min_length=1, max_length=256)], "The session; any text.", "path"
+)
 PAGE = 50
 LARGEST_PAGE = 500
 # A file may say anything; what lies beyond the calendar is shown as its end.
@@ -132,19 +136,13 @@ class SessionsArea:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
-        return [
-            Route("/api/sessions", self.list_sessions, methods=["GET"]),
-            Route(SESSION, self.show, methods=["GET"]),
-            Route(SESSION, self.forget, methods=["DELETE"]),
-        ]
+        return bind_all(ROUTES, self)
 
-    async def list_sessions(self, request: WebRequest) -> Response:
+    async def list_sessions(self, request: WebRequest) -> SessionList:
         """List the owner's sessions that have state or a conversation, the newest first."""
         owner = find_owner(self.keys, request)
-        asked = read_positive(request, "limit", PAGE)
-        if asked is None:
-            raise BadRequest("`limit` must be a positive number.", param="limit")
-        limit, after = min(asked, LARGEST_PAGE), _read_cursor(request)
+        limit = min(read_positive(request, "limit", PAGE), LARGEST_PAGE)
+        after = _read_cursor(request)
         pages = SessionPages(self.states.store, self.conversations.rows, owner)
         found = await pages.page(after, limit)
         listed = [
@@ -152,9 +150,9 @@ class SessionsArea:
             for item in found
         ]
         last = f"{found[-1].updated_ms}:{found[-1].session}" if len(found) == limit else None
-        return answer_json(SessionList(listed, last))
+        return SessionList(listed, last)
 
-    async def show(self, request: WebRequest) -> Response:
+    async def show(self, request: WebRequest) -> SessionDetails:
         """Show a session: what was said, what is to come, what is in force."""
         owner, name = find_session(self.keys, request)
         stored = await self._load(owner, name)
@@ -162,22 +160,20 @@ class SessionsArea:
             raise _not_found(name)
         talk = _choose_talk(stored.talks, request.query_params.get("agentId", ""))
         state = stored.state
-        return answer_json(
-            SessionDetails(
-                session_id=name,
-                agent_id=talk.agent if talk else None,
-                agents=[found.agent for found in stored.talks],
-                messages=msgspec.Raw(talk.messages if talk else b"[]"),
-                bookmark=BookmarkView(talk.version, talk.updated_ms) if talk else None,
-                reminders=[show_reminder(task) for task in stored.reminders],
-                jobs=[show_job(job) for job in stored.jobs],
-                deliveries=stored.deliveries,
-                directives=tuple(in_force(state.routing)),
-                stop_message=_show_stop_message(state.stop) if state.stop else None,
-            )
+        return SessionDetails(
+            session_id=name,
+            agent_id=talk.agent if talk else None,
+            agents=[found.agent for found in stored.talks],
+            messages=msgspec.Raw(talk.messages if talk else b"[]"),
+            bookmark=BookmarkView(talk.version, talk.updated_ms) if talk else None,
+            reminders=[show_reminder(task) for task in stored.reminders],
+            jobs=[show_job(job) for job in stored.jobs],
+            deliveries=stored.deliveries,
+            directives=tuple(in_force(state.routing)),
+            stop_message=_show_stop_message(state.stop) if state.stop else None,
         )
 
-    async def forget(self, request: WebRequest) -> Response:
+    async def forget(self, request: WebRequest) -> SessionForgotten:
         """Forget a session and those of its sub-agents; what goes on in them is ended."""
         owner, name = find_session(self.keys, request)
         others = await self.removal.find_sub_agents(owner, name)
@@ -187,7 +183,7 @@ class SessionsArea:
         # The sub-agents first: what they scheduled could pass to the session again.
         for session in (*others, name):
             await self.removal.remove(owner, session)
-        return answer_json(SessionForgotten(name, deleted=True))
+        return SessionForgotten(name, deleted=True)
 
     async def _load(self, owner: str, name: str) -> StoredSession:
         idle = await self.reminders.idle(owner, name)
@@ -223,7 +219,7 @@ def _show_time(ms: int) -> str:
 
 
 def _not_found(name: str) -> NotFound:
-    return NotFound(f"Nothing is kept of a session '{name[:100]}'.")
+    return NotFound(f"There is no session '{name[:100]}'.")
 
 
 def _read_cursor(request: WebRequest) -> Listed | None:
@@ -234,3 +230,29 @@ def _read_cursor(request: WebRequest) -> Listed | None:
     if not (re.fullmatch(r"[0-9]{1,19}", updated) and int(updated) <= LATEST):
         raise BadRequest("`after` must be the `next` of an earlier page.", param="after")
     return Listed(int(updated), session)
+
+
+NO_SESSION = {404: "Nothing is stored for this session, or it belongs to another owner."}
+ROUTES = (
+    ApiRoute(
+        "get",
+        "/api/sessions",
+        "listSessions",
+        SessionsArea.list_sessions,
+        (
+            Parameter("limit", Annotated[int, Meta(ge=1)], "How many; 50 by default, 500 at most."),
+            Parameter("after", str, "The `next` of the page before."),
+        ),
+    ),
+    ApiRoute(
+        "get",
+        SESSION,
+        "showSession",
+        SessionsArea.show,
+        (SESSION_ID, Parameter("agentId", str, "Which of its conversations.")),
+        errors=NO_SESSION,
+    ),
+    ApiRoute(
+        "delete", SESSION, "forgetSession", SessionsArea.forget, (SESSION_ID,), errors=NO_SESSION
+    ),
+)

@@ -77,11 +77,7 @@ class Gateway:
         most_of_one = limits.holds_per_owner if limits.holds_per_session else 0
         self.holds = Holds(self.timers, time.monotonic, limits.holds, most_of_one)
         self.zone = zone_of(config.clock.timezone)
-        self.metrics = Metrics(
-            lambda: len(self.exchanges.live),
-            lambda: self.upstreams,
-            lambda name: self.upstreams[name].busy,
-        )
+        self.metrics = Metrics(self.exchanges.live, self.upstreams)
         self.exchanges.observer = combine(self.metrics, ExchangeLog(self.event_log))
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
@@ -126,14 +122,11 @@ class Gateway:
         tasks.start_soon(parts.handover.run)
         if isinstance(self.clock, NtpClock):
             tasks.start_soon(self.clock.run)
-        for runs in (
-            parts.deliveries,
-            parts.due_notifier,
-            parts.webhooks,
-            parts.locks,
-            parts.snapshots,
-        ):
-            tasks.start_soon(runs.run)
+        tasks.start_soon(parts.deliveries.run)
+        tasks.start_soon(parts.due_notifier.run)
+        tasks.start_soon(parts.webhooks.run)
+        tasks.start_soon(parts.locks.run)
+        tasks.start_soon(parts.snapshots.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)
@@ -179,7 +172,7 @@ class Gateway:
         rest = min(FAREWELL, limit / 5)
         with anyio.move_on_after(limit - rest):
             await self._idle()
-        self.exchanges.cut(Draining("The gateway is shutting down; ask again.", retry_after=1))
+        self.exchanges.cut(Draining("The gateway is shutting down; try again.", retry_after=1))
         with anyio.move_on_after(rest):
             await self._idle()
         self._left()

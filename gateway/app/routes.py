@@ -13,16 +13,16 @@ from gateway.api.chat import ChatEndpoint
 from gateway.api.count_tokens import TokenCounter
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.jobs import JobsArea
+from gateway.api.models import ModelsArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
-from gateway.api.relay import Relay, reading_rules
+from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
 from gateway.app.services import GatewayServices
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
-from gateway.exchange.prepare import ModelRequestReader
 from gateway.wire.http_server.request_body import BodyLimits
 
 # What the API takes is read at once, so it has to be small.
@@ -31,7 +31,8 @@ API_BYTES = 256 * 1024
 
 def relays_of(parts: GatewayServices) -> Mapping[str, ModelEndpoint]:
     """Return those whose answers stream, by their paths."""
-    relays = {f"/v1{dialect.path}": _relay(parts, name) for name, dialect in DIALECTS.items()}
+    services = _relay_services(parts)
+    relays = {f"/v1{dialect.path}": Relay(dialect, services) for dialect in DIALECTS.values()}
     return {**relays, CHAT: _chat(parts)}
 
 
@@ -43,6 +44,7 @@ def routes_of(parts: GatewayServices) -> list[BaseRoute]:
     kept = (parts.states, parts.reminders, parts.conversations, parts.jobs, parts.deliveries)
     areas = (
         _operations(parts),
+        ModelsArea(base.models, keys, base.started_at),
         OpenApi(),
         _counting(parts),
         _chat(parts),
@@ -81,25 +83,9 @@ def _operations(parts: GatewayServices) -> Operations:
     )
 
 
-def _counting(parts: GatewayServices) -> TokenCounter:
-    base, limits = parts.base, _body_limits(parts)
-    dialect, offload = DIALECTS[MESSAGES], base.exchanges.services.offload
-    return TokenCounter(
-        dialect,
-        base.keys,
-        base.counters,
-        base.exchanges,
-        parts.preparer,
-        parts.offer if parts.offer.to_clients else None,
-        limits,
-        ModelRequestReader(dialect, offload, reading_rules(parts.preparer, limits)),
-    )
-
-
-def _relay(parts: GatewayServices, dialect: str) -> Relay:
+def _relay_services(parts: GatewayServices) -> RelayServices:
     base = parts.base
-    return Relay(
-        DIALECTS[dialect],
+    return RelayServices(
         base.exchanges,
         parts.preparer,
         base.keys,
@@ -107,3 +93,8 @@ def _relay(parts: GatewayServices, dialect: str) -> Relay:
         parts.answers,
         _body_limits(parts),
     )
+
+
+def _counting(parts: GatewayServices) -> TokenCounter:
+    dialect, services = DIALECTS[MESSAGES], _relay_services(parts)
+    return TokenCounter(dialect, services, services.make_reader(dialect), parts.base.counters)

@@ -111,9 +111,9 @@ class GatewayServices:
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
         self.preparer = self._preparer()
-        self.agents = self._agents()
         self.jobs = self._jobs()
         self.offer = ScheduleTaskOffer(self.jobs, config.cron.offer_to_clients)
+        self.agents = self._agents()
         self.scheduler = self._scheduler()
 
     def _sessions(self) -> Sessions:
@@ -148,16 +148,11 @@ class GatewayServices:
         return unnamed
 
     def _agents(self) -> Agents:
-        base, config = self.base, self.base.config
-        # Agents are made before the jobs that their tools make.
+        base, tools = self.base, self.offer.for_agent
         services = AgentServices(
-            base.exchanges,
-            self.preparer,
-            self.conversations,
-            base.note,
-            lambda message: self.offer.for_agent(message),
+            base.exchanges, self.preparer, self.conversations, base.note, tools
         )
-        return Agents(wiring.agents_of(config), services)
+        return Agents(wiring.agents_of(base.config), services)
 
     def _preparer(self) -> ExchangePreparer:
         base, services = self.base, self.base.exchanges.services
@@ -181,7 +176,7 @@ class GatewayServices:
             self.job_index,
             self.snapshots,
             base.note,
-            self.agents.known,
+            dict.fromkeys(agent.id for agent in wiring.agents_of(base.config)),
             base.models,
         )
 

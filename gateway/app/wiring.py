@@ -58,6 +58,12 @@ def make_exchanges(
     )
     bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
     follow_up_slots = anyio.Semaphore(limits.due_followups)
+    offload = OffloadSettings(
+        limits.offload_bytes,
+        limits.offload_processes,
+        limits.offload_ms / 1000,
+        limits.offload_queue_bytes,
+    )
     translators = Translators(
         _upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time
     )
@@ -70,18 +76,8 @@ def make_exchanges(
             bounds,
             rules,
             follow_up_slots=follow_up_slots,
-            offload=Offload(_offload_settings(config)),
+            offload=Offload(offload),
         )
-    )
-
-
-def _offload_settings(config: Config) -> OffloadSettings:
-    limits = config.limits
-    return OffloadSettings(
-        limits.offload_bytes,
-        limits.offload_processes,
-        limits.offload_ms / 1000,
-        limits.offload_queue_bytes,
     )
 
 
@@ -101,13 +97,8 @@ def clock_of(config: Config) -> Clock:
     section = config.clock.ntp
     if not (config.clock.enabled and section.enabled):
         return SystemClock()
-    settings = NtpSettings(
-        section.servers,
-        section.timeout_ms,
-        section.stale_after_ms,
-        section.resync_ms,
-        section.max_offset_ms,
-    )
+    # The section has every setting, under the same name.
+    settings = msgspec.convert(section, NtpSettings, from_attributes=True)
     # The offset is the host's, whatever store its sessions are kept in.
     in_memory = config.store.url == "memory:"
     place = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
@@ -294,11 +285,7 @@ def agents_of(config: Config) -> list[Agent]:
 def hooks_of(config: Config) -> list[Hook]:
     """Return where whose deliveries are posted."""
     return [
-        Hook(
-            section.owner,
-            str(section.url),
-            section.secret.reveal().encode(),
-        )
+        Hook(section.owner, str(section.url), section.secret.reveal().encode())
         for section in config.webhooks
         if section.secret is not None
     ]

@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -49,7 +48,7 @@ def chat(url: str, key: str, options: ChatOptions) -> None:
             if options.agent
             else ModelPartner(client, session, options.model)
         )
-        say(f"{partner.name} at {url}, session {session}; /help lists what you can do.")
+        say(f"{partner.name} at {url}, session {session}; /help lists the commands.")
         with open_prompt(history_file(os.environ) if options.keeps_history else None) as read_line:
             _talk(partner, read_line)
 
@@ -80,21 +79,17 @@ def _handle_line(partner: Partner, line: str) -> None:
 
 
 def _run_command(partner: Partner, name: str, rest: str) -> None:
-    act = COMMANDS.get(name)
-    if act is None:
-        raise CommandFailed(f"there is no command {name}; /help lists those there are.")
-    act(partner, rest)
+    if name == "/help":
+        say(HELP)
+    elif name == "/model":
+        _show_or_choose_model(partner, rest)
+    elif name == "/quit":
+        raise _Quit
+    else:
+        raise CommandFailed(f"there is no command {name}; /help lists the commands.")
 
 
-def _help(_: Partner, __: str) -> None:
-    say(HELP)
-
-
-def _quit(_: Partner, __: str) -> None:
-    raise _Quit
-
-
-def _model(partner: Partner, name: str) -> None:
+def _show_or_choose_model(partner: Partner, name: str) -> None:
     if not isinstance(partner, ModelPartner):
         raise CommandFailed(f"the model of the agent {partner.name} is set in the configuration.")
     if name:
@@ -102,13 +97,6 @@ def _model(partner: Partner, name: str) -> None:
         say(f"{name} answers from now on.")
     else:
         say(f"{partner.name} answers; there are {', '.join(partner.models())}.")
-
-
-COMMANDS: dict[str, Callable[[Partner, str], None]] = {
-    "/help": _help,
-    "/model": _model,
-    "/quit": _quit,
-}
 
 
 def _show_turn(partner: Partner, text: str) -> None:

@@ -6,9 +6,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 import httpx
+import msgspec
 
+T = TypeVar("T")
 # What others wrote may hold anything; what moves the cursor or changes the terminal is left out.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -27,9 +30,17 @@ def connect(
         with httpx.Client(base_url=url, headers=known, timeout=seconds, trust_env=False) as client:
             yield client
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-        raise CommandFailed(f"{url} is no address; write it like http://127.0.0.1:8787.") from None
+        raise CommandFailed(f"{url} is not a URL; write it like http://127.0.0.1:8787.") from None
     except httpx.TransportError:
-        raise CommandFailed(f"nobody answers at {url}; is `holdgate serve` running?") from None
+        raise CommandFailed(f"no gateway answers at {url}; is `holdgate serve` running?") from None
+
+
+def decode(data: bytes | msgspec.Raw, kind: type[T], url: str) -> T:
+    """Read what a gateway answered."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise CommandFailed(f"the server at {url} is not a Holdgate gateway.") from None
 
 
 def reason(answer: httpx.Response) -> str:
@@ -37,7 +48,7 @@ def reason(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return f"the answer was {answer.status_code}."
+        return f"the gateway answered with status {answer.status_code}."
 
 
 def say(sentence: str) -> None:

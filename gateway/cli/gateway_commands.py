@@ -52,7 +52,7 @@ def _read_url(arguments: argparse.Namespace) -> str:
     server = load(arguments.config, os.environ, {}, Path.cwd()).server
     if not server.port:
         raise CommandFailed(
-            "the port is picked at each start (server.port is 0); name it with --url."
+            "server.port is 0, so each start picks another port; name it with --url."
         )
     # Who listens everywhere can be reached here.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)

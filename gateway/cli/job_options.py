@@ -97,40 +97,38 @@ def _add_job_options(parser: argparse.ArgumentParser, is_new: bool) -> None:
 
 def _read_wish(given: argparse.Namespace) -> Members:
     """Write a job as the API reads it; what was not said is left out."""
-    said = {
-        **_read_job(given),
-        "session_id": given.session,
-        "agent_id": given.agent,
-        "session": "isolated" if given.isolated else None,
-        "enabled": False if given.disabled else None,
-        "delete_after_run": True if given.delete_after_run else None,
-    }
-    return {name: value for name, value in said.items() if value is not None}
+    return _read_job(
+        given,
+        session_id=given.session,
+        agent_id=given.agent,
+        session="isolated" if given.isolated else None,
+        enabled=False if given.disabled else None,
+        delete_after_run=given.delete_after_run or None,
+    )
 
 
 def _read_change(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Members:
     """Write what is to change about a job as the API reads it."""
     places = {True: "isolated", False: "main", None: None}
-    said = {
-        **_read_job(given),
-        "session": places[given.isolated],
-        "delete_after_run": given.delete_after_run,
-    }
-    change = {name: value for name, value in said.items() if value is not None}
+    session, deletes = places[given.isolated], given.delete_after_run
+    change = _read_job(given, session=session, delete_after_run=deletes)
     if not change:
-        parser.error("nothing is to change; name it with an option, such as --message or --every")
+        parser.error("there is nothing to change; give an option such as --message or --every")
     return {"job_id": given.job_id, **change}
 
 
-def _read_job(given: argparse.Namespace) -> dict[str, object]:
-    return {
+def _read_job(given: argparse.Namespace, **more: object) -> Members:
+    """Return what was said of a job; what was not is left out."""
+    said = {
         "message": sys.stdin.read() if given.message == "-" else given.message,
         "schedule": _read_schedule(given),
         "schedule_text": given.text,
         "name": given.name,
         "model": given.model,
         "dedupe_key": given.dedupe_key,
+        **more,
     }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _read_schedule(given: argparse.Namespace) -> Members | None:
@@ -144,5 +142,7 @@ def _read_schedule(given: argparse.Namespace) -> Members | None:
 
 def _interval(text: str) -> int:
     if not _is_interval(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no span; write 30s, 5m, 2h, 1d or 1h30m")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time span; write 30s, 5m, 2h, 1d or 1h30m"
+        )
     return sum(int(number) * UNITS[unit] for number, unit in _steps(text))

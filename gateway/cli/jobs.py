@@ -11,7 +11,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
-from gateway.cli.client import CONTROLS, CommandFailed, connect, reason
+from gateway.cli.client import CONTROLS, CommandFailed, connect, decode, reason
 from gateway.cli.job_tables import (
     ShownJob,
     ShownRun,
@@ -87,10 +87,7 @@ class JobCommands:
 
     def add(self, wish: Members) -> None:
         """Make a job."""
-        made = self._ask("POST", "/api/cron/add", _Made, wish)
-        if made is not None:
-            did = "changed" if made.deduped else "added"
-            _show(f"{made.job.job_id} {did}: {describe_job(made.job)}")
+        self._change("add", wish, "added")
 
     def update(self, wish: Members) -> None:
         """Change what is named of a job."""
@@ -117,7 +114,7 @@ class JobCommands:
             return
         if not queued.queued:
             raise CommandFailed(f"{job_id} is not started: {queued.reason}.")
-        _show(f"{job_id} is on its way; `holdgate jobs runs {job_id}` shows what comes of it.")
+        _show(f"{job_id} is started; `holdgate jobs runs {job_id}` shows the result.")
 
     def runs(self, job_id: str, limit: int, full: bool) -> None:
         """Show the runs of a job, the newest first; in full with all that they said."""
@@ -125,7 +122,7 @@ class JobCommands:
         if found is None:
             return
         if not found.runs:
-            _show("It has not run yet.")
+            _show("The job has not run yet.")
         elif full:
             _show("\n\n".join(map(write_whole_run, found.runs)))
         else:
@@ -134,6 +131,7 @@ class JobCommands:
     def _change(self, action: str, wish: Members, did: str) -> None:
         made = self._ask("POST", f"/api/cron/{action}", _Made, wish)
         if made is not None:
+            did = "changed" if made.deduped else did
             _show(f"{made.job.job_id} {did}: {describe_job(made.job)}")
 
     def _ask(self, method: str, path: str, kind: type[T], given: Members) -> T | None:
@@ -142,11 +140,8 @@ class JobCommands:
             answer = _send(client, method, path, given)
         if answer.status_code != 200:
             raise CommandFailed(name_options(reason(answer)))
-        try:
-            data = msgspec.json.decode(answer.content, type=_Answer).data
-            found = msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError:
-            raise CommandFailed(f"who answers at {self._url} is no Holdgate.") from None
+        data = decode(answer.content, _Answer, self._url).data
+        found = decode(data, kind, self._url)
         if not self._as_json:
             return found
         _show(msgspec.json.format(bytes(data), indent=2).decode())

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from gateway.cli.client import CommandFailed, reason
+from gateway.cli.client import CommandFailed, decode, reason
 from gateway.cli.screen import Note
 from gateway.errors import UpstreamBroke
 from gateway.wire.sse import Framer, data_of
@@ -148,10 +148,7 @@ def _get(client: httpx.Client, path: str, kind: type[T]) -> T:
     answer = client.get(path)
     if answer.status_code != 200:
         raise CommandFailed(reason(answer))
-    try:
-        return msgspec.json.decode(answer.content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise CommandFailed(f"who answers at {client.base_url} is no Holdgate.") from None
+    return decode(answer.content, kind, str(client.base_url))
 
 
 @contextmanager
@@ -183,13 +180,17 @@ def _read_note(frame: bytes) -> Note:
         return Note()
 
 
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise CommandFailed(UNREADABLE) from None
+
+
 def _read_text(data: bytes | None) -> str:
     if data is None or data == b"[DONE]":
         return ""
-    try:
-        chunk = _chunk.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CommandFailed(UNREADABLE) from None
+    chunk = _decode(_chunk, data)
     if chunk.error is not None:
         raise CommandFailed(chunk.error if isinstance(chunk.error, str) else chunk.error.message)
     return "".join(one.delta.content or "" for one in chunk.choices if one.delta)
@@ -199,10 +200,7 @@ def _read_agent_event(frame: bytes) -> Iterator[str | Note]:
     data = data_of(frame)
     if data is None:
         return
-    try:
-        event = _agent_event.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CommandFailed(UNREADABLE) from None
+    event = _decode(_agent_event, data)
     name = frame.partition(b"\n")[0].removeprefix(b"event:").strip()
     if name == b"error":
         raise CommandFailed(event.message)

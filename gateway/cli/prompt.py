@@ -95,4 +95,4 @@ class EditedLines:
                 self._editor.write_history_file(history)
         except OSError as error:
             self._history = None
-            say(f"holdgate: what you type is not kept for the next time: {error.strerror}.")
+            say(f"holdgate: what you type is not saved: {error.strerror}.")

@@ -76,17 +76,16 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
     try:
         serve(config, listening, EventLog(form, log))
+        return 0
     except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 1
+        problem = str(error)
     except HoldgateError as error:
-        print(f"holdgate: {error.message}", file=sys.stderr)
-        return 1
+        problem = f"holdgate: {error.message}"
     except OSError as error:
         where = f"{config.server.host}:{config.server.port}"
-        print(f"holdgate: can not listen on {where}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+        problem = f"holdgate: cannot listen on {where}: {error.strerror}"
+    print(problem, file=sys.stderr)
+    return 1
 
 
 def _write_advice(config: Config, url: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
@@ -32,22 +32,23 @@ class Detached:
         """Return or raise what `work` does; at the limit leave it alone and raise TimeoutError."""
         if name in self._going:
             raise NotStarted("the previous attempt has not ended yet")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(outcome: T | Exception) -> None:
-            self._going.discard(name)
-            _resolve(future, outcome)
+        future: Future[T] = Future()
+        # It cannot be cancelled from now on: whoever gives up leaves the call alone.
+        future.set_running_or_notify_cancel()
 
         def run() -> None:
-            outcome = _outcome(work)
-            # Without an event loop nobody waits any more.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, outcome)
+            try:
+                outcome = work()
+            except Exception as error:  # noqa: BLE001 - the end of a thread: whoever waits hears of it
+                self._going.discard(name)
+                future.set_exception(error)
+            else:
+                self._going.discard(name)
+                future.set_result(outcome)
 
         self._start(name, run)
         with anyio.fail_after(limit_s):
-            return await future
+            return await asyncio.wrap_future(future)
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         self._going.add(name)
@@ -55,20 +56,4 @@ class Detached:
             Thread(target=run, name=f"holdgate-clock-{name}", daemon=True).start()
         except RuntimeError as error:
             self._going.discard(name)
-            raise NotStarted("the host has no thread to spare") from error
-
-
-def _outcome(work: Callable[[], T]) -> T | Exception:
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001 - the end of a thread: whoever waits must hear of it
-        return error
-
-
-def _resolve(future: asyncio.Future[T], outcome: T | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+            raise NotStarted("the host cannot start another thread") from error

@@ -161,7 +161,7 @@ class NtpClock:
 
     async def _ask(self, server: str) -> OffsetSample:
         if self._host.steady() < self._resting.get(server, 0.0):
-            raise NoTime("it wanted to be left alone")
+            raise NoTime("it asked not to be queried; it is asked again after a day")
         limit_s = self._settings.timeout_ms / 1000
         work = partial(query, server, limit_s, self._host, self._look_up)
         try:

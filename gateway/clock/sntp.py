@@ -41,7 +41,7 @@ class NoTime(Exception):
 
 
 class Kissed(NoTime):
-    """The server wants to be left alone."""
+    """The server asks not to be queried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,19 @@ class OffsetSample:
 class SntpReply:
     """What came back to our question, and how long that took by our steady clock."""
 
-    mode: int
-    leap: int
-    stratum: int
-    kiss: str
-    is_dated: bool
-    offset_s: float
-    delay_s: float
+    stats: ntplib.NTPStats
     elapsed_s: float
+
+    @property
+    def offset_ms(self) -> float:
+        """What has to be added to the host's time."""
+        # Timestamps begin anew in 2036; the nearest reading is meant.
+        return math.remainder(self.stats.offset, ERA_S) * 1000
+
+    @property
+    def kiss(self) -> str:
+        """Why the server does not answer, as far as it says so."""
+        return "".join(filter(str.isalnum, self.stats.ref_id.to_bytes(4).decode("ascii", "ignore")))
 
 
 def read_server(text: str) -> tuple[str, int]:
@@ -77,7 +82,7 @@ def read_server(text: str) -> tuple[str, int]:
         host, _, port = host.partition(":")
     number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
     if not host or (port and not 0 < number < 65536):
-        raise NoTime("it is neither a host nor host:port")
+        raise NoTime("the name must be a host or host:port")
     return host, number or PORT
 
 
@@ -137,7 +142,7 @@ def _answer_to(token: bytes, sock: socket.socket, deadline: float, host: Host) -
         heard = True
     # What does not repeat our token may be anybody's: the server's own answer may still come.
     if heard:
-        raise NoTime("its answer does not belong to our question")
+        raise NoTime("its answer does not match our request")
     raise TimeoutError
 
 
@@ -149,69 +154,33 @@ def _read(packet: bytes, sent: float, received: float, elapsed_s: float) -> Sntp
         raise NoTime("its answer cannot be read") from error
     stats.orig_timestamp = ntplib.system_to_ntp_time(sent)
     stats.dest_timestamp = ntplib.system_to_ntp_time(received)
-    return SntpReply(
-        mode=stats.mode,
-        leap=stats.leap,
-        stratum=stats.stratum,
-        kiss="".join(filter(str.isalnum, stats.ref_id.to_bytes(4).decode("ascii", "ignore"))),
-        is_dated=stats.recv_timestamp > 0 and stats.tx_timestamp > 0,
-        # Timestamps begin anew in 2036; the nearest reading is meant.
-        offset_s=math.remainder(stats.offset, ERA_S),
-        delay_s=stats.delay,
-        elapsed_s=elapsed_s,
-    )
+    return SntpReply(stats, elapsed_s)
 
 
-Flaw = Callable[[SntpReply, int], str | None]
-
-
-def _not_a_server(reply: SntpReply, _: int) -> str | None:
-    return None if reply.mode == SERVER else f"it answered in mode {reply.mode}, not as a server"
-
-
-def _not_synchronised(reply: SntpReply, _: int) -> str | None:
-    if reply.stratum < UNSYNCHRONISED and reply.leap != LEAP_UNKNOWN:
-        return None
-    return f"its own clock is not set (stratum {reply.stratum}, leap {reply.leap})"
-
-
-def _not_dated(reply: SntpReply, _: int) -> str | None:
-    return None if reply.is_dated else "its answer bears no time"
-
-
-def _absurd_delay(reply: SntpReply, _: int) -> str | None:
+def _find_flaw(reply: SntpReply, max_offset_ms: int) -> str:
+    """Say why a reply cannot be believed; nothing if it can."""
+    stats, offset_ms = reply.stats, reply.offset_ms
+    if stats.mode != SERVER:
+        return f"it answered in mode {stats.mode}, not as a server"
+    if stats.stratum >= UNSYNCHRONISED or stats.leap == LEAP_UNKNOWN:
+        return f"its own clock is not set (stratum {stats.stratum}, leap {stats.leap})"
+    if not (stats.recv_timestamp > 0 and stats.tx_timestamp > 0):
+        return "its answer has no time"
     # Also what a step of our own clock between question and answer looks like.
-    if -DELAY_SLACK_S <= reply.delay_s <= reply.elapsed_s + DELAY_SLACK_S:
-        return None
-    return f"its answer implies a round trip of {reply.delay_s * 1000:.0f} ms, which cannot be"
-
-
-def _absurd_offset(reply: SntpReply, max_offset_ms: int) -> str | None:
-    if abs(reply.offset_s * 1000) <= max_offset_ms:
-        return None
-    return (
-        f"it is {reply.offset_s * 1000:+.0f} ms away, "
-        f"and no more than {max_offset_ms} ms is corrected"
-    )
-
-
-FLAWS: tuple[Flaw, ...] = (
-    _not_a_server,
-    _not_synchronised,
-    _not_dated,
-    _absurd_delay,
-    _absurd_offset,
-)
+    if not -DELAY_SLACK_S <= stats.delay <= reply.elapsed_s + DELAY_SLACK_S:
+        return f"its answer implies a round trip of {stats.delay * 1000:.0f} ms: not possible"
+    if abs(offset_ms) > max_offset_ms:
+        return f"it is {offset_ms:+.0f} ms away, and no more than {max_offset_ms} ms is corrected"
+    return ""
 
 
 def judge(server: str, reply: SntpReply, max_offset_ms: int) -> OffsetSample:
     """Return what a reply says, or raise why it cannot be believed."""
-    if reply.mode == SERVER and reply.stratum == 0:
-        raise Kissed(f"it wants to be left alone ({reply.kiss or 'no reason given'})")
-    for flaw in FLAWS:
-        if problem := flaw(reply, max_offset_ms):
-            raise NoTime(problem)
-    return OffsetSample(server, round(reply.offset_s * 1000), max(0.0, reply.delay_s * 1000))
+    if reply.stats.mode == SERVER and reply.stats.stratum == 0:
+        raise Kissed(f"it asks not to be queried ({reply.kiss or 'no reason given'})")
+    if flaw := _find_flaw(reply, max_offset_ms):
+        raise NoTime(flaw)
+    return OffsetSample(server, round(reply.offset_ms), max(0.0, reply.stats.delay * 1000))
 
 
 def choose(answers: Sequence[OffsetSample], offset_ms: int) -> OffsetSample | None:

@@ -31,7 +31,7 @@ def read(path: Path, max_offset_ms: int) -> NtpState | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StateFileError(str(error)) from error
     if not _is_believable(state, max_offset_ms):
-        raise StateFileError("No clock of these settings can have come into this state.")
+        raise StateFileError("The stored correction does not fit the settings.")
     return state
 
 
@@ -42,7 +42,7 @@ def _content(path: Path) -> bytes:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise StateFileError(f"It is not a plain file of at most {LARGEST} bytes.")
+            raise StateFileError(f"It is not a regular file of at most {LARGEST} bytes.")
         return os.read(descriptor, LARGEST)
     finally:
         os.close(descriptor)

@@ -11,12 +11,11 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import anyio
 import anyio.lowlevel
 
-from gateway.clock.protocol import DISABLED, NtpState
+from gateway.clock.protocol import DISABLED, Clock, NtpState
 
 LONGEST_SLEEP = 3600.0
 # How far the clock may be from the time that passed without having been stepped.
@@ -96,16 +95,6 @@ class SteadyClock:
         await anyio.sleep(max(0.0, min(left, LONGEST_SLEEP)))
 
 
-class SteppedClock(Protocol):
-    """A clock that shows the time, and one beside it that only tells how much time passes."""
-
-    def now_ms(self) -> int:
-        """Return the time, which may be stepped."""
-
-    def steady_ms(self) -> int:
-        """Return a time that never steps, and means nothing but by its differences."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Look:
     now_ms: int
@@ -127,7 +116,7 @@ class ClockSteps:
     that was stepped ahead. At the start the clock is believed.
     """
 
-    def __init__(self, clock: SteppedClock, tick_ms: int) -> None:
+    def __init__(self, clock: Clock, tick_ms: int) -> None:
         self._clock = clock
         self._tick_ms = tick_ms
         self._trusted = self._look()

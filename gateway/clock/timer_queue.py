@@ -106,7 +106,7 @@ class TimerQueue:
                 try:
                     callback()
                 except Exception:
-                    log.exception("an alarm failed; the others ring")
+                    log.exception("a timer's callback failed; the other timers go on")
         return len(due) == BATCH
 
     async def _sleep(self) -> None:

@@ -53,7 +53,7 @@ class OneOf:
     def __call__(self, value: str) -> Iterator[str]:
         if value not in self.choices:
             allowed = ", ".join(self.choices)
-            yield f"{quote_short(value)} is none of {allowed}{hint(value, self.choices)}"
+            yield f"{quote_short(value)} is not one of {allowed}{hint(value, self.choices)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def header(value: tuple[str, Secret]) -> Iterator[str]:
 def directory(value: str) -> Iterator[str]:
     """Accept a path whose home directory, if any, is one's own."""
     if _OTHER_HOME.match(value):
-        yield "only one's own ~ is understood; write the whole path"
+        yield "~user is not supported; write the whole path"
 
 
 def time_zone(value: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from ipaddress import ip_address
 
 from gateway.config.problems import Problem, hint, quote_short
@@ -68,25 +68,21 @@ def webhooks_have_owners(config: Config) -> Iterator[Problem]:
     """A webhook belongs to an owner there is."""
     owners = {key.owner for key in config.keys} or {LOCAL_OWNER}
     for index, webhook in enumerate(config.webhooks):
-        if webhook.owner and "" not in owners and webhook.owner not in owners:
-            message = (
-                f"{quote_short(webhook.owner)} is none of the owners {', '.join(sorted(owners))}"
-            )
-            yield Problem(f"webhooks[{index}].owner", message + hint(webhook.owner, owners))
+        if webhook.owner and "" not in owners:
+            says = f"is not one of the owners {', '.join(sorted(owners))}"
+            yield from _report_unknown(f"webhooks[{index}].owner", webhook.owner, owners, says)
 
 
 def agents_can_work(config: Config) -> Iterator[Problem]:
     """An agent has a public model, and tools that there are."""
     public = _public_models(config)
     for index, agent in enumerate(config.agents):
-        if public is not None and agent.model and agent.model not in public:
-            message = f"{quote_short(agent.model)} is no public model{hint(agent.model, public)}"
-            yield Problem(f"agents[{index}].model", message)
+        if public is not None and agent.model:
+            says = "is not a public model"
+            yield from _report_unknown(f"agents[{index}].model", agent.model, public, says)
         for tool in agent.tools:
-            if tool not in AGENT_TOOLS:
-                known = " and ".join(AGENT_TOOLS)
-                message = f"{quote_short(tool)} is no server tool; there are {known}"
-                yield Problem(f"agents[{index}].tools", message + hint(tool, AGENT_TOOLS))
+            says = f"is not a server tool; there are {' and '.join(AGENT_TOOLS)}"
+            yield from _report_unknown(f"agents[{index}].tools", tool, AGENT_TOOLS, says)
 
 
 def _public_models(config: Config) -> set[str] | None:
@@ -126,13 +122,18 @@ def _report_repeats(table: str, key: str, values: list[str]) -> Iterator[Problem
         yield Problem(f"{table}[{later}].{key}", message)
 
 
+def _report_unknown(where: str, value: str, known: Collection[str], says: str) -> Iterator[Problem]:
+    if value not in known:
+        yield Problem(where, f"{quote_short(value)} {says}{hint(value, known)}")
+
+
 def _route_complaints(route: str, served: dict[str, tuple[str, ...]]) -> Iterator[str]:
     upstream, slash, model = route.partition("/")
     if not slash:
         return
     # With an upstream whose id was refused, nobody can say which one was meant.
     if upstream not in served and "" not in served:
-        yield f"{quote_short(route)} names no upstream{hint(upstream, served)}"
+        yield f"{quote_short(route)} names an unknown upstream{hint(upstream, served)}"
     models = served.get(upstream, ("*",))
     if not {"*", model} & set(models):
         yield f"upstream {upstream} does not list {quote_short(model)}{hint(model, models)}"

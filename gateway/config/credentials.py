@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -26,18 +26,16 @@ def with_credentials(config: Config, environ: Mapping[str, str], problems: Probl
             _resolve(row, f"{table}[{index}]", environ, problems) for index, row in enumerate(rows)
         )
 
+    def require(table: str, secrets: Iterable[object], message: str) -> None:
+        for index, secret in enumerate(secrets):
+            if not secret and not _has_problem(where := f"{table}[{index}]", problems):
+                problems.append(Problem(where, message))
+
     keys = tuple(_hash_key(key) for key in resolve_rows("keys", config.keys))
-    problems += [
-        Problem(where, "needs one of key, key_env, key_sha256")
-        for index, key in enumerate(keys)
-        if not key.sha256 and not _has_problem(where := f"keys[{index}]", problems)
-    ]
+    require("keys", (key.sha256 for key in keys), "needs one of key, key_env, key_sha256")
     webhooks = resolve_rows("webhooks", config.webhooks)
-    problems += [
-        Problem(where, "needs secret_env or secret: what is posted is signed with it")
-        for index, hook in enumerate(webhooks)
-        if hook.secret is None and not _has_problem(where := f"webhooks[{index}]", problems)
-    ]
+    needs_secret = "needs secret or secret_env: the gateway signs what it posts with it"
+    require("webhooks", (hook.secret for hook in webhooks), needs_secret)
     return replace(
         config, keys=keys, upstreams=resolve_rows("upstreams", config.upstreams), webhooks=webhooks
     )

@@ -135,7 +135,7 @@ def _int(raw: object) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool):
         raise InvalidValue(f"expected an integer, got {_describe(raw)}")
     if raw.bit_length() > 63:
-        raise InvalidValue("is too large an integer")
+        raise InvalidValue("the integer is too large")
     return raw
 
 
@@ -155,16 +155,16 @@ def _secret(raw: object) -> Secret:
     if not text:
         raise InvalidValue("must not be empty")
     if text == MASK:
-        raise InvalidValue("is the mask that stands for a secret, not the secret")
+        raise InvalidValue("is the mask of a secret; write the secret itself")
     return Secret(text)
 
 
 def _texts(raw: object) -> Texts:
     items = _list(raw, "strings")
     if odd := [item for item in items if not isinstance(item, str)]:
-        raise InvalidValue(f"expected an array of strings, but it holds {_noun(odd[0])}")
+        raise InvalidValue(f"expected an array of strings, but it contains {_noun(odd[0])}")
     if not all(items):
-        raise InvalidValue("holds an empty string")
+        raise InvalidValue("must not contain an empty string")
     return tuple(_text(item) for item in items)
 
 
@@ -175,7 +175,7 @@ def _documents(raw: object) -> Documents:
 def _document(raw: object) -> Json:
     table = decode_json(raw) if isinstance(raw, str) else raw
     if not isinstance(table, dict):
-        raise InvalidValue("holds something that is neither a table nor a JSON object")
+        raise InvalidValue("every item must be a table or a JSON object")
     return Json(msgspec.json.encode(table).decode())
 
 

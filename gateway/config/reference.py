@@ -9,7 +9,6 @@ from gateway.config.rendering import write_value
 from gateway.config.schema import ConfigKey, is_later, keys_of
 from gateway.config.sections import Config
 
-LATER_NOTE = "*Read and checked; takes effect in a later version.*"
 LATER_MARK = "*(later)*"
 
 
@@ -30,8 +29,6 @@ def _sections(section: type, where: str = "") -> Iterator[tuple[str, ConfigKey, 
 
 
 def _state(path: str, section: type) -> str:
-    if is_later(path):
-        return "read and checked, takes effect in a later version"
     some = any(is_later(join(path, name)) for name in keys_of(section))
     return f"in effect, but for the keys marked {LATER_MARK}" if some else "in effect"
 
@@ -39,14 +36,12 @@ def _state(path: str, section: type) -> str:
 def _table(path: str, key: ConfigKey, section: type) -> Iterator[str]:
     title = f"[[{path}]]" if key.row else f"[{path}]"
     yield from ("", f"### `{title}`", "", section.__doc__ or "")
-    yield from ("", LATER_NOTE) if is_later(path) else ()
     yield from ("", "| key | default | meaning |", "|---|---|---|")
     yield from (_row(item, path) for item in keys_of(section).values() if not item.section)
 
 
 def _row(key: ConfigKey, where: str) -> str:
-    later = not is_later(where) and is_later(join(where, key.name))
-    meaning = f"{key.doc} {LATER_MARK}" if later else key.doc
+    meaning = f"{key.doc} {LATER_MARK}" if is_later(join(where, key.name)) else key.doc
     return f"| `{key.name}` | {_default(key)} | {meaning} |"
 
 

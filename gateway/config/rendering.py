@@ -54,8 +54,7 @@ def _lines(table: Any, where: str, origins: Origins) -> Iterator[str]:
 
 def _comment(path: str, origins: Origins) -> str:
     notes = [f"from {origins[path]}"] if path in origins else []
-    said_above = is_later(path.rpartition(".")[0])
-    notes += ["takes effect in a later version"] if is_later(path) and not said_above else []
+    notes += ["takes effect in a later version"] if is_later(path) else []
     return f"  # {'; '.join(notes)}" if notes else ""
 
 

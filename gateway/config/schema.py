@@ -63,9 +63,8 @@ def variable_of(path: str) -> str:
 
 
 def is_later(path: str) -> bool:
-    """Tell whether a key or section takes effect only in a later version."""
-    parts = path.split(".")
-    return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
+    """Tell whether a key takes effect only in a later version."""
+    return path in LATER
 
 
 def _section(kind: Any) -> type | None:

@@ -85,7 +85,7 @@ class Offload:
         mine, all_of_them = self._bytes[owner], self._bytes.total()
         # A single body is let in in any case, whatever the limits say of each other.
         if (mine and mine + size > most // 2) or (all_of_them and all_of_them + size > most):
-            says = "Too many large requests wait to be read (limits.offload_queue_bytes)."
+            says = "Too many large requests are waiting (limits.offload_queue_bytes); try again."
             raise Unavailable(says, retry_after=1)
         self._bytes[owner] += size
 
@@ -104,12 +104,12 @@ class Offload:
                 # The answer was waited for behind a shield.
                 await checkpoint_if_cancelled()
         except TimeoutError:
-            says = f"The request took longer than {self.settings.seconds:g} s to be read"
-            raise Unavailable(f"{says} (limits.offload_ms).") from None
+            says = f"Reading the request took longer than {self.settings.seconds:g} s"
+            raise Unavailable(f"{says} (limits.offload_ms); send a smaller one.") from None
         finally:
             await self._put_back(helper)
         if reply is None:
-            raise Unavailable("The process that read the request died; send less at a time.")
+            raise Unavailable("The process that read the request stopped; send a smaller request.")
         return reply
 
     async def _ask(self, helper: HelperProcess, work: Callable[[], Any]) -> tuple[bool, Any] | None:

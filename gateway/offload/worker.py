@@ -20,7 +20,7 @@ NICE = 5
 MEMORY = 2 * 1024 * 1024 * 1024
 # A helper that grew beyond this leaves, and its memory with it.
 RETIRE_ABOVE = 300 * 1024 * 1024
-TOO_COMPLEX = "The body takes too much memory to read; send fewer or larger parts."
+TOO_COMPLEX = "Reading the body takes too much memory; send fewer or larger parts."
 
 
 class WorkFailed(Exception):

@@ -309,7 +309,7 @@ async def test_too_many_are_refused() -> None:
         (JSON, b'{"task":"\xff"}', 400, "not valid UTF-8"),
         (JSON, b'{"arguments":' + b'{"a":' * 16 + b"1" + b"}" * 17, 400, "more than 16 levels"),
         (JSON, b" " * 20_001, 413, "larger than 20000 bytes"),
-        (JSON, None, 400, "did not come whole"),
+        (JSON, None, 400, "before the whole body had arrived"),
     ],
     ids=["no type", "text", "cut", "not UTF-8", "deep", "large", "left"],
 )

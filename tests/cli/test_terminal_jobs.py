@@ -105,8 +105,8 @@ def test_a_job_is_added_listed_run_and_removed(ask: Ask) -> None:
     assert (row["JOB"], row["NAME"], row["SESSION"]) == (job, "news", "helper")
     assert row["NEXT RUN"] in told
     assert row["LAST RUN"] == "-"
-    assert ask("runs", job) == "It has not run yet.\n"
-    assert ask("run", job).startswith(f"{job} is on its way")
+    assert ask("runs", job) == "The job has not run yet.\n"
+    assert ask("run", job).startswith(f"{job} is started")
     run = finished(ask, job)
     assert (run["BY"], run["STATUS"], run["WHAT CAME OF IT"]) == ("manual", "ok", "Nothing is new.")
     assert re.fullmatch(r"\d+\.\d s", run["TOOK"])
@@ -308,13 +308,13 @@ def test_what_cannot_be_meant_is_told_with_the_usage(
 
 
 def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
-    says = "nobody answers at http://127.0.0.1:9; is `holdgate serve` running?"
+    says = "no gateway answers at http://127.0.0.1:9; is `holdgate serve` running?"
     assert refused(capsys, "list", "--url", "http://127.0.0.1:9") == says
 
 
 @pytest.mark.parametrize("wrong", ["127.0.0.1:8787", "localhost:8787", "http://a:b", "ftp://x"])
 def test_no_address(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    says = f"{wrong} is no address; write it like http://127.0.0.1:8787."
+    says = f"{wrong} is not a URL; write it like http://127.0.0.1:8787."
     assert refused(capsys, "list", "--url", wrong) == says
 
 
@@ -335,7 +335,10 @@ def test_somebody_else_is_there(capsys: pytest.CaptureFixture[str]) -> None:
         answering = Thread(target=server.handle_request)
         answering.start()
         url = f"http://127.0.0.1:{server.server_port}"
-        assert refused(capsys, "list", "--url", url) == f"who answers at {url} is no Holdgate."
+        assert (
+            refused(capsys, "list", "--url", url)
+            == f"the server at {url} is not a Holdgate gateway."
+        )
         answering.join()
 
 
@@ -373,7 +376,7 @@ def test_keys_say_whose_jobs_they_are(
         assert main(["jobs", "add", *wish]) == 0
         (job,) = JOB.findall(capsys.readouterr().out)
         assert refused(capsys, "remove", job, "--key", "bob") == f"No job has the id '{job}'."
-        assert refused(capsys, "list", "--all") == "This needs the key of an admin."
+        assert refused(capsys, "list", "--all") == "This request needs the key of an admin."
         assert main(["jobs", "list", "--all", "--key", "root"]) == 0
         assert job in capsys.readouterr().out
 

@@ -88,7 +88,7 @@ async def test_a_place_that_cannot_be_written_is_told_once(gate: Gate, tmp_path:
             await asked(gate)
             await seat.sees("Yes.")
         await seat.prompted()
-    assert seat.written.count("what you type is not kept for the next time: ") == 1
+    assert seat.written.count("what you type is not saved: ") == 1
 
 
 async def test_without_readline_the_chat_works_as_well(gate: Gate, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_commands_are_listed_and_obeyed(gate: Gate, seat: Seat) -> None:
     assert exchange.body["model"] == "other"
     await exchange.end()
     await seat.enter("/nonsense now")
-    await seat.sees("holdgate: there is no command /nonsense; /help lists those there are.")
+    await seat.sees("holdgate: there is no command /nonsense; /help lists the commands.")
     await seat.enter("/quit")
     assert await seat.ended() == 0
 

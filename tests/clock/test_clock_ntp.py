@@ -115,8 +115,8 @@ async def test_a_large_correction_needs_a_witness(
 FAILURES: dict[str, tuple[Behaviour, str]] = {
     "silence": (never, "no answer within 400 ms"),
     "kiss of death": (well(Told(stratum=0, reference=b"RATE")), "(RATE)"),
-    "wrong origin": (well(Told(origin=b"whatever")), "does not belong to our question"),
-    "garbage": (lambda _: [b"garbage"], "does not belong to our question"),
+    "wrong origin": (well(Told(origin=b"whatever")), "does not match our request"),
+    "garbage": (lambda _: [b"garbage"], "does not match our request"),
     "absurd offset": (well(off_s=86_400), "and no more than 36000000 ms is corrected"),
     "not set": (well(leap=3), "its own clock is not set"),
 }
@@ -169,7 +169,7 @@ async def test_and_is_asked_again_after_a_day() -> None:
     with serving(well(stratum=0)) as (server,):
         clock = clock_of(server, host=host)
         await clock.sync()
-        assert "wanted to be left alone" in (await clock.sync()).last_error
+        assert "asked not to be queried" in (await clock.sync()).last_error
         passed = 86_401.0
         await clock.sync()
     assert len(server.questions) == 2
@@ -246,7 +246,7 @@ async def test_a_host_without_a_thread_to_spare_is_one_more_failure(tmp_path: Pa
             state = await clock.sync()
         finally:
             threading.stack_size(usual)
-        assert state.last_error == f"{server.name}: the host has no thread to spare"
+        assert state.last_error == f"{server.name}: the host cannot start another thread"
         assert (await clock.sync()).status == "synced"
 
 
@@ -266,7 +266,7 @@ async def test_it_asks_again_and_again_whatever_happens() -> None:
         async with running(clock):
             await until(lambda: clock.ntp.status == "error")
             behaviour = well(Told(origin=b"whatever"))
-            await until(lambda: "belong" in clock.ntp.last_error)
+            await until(lambda: "match our request" in clock.ntp.last_error)
             behaviour = well(off_s=4)
             await until(lambda: clock.ntp.status == "synced")
             assert shows(clock, 4000)

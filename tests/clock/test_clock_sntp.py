@@ -88,14 +88,14 @@ BAD: dict[str, tuple[Told, str]] = {
     "not set, by stratum": (Told(stratum=16), "stratum 16"),
     "reserved stratum": (Told(stratum=255), "stratum 255"),
     "not set, by leap": (Told(leap=3), "leap 3"),
-    "kiss of death": (Told(stratum=0, leap=3, reference=b"DENY"), r"left alone \(DENY\)"),
-    "kiss with rubbish": (Told(stratum=0, reference=b"\xff\n[]"), r"left alone \(no reason"),
+    "kiss of death": (Told(stratum=0, leap=3, reference=b"DENY"), r"not to be queried \(DENY\)"),
+    "kiss with rubbish": (Told(stratum=0, reference=b"\xff\n[]"), r"not to be queried \(no reason"),
     "no time received": (Told(received=bytes(8)), "no time"),
     "no time sent": (Told(sent=bytes(8)), "no time"),
     "too far ahead": (Told(off_s=601), r"\+60\d{4} ms away"),
     "too far behind": (Told(off_s=-601), r"-60\d{4} ms away"),
-    "sent before received": (Told(sent=timestamp(time.time() - 100)), "cannot be"),
-    "received long ago": (Told(received=timestamp(time.time() - 100)), "cannot be"),
+    "sent before received": (Told(sent=timestamp(time.time() - 100)), "not possible"),
+    "received long ago": (Told(received=timestamp(time.time() - 100)), "not possible"),
     "the end of an era": (Told(received=b"\xff" * 8, sent=b"\xff" * 8), "away"),
 }
 
@@ -135,7 +135,7 @@ STRAY: dict[str, Behaviour] = {
 
 @pytest.mark.parametrize("stray", STRAY.values(), ids=STRAY)
 def test_what_does_not_repeat_our_token_is_no_answer(stray: Behaviour) -> None:
-    with serving(stray) as (server,), pytest.raises(NoTime, match="does not belong"):
+    with serving(stray) as (server,), pytest.raises(NoTime, match="does not match"):
         ask(server.name, SHORT_S)
 
 
@@ -216,7 +216,7 @@ def test_a_name_without_address_is_a_sentence() -> None:
 def test_a_step_of_the_host_while_waiting_spoils_the_answer() -> None:
     walls = iter([1000.0, 4600.0])
     told = Told(wall=lambda: 1000.0)
-    with serving(well(told)) as (server,), pytest.raises(NoTime, match="cannot be"):
+    with serving(well(told)) as (server,), pytest.raises(NoTime, match="not possible"):
         ask(server.name, host=Host(wall=lambda: next(walls)))
 
 
@@ -239,7 +239,7 @@ def test_a_server_is_a_host_and_perhaps_a_port(text: str, expected: tuple[str, i
 @pytest.mark.parametrize("port", ["0", "65536", "ntp", "-1", "12²", "99999999999999999999"])
 def test_no_other_port_exists(port: str) -> None:
     for text in (f"time.example:{port}", f"[::1]:{port}"):
-        with pytest.raises(NoTime, match="neither a host nor host:port"):
+        with pytest.raises(NoTime, match="must be a host or host:port"):
             read_server(text)
 
 

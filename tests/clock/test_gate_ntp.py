@@ -43,9 +43,9 @@ _TAG = re.compile(r"nowMs=`(\d+)` ntpOffsetMs=`(-?\d+)`")
 BAD: dict[str, tuple[Behaviour, str]] = {
     "absurd": (well(off_s=3600), "no more than 600000 ms is corrected"),
     "absurd, before": (well(off_s=-601), "no more than 600000 ms is corrected"),
-    "a kiss of death": (well(Told(stratum=0, reference=b"RATE")), "left alone (RATE)"),
-    "another's question": (well(Told(origin=b"12345678")), "does not belong to our question"),
-    "garbage": (lambda _: [b"\xff" * 48, b"", b"x" * 200], "does not belong to our question"),
+    "a kiss of death": (well(Told(stratum=0, reference=b"RATE")), "not to be queried (RATE)"),
+    "another's question": (well(Told(origin=b"12345678")), "does not match our request"),
+    "garbage": (lambda _: [b"\xff" * 48, b"", b"x" * 200], "does not match our request"),
     "garbage to our question": (lambda q: [b"\xff" * 24 + q[40:48] + b"\xff" * 16], "it answered"),
     "its clock is not set": (well(Told(leap=3)), "its own clock is not set"),
     "silence": (never, "no answer within"),

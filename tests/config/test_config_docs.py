@@ -13,7 +13,7 @@ import pytest
 
 import gateway.config.reference
 from gateway.config import Config, ConfigError
-from gateway.config.reference import LATER_NOTE, reference
+from gateway.config.reference import reference
 from gateway.config.schema import keys_of, settings, variable_of
 from gateway.config.sources import ALIASES
 
@@ -52,14 +52,6 @@ def test_every_section_documents_its_keys_and_no_others() -> None:
     for path, table in tables.items():
         keys = [name for name, key in keys_of(section_at(path)).items() if not key.section]
         assert [row[0] for row in ROW.findall(table)] == keys
-
-
-def test_sections_of_later_versions_say_so() -> None:
-    _, *parts = HEADING.split(reference())
-    later = {
-        path for path, table in zip(parts[::2], parts[1::2], strict=True) if LATER_NOTE in table
-    }
-    assert later == set()
 
 
 def test_the_example_loads_and_uses_every_section(loaded: Loader) -> None:

@@ -60,7 +60,7 @@ ONE_MISTAKE = {
     "[server]\nport = true": "server.port: expected an integer, got true",
     "[server]\nport = 1.5": "server.port: expected an integer, got a float",
     "[server]\nport = 1979-05-27": "server.port: expected an integer, got a date",
-    f"[server]\nport = 0x{'f' * 5000}": "server.port: is too large an integer",
+    f"[server]\nport = 0x{'f' * 5000}": "server.port: the integer is too large",
     "[clock]\nenabled = 1": "clock.enabled: expected true or false, got an integer",
     '[clock]\nenabled = "on"': 'clock.enabled: expected true or false, got "on"',
     f'[clock]\nenabled = "{"x" * 99}"': (
@@ -68,8 +68,8 @@ ONE_MISTAKE = {
     ),
     "[server]\nhost = 1": "server.host: expected a string, got an integer",
     '[server]\nhosts = "a"': "server.hosts: expected an array of strings, got a string",
-    "[server]\nhosts = [1]": "server.hosts: expected an array of strings, but it holds an integer",
-    '[server]\nhosts = [""]': "server.hosts: holds an empty string",
+    "[server]\nhosts = [1]": "server.hosts: expected an array of strings, but it contains an integer",
+    '[server]\nhosts = [""]': "server.hosts: must not contain an empty string",
     "server = 1": "server: expected a table [server], got an integer",
     "[[server]]\nport = 1": "server: expected a table [server], got an array",
     "[clock]\nntp = false": "clock.ntp: expected a table [clock.ntp], got a boolean",
@@ -79,7 +79,7 @@ ONE_MISTAKE = {
         "upstreams: expected an array of tables [[upstreams]], got a table"
     ),
     "[clock]\nstandard_tools = [1]": (
-        "clock.standard_tools: holds something that is neither a table nor a JSON object"
+        "clock.standard_tools: every item must be a table or a JSON object"
     ),
     "[clock]\nstandard_tools = ['{']": "clock.standard_tools: is not valid JSON",
     "[clock]\nstandard_tools = {}": (
@@ -93,22 +93,22 @@ ONE_MISTAKE = {
     "[limits]\nturns = 0": "limits.turns: 0 is out of range; it must be at least 1",
     '[server]\nhost = ""\n[[keys]]\nowner = "a"\nkey = "k"': "server.host: must not be empty",
     '[clock]\ntime_tag = "user"': (
-        'clock.time_tag: "user" is none of always, user_turns, off; did you mean user_turns?'
+        'clock.time_tag: "user" is not one of always, user_turns, off; did you mean user_turns?'
     ),
     '[stop_message]\nbd_mode = "x"': (
-        'stop_message.bd_mode: "x" is none of auto, runtime, heuristic'
+        'stop_message.bd_mode: "x" is not one of auto, runtime, heuristic'
     ),
     upstream('dialect = "openai-cht"'): (
-        f'upstreams[0].dialect: "openai-cht" is none of {DIALECTS}; did you mean openai-chat?'
+        f'upstreams[0].dialect: "openai-cht" is not one of {DIALECTS}; did you mean openai-chat?'
     ),
     upstream('transport = "fats"'): (
-        'upstreams[0].transport: "fats" is none of fast, httpx; did you mean fast?'
+        'upstreams[0].transport: "fats" is not one of fast, httpx; did you mean fast?'
     ),
     '[clock]\ntimezone = "europe/berln"': (
         'clock.timezone: "europe/berln" is not an IANA time zone; did you mean Europe/Berlin?'
     ),
     '[server]\nsession_dir = "~bob/x"': (
-        "server.session_dir: only one's own ~ is understood; write the whole path"
+        "server.session_dir: ~user is not supported; write the whole path"
     ),
     '[server]\ncors_origins = ["http://a.example/"]': (
         'server.cors_origins: "http://a.example/" is not an origin; '
@@ -151,7 +151,7 @@ ONE_MISTAKE = {
     ),
     # models
     model('["gml/glm-4.7"]'): (
-        'models[0].routes: "gml/glm-4.7" names no upstream; did you mean glm?'
+        'models[0].routes: "gml/glm-4.7" names an unknown upstream; did you mean glm?'
     ),
     model('["glm/glm-4.6"]'): (
         'models[0].routes: upstream glm does not list "glm-4.6"; did you mean glm-4.7?'
@@ -160,7 +160,7 @@ ONE_MISTAKE = {
     model("[]"): "models[0].routes: must not be empty",
     f'{GLM}[[models]]\nname = "a"': "models[0].routes: is required",
     '[[models]]\nname = "a"\nroutes = ["dmo/x"]': (
-        'models[0].routes: "dmo/x" names no upstream; did you mean demo?'
+        'models[0].routes: "dmo/x" names an unknown upstream; did you mean demo?'
     ),
     model('["glm/glm-4.7"]').replace(
         "[[m", '[[models]]\nname = "default"\nroutes = ["glm/glm-4.7"]\n[[m'
@@ -186,7 +186,7 @@ ONE_MISTAKE = {
     '[[keys]]\nowner = "a"\nkey_env = "STRANGE"': "keys[0].key_env: is not valid UTF-8",
     '[[keys]]\nowner = "a"\nkey = ""': "keys[0].key: must not be empty",
     '[[keys]]\nowner = "a"\nkey = "***"': (
-        "keys[0].key: is the mask that stands for a secret, not the secret"
+        "keys[0].key: is the mask of a secret; write the secret itself"
     ),
     f'[[keys]]\nowner = "a"\nkey = "k"\nkey_sha256 = "{HASH}"': (
         "keys[0]: key and key_sha256 exclude each other; give one"
@@ -205,16 +205,16 @@ ONE_MISTAKE = {
         "webhooks[0].secret_env: the environment variable A is not set"
     ),
     '[[webhooks]]\nowner = "local"\nurl = "https://a.example"': (
-        "webhooks[0]: needs secret_env or secret: what is posted is signed with it"
+        "webhooks[0]: needs secret or secret_env: the gateway signs what it posts with it"
     ),
     '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"\nsecret = "s"': (
-        'webhooks[0].owner: "loca" is none of the owners local; did you mean local?'
+        'webhooks[0].owner: "loca" is not one of the owners local; did you mean local?'
     ),
     '[[agents]]\nid = "a"\nmodel = "demmo"': (
-        'agents[0].model: "demmo" is no public model; did you mean demo?'
+        'agents[0].model: "demmo" is not a public model; did you mean demo?'
     ),
     '[[agents]]\nid = "a"\nmodel = "demo"\ntools = ["clok"]': (
-        'agents[0].tools: "clok" is no server tool; there are clock and schedule_task; '
+        'agents[0].tools: "clok" is not a server tool; there are clock and schedule_task; '
         "did you mean clock?"
     ),
     # the whole
@@ -263,7 +263,7 @@ ONE_VARIABLE = {
     ("HOLDGATE_SERVER__PORT", ""): 'expected an integer, got ""',
     ("HOLDGATE_SERVER__PORT", "-1"): "-1 is out of range; it must be at least 0",
     ("HOLDGATE_CLOCK__ENABLED", "maybe"): 'expected true or false, got "maybe"',
-    ("HOLDGATE_SERVER__HOSTS", "[1]"): "expected an array of strings, but it holds an integer",
+    ("HOLDGATE_SERVER__HOSTS", "[1]"): "expected an array of strings, but it contains an integer",
     ("HOLDGATE_SERVER__HOSTS", "["): "is not valid JSON",
     ("HOLDGATE_SERVER__SESSION_DIR", ""): "must not be empty",
     ("HOLDGATE_CLOCK__STANDARD_TOOLS", "x"): "is not valid JSON",
@@ -271,7 +271,7 @@ ONE_VARIABLE = {
     ("HOLDGATE_UPSTREAMS", "x"): "is not valid JSON",
     ("HOLDGATE_UPSTREAMS", '"\udc80"'): "is not valid JSON",
     ("ROUTECODEX_CLOCK_NTP", "maybe"): 'expected true or false, got "maybe"',
-    ("ROUTECODEX_STOPMESSAGE_BD_MODE", "x"): '"x" is none of auto, runtime, heuristic',
+    ("ROUTECODEX_STOPMESSAGE_BD_MODE", "x"): '"x" is not one of auto, runtime, heuristic',
 }
 
 
@@ -316,7 +316,7 @@ def test_every_item_of_a_list_is_judged(faults: Faults) -> None:
     assert faults(model('["a", "b", "c/d"]')) == [
         'models[0].routes: "a" is not a route; write <upstream>/<model>',
         'models[0].routes: "b" is not a route; write <upstream>/<model>',
-        'models[0].routes: "c/d" names no upstream',
+        'models[0].routes: "c/d" names an unknown upstream',
     ]
 
 

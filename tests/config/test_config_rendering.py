@@ -101,5 +101,5 @@ def test_a_configuration_made_by_hand_can_be_printed() -> None:
 def test_a_printed_literal_is_not_taken_for_the_secret(loaded: Loader, tmp_path: Path) -> None:
     printed = render(loaded('[[keys]]\nowner = "a"\nkey = "k"'))
     (tmp_path / "printed.toml").write_text(printed)
-    with pytest.raises(ConfigError, match=r"^keys\[0\]\.key_sha256: is the mask that stands for"):
+    with pytest.raises(ConfigError, match=r"^keys\[0\]\.key_sha256: is the mask of a secret"):
         load(tmp_path / "printed.toml", {})

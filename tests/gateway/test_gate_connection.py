@@ -112,7 +112,7 @@ async def test_a_websocket_is_told_to_use_http(path: str) -> None:
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["upgrade"] == "HTTP/1.1"
         assert {"upgrade", "close"} == set(answer.headers["connection"].split(", "))
-        assert answer.json["error"]["message"].startswith("WebSocket is not spoken here")
+        assert answer.json["error"]["message"].startswith("WebSocket is not supported")
         assert (answer.json.get("type") == "error") is (path == "/v1/messages")
         assert await client.closed() == "closed"
         assert gate.requests == []
