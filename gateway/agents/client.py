@@ -8,7 +8,20 @@ from typing import Protocol
 
 import anyio
 
-from gateway.agents.conversations import Bookmark, ConversationRecord, UnkeptConversation
+from gateway.agents.conversations import (
+    UPSTREAM_ERROR,
+    Bookmark,
+    ConversationRecord,
+    Failure,
+    ForeignCallShown,
+    ReasoningShown,
+    Shown,
+    TextShown,
+    Transcript,
+    UnkeptConversation,
+    read_failure,
+    read_frames,
+)
 from gateway.agents.locks import Lease
 from gateway.agents.model import (
     COMPLETED,
@@ -19,17 +32,6 @@ from gateway.agents.model import (
     TAKEN_OVER,
     TURNS,
     Outcome,
-)
-from gateway.agents.transcript import (
-    UPSTREAM_ERROR,
-    Failure,
-    ForeignCallShown,
-    ReasoningShown,
-    Shown,
-    TextShown,
-    Transcript,
-    read_failure,
-    read_frames,
 )
 from gateway.dialects.events import read_object
 from gateway.errors import Headers

@@ -17,8 +17,7 @@ from gateway.agents.client import AgentListener
 from gateway.agents.locks import Locks
 from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
-from gateway.api.admission import IncomingRequest, incoming_of
-from gateway.api.auth import Keys, Owner
+from gateway.api.admission import IncomingRequest, Keys, Owner, incoming_of
 from gateway.api.relay import refuse_body, session_header, tell_failure
 from gateway.api.requests import read_members
 from gateway.api.route import ApiRoute, EventStream, Reply, bind_all

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys
 from gateway.api.requests import find_session, receive_small_body
 from gateway.api.route import ApiRoute, EventStream, Parameter, Reply, bind_all
 from gateway.api.sessions import SESSION, SESSION_ID

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import incoming_of
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys, incoming_of
 from gateway.api.requests import find_owner, read_positive, receive_small_body
 from gateway.api.route import Access, ApiRoute, Parameter, bind_all
 from gateway.dialects.raw_json import read_as

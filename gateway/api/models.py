@@ -10,8 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import VERSION, incoming_of
-from gateway.api.auth import Keys
+from gateway.api.admission import VERSION, Keys, incoming_of
 from gateway.api.relay import Relay
 from gateway.api.requests import find_owner
 from gateway.api.route import ApiRoute, Errors, EventStream, Parameter, Reply, bind_all

@@ -14,8 +14,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import incoming_of
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys, incoming_of
 from gateway.api.requests import answer_json, find_owner
 from gateway.api.route import ApiRoute, Reply, bind_all
 from gateway.exchange.runner import LiveExchanges

@@ -13,8 +13,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
-from gateway.api.admission import INTERNAL_ERROR, KEY, IncomingRequest
-from gateway.api.auth import Keys
+from gateway.api.admission import INTERNAL_ERROR, KEY, IncomingRequest, Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import AnswerIds

@@ -10,7 +10,7 @@ from msgspec import Meta
 from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys
 from gateway.api.requests import find_owner, find_session, read_members, receive_small_body
 from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.api.sessions import SESSION, SESSION_ID

@@ -12,8 +12,7 @@ import msgspec
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 
-from gateway.api.admission import incoming_of
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys, incoming_of
 from gateway.dialects.raw_json import Fields, misfit, read_as
 from gateway.errors import BadRequest, NotFound
 from gateway.sessions.identity import check_session_id

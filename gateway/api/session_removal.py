@@ -16,8 +16,8 @@ from gateway.reminders.holds import Holds
 from gateway.reminders.service import KIND as CLOCK
 from gateway.reminders.service import ReminderService
 from gateway.sessions.identity import sub_agent_prefix
+from gateway.sessions.request_session import SessionStates
 from gateway.sessions.session_request import KIND as STATE
-from gateway.sessions.state_store import SessionStates
 from gateway.stores.documents import Listed
 
 REASON = "chat"

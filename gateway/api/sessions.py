@@ -12,7 +12,7 @@ from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
 from gateway.agents.conversations import Conversations
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys
 from gateway.api.requests import find_owner, find_session, read_positive
 from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.api.session_pages import SessionPages
@@ -27,7 +27,7 @@ from gateway.reminders.service import ReminderService
 from gateway.reminders.view import ReminderView, show_reminder
 from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage
-from gateway.sessions.state_store import SessionStates
+from gateway.sessions.request_session import SessionStates
 from gateway.stores.documents import LATEST, Listed
 from gateway.stores.rows import AgentConversation
 from gateway.timestamps import LAST_SECOND, Timestamp, iso

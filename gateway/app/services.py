@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
 from gateway.agents.service import Agents, AgentServices
-from gateway.api.auth import Keys
+from gateway.api.admission import Keys
 from gateway.api.operations import ClockStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
@@ -39,8 +39,8 @@ from gateway.reminders.server_tools import ToolServices
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import show_ntp
 from gateway.routing import Models
+from gateway.sessions.request_session import SessionStates
 from gateway.sessions.service import Sessions
-from gateway.sessions.state_store import SessionStates
 from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores import Documents
 from gateway.stores.documents import StoreUnavailable

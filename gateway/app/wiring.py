@@ -11,8 +11,7 @@ import anyio
 import msgspec
 
 from gateway.agents.model import Agent
-from gateway.api.admission import Admission
-from gateway.api.auth import Keys, Owner
+from gateway.api.admission import Admission, Keys, Owner
 from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock

@@ -27,10 +27,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway.clock.system import ClockSteps, SystemClock
-from gateway.jobs.agent_runs import AgentRuns
+from gateway.jobs.agent_runs import AgentRuns, ResultReturner
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
-from gateway.jobs.results import ResultReturner
 from gateway.jobs.run_rules import apply_end, claim_due, claim_manual, finish_run, recompute_due
 from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.runner import STOPPED, JobRunner, Slots, make_failure_item, make_missed_item

@@ -46,9 +46,8 @@ from gateway.sessions.request_kind import (
     read_facts,
     requester_of,
 )
-from gateway.sessions.request_session import RequestSession, SessionServices
+from gateway.sessions.request_session import RequestSession, SessionServices, SessionStates
 from gateway.sessions.session_request import CALL, KIND, NEW, Kind, SessionRequest, SessionSettings
-from gateway.sessions.state_store import SessionStates
 from gateway.sessions.stop_message_files import load_stop_message
 from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.documents import DocumentKey, StoreUnavailable

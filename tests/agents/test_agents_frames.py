@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents.transcript import (
+from gateway.agents.conversations import (
     Failure,
     ForeignCallShown,
     ReasoningShown,

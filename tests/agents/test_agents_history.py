@@ -9,8 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.agents.conversations import Conversations
-from gateway.agents.transcript import CUT, Transcript, extend_history, repair_calls
+from gateway.agents.conversations import (
+    CUT,
+    Conversations,
+    Transcript,
+    extend_history,
+    repair_calls,
+)
 from gateway.clock import ManualClock
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd

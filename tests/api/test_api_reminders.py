@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import Admission, AdmissionMiddleware
-from gateway.api.auth import LOCAL, Keys, Owner
+from gateway.api.admission import LOCAL, Admission, AdmissionMiddleware, Keys, Owner
 from gateway.api.error_router import ErrorRouter
 from gateway.api.reminders import RemindersArea
 from gateway.clock.manual import ManualClock

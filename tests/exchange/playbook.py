@@ -61,9 +61,9 @@ from gateway.reminders.server_tools import ToolServices
 from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Models, PublicModel
+from gateway.sessions.request_session import SessionStates
 from gateway.sessions.service import Sessions
 from gateway.sessions.session_request import SessionSettings
-from gateway.sessions.state_store import SessionStates
 from gateway.sessions.task_tracker import TaskTracker
 from gateway.stores.rows import OutboxItem
 from gateway.wire.heartbeats import Heartbeats

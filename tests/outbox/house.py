@@ -13,8 +13,7 @@ from typing import Any
 import anyio
 import uvicorn
 
-from gateway.api.admission import Admission, AdmissionMiddleware
-from gateway.api.auth import Keys, Owner
+from gateway.api.admission import Admission, AdmissionMiddleware, Keys, Owner
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.error_router import ErrorRouter
 from gateway.clock import ManualClock, TimerQueue
