@@ -1,7 +1,7 @@
 """The front door: every request passes here, whatever its route.
 
 Any web page can post to a loopback port, so a foreign Origin or an unknown Host is refused before
-anything else is looked at. What passes gets its id. Whose request it is, only its key says (`Keys`).
+anything else is looked at. What passes gets its id. Whose request it is, only its key says.
 """
 
 from __future__ import annotations
