@@ -10,21 +10,21 @@ import pytest
 
 HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 
-# What is reached, and in the comment where it goes. Whoever makes a figure better tightens it here.
+# Whoever makes a figure better tightens it here; whoever must make one worse says why.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    "plain: modules": 39,  # 40
-    "plain: package switches": 63,  # 60
-    "hold: modules": 76,  # 60
-    "isolated: modules": 72,  # 60
-    "class names in two modules": 0,  # 5
-    "participle functions": 0,  # 0 outside the list of scripts/house/names.py
-    "code lines": 34_670,  # 33,546: 95 %
+    "plain: modules": 39,
+    "plain: package switches": 56,
+    "hold: modules": 60,
+    "isolated: modules": 60,
+    "class names in two modules": 0,
+    "participle functions": 0,  # outside the list of scripts/house/names.py
+    "code lines": 33_540,
     "constructors with > 8 arguments": 0,
-    "classes with > 20 attributes": 10,
+    "classes with > 20 attributes": 7,
 }
 AT_LEAST = {
-    "comments per 100, hardest": 5,  # 5
+    "comments per 100, hardest": 5,
 }
 
 
