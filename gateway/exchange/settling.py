@@ -50,7 +50,8 @@ async def _read(state: ExchangeState, turn: Turn) -> bytes:
         data = await anext(turn)
     except StopAsyncIteration:
         return state.tap.close()
-    return state.count_and_feed(state.tap, data)
+    state.turn_bytes += len(data)
+    return state.tap.feed(data)
 
 
 class ReadAhead(WrappedTurn):

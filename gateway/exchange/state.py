@@ -77,7 +77,7 @@ class ExchangeState:
     tap: Tap | None = None
     turn: Turn | None = None
     turn_bytes: int = 0
-    """What was read of the turn so far, counted only where somebody wants to hear of turns."""
+    """How many bytes of the turn were read so far."""
     translator: Translator | None = None
     lost: tuple[str, ...] = ()
     remark: str = ""
@@ -142,11 +142,6 @@ class ExchangeState:
         pending = self.observer.observe(self.services.now(), happening)
         if pending is not None:
             await pending
-
-    def count_and_feed(self, tap: Tap, data: bytes) -> bytes:
-        """Feed a tap, and count the bytes for whoever wants to hear of turns."""
-        self.turn_bytes += len(data)
-        return tap.feed(data)
 
     async def tell_heartbeat(self) -> None:
         """Tell that the client got a heartbeat."""

@@ -105,11 +105,11 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
 async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = state.tap = state.splice.tap()
-    feed = partial(state.count_and_feed, tap) if TurnEnded in state.wants else tap.feed
     state.first, state.turn_bytes = b"", 0
     while data is not None:
         if data:
-            state.first += feed(data)
+            state.turn_bytes += len(data)
+            state.first += tap.feed(data)
         if tap.seen:
             return
         if turn.over:
@@ -217,17 +217,17 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
-    client = state.client
-    feed = partial(state.count_and_feed, tap) if TurnEnded in state.wants else tap.feed
+    client, feed, size = state.client, tap.feed, 0
     claims = None if state.tools is None else state.tools.claims
     async for data in turn:
+        size += len(data)
         shown = feed(data)
         if shown:
             await client.frames(shown)
             if claims is not None and claims.current is not None:
                 await _deliver(state, claims, shown)
         if tap.ended:
-            return
+            break
         if client.blocked:
             # What was read is not to be kept twice meanwhile.
             data = shown = b""
@@ -235,7 +235,9 @@ async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
         if state.ending:
             # A stream that never pauses leaves no moment to cancel it in.
             await checkpoint_if_cancelled()
-    await _show(state, tap.close())
+    else:
+        await _show(state, tap.close())
+    state.turn_bytes += size
 
 
 async def _wait_for_client(state: ExchangeState, turn: Turn) -> None:
