@@ -1,4 +1,4 @@
-"""ReminderService and the clock over REST: looking, setting and removing by hand."""
+"""Reminders and the clock over REST: looking, setting and removing by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire languages, by name; a new one adds a file and a line here."""
+"""The wire languages, by name; a new one adds a package and a line here."""
 
 from __future__ import annotations
 

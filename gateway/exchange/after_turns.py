@@ -1,4 +1,4 @@
-"""What is done when a turn has ended: tools, a hold, the tail, an error, or letting go."""
+"""The other effects: `RunTools`, `Hold`, `Close`, `ShowError` and `LetGo`, after a turn ended."""
 
 from __future__ import annotations
 

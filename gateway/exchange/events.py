@@ -26,19 +26,19 @@ class OpeningFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteFailed(msgspec.Struct, frozen=True, gc=False):
-    """It did not; to the machine, another route is left."""
+    """A route did not give a first frame; to the machine it also means that a try is left."""
 
     error: HoldgateError
 
 
 class RoutesExhausted(msgspec.Struct, frozen=True, gc=False):
-    """It did not, and nothing was shown of this answer yet."""
+    """No route gave a first frame of the first turn: the answer is an error."""
 
     error: HoldgateError
 
 
 class FollowUpLost(msgspec.Struct, frozen=True, gc=False):
-    """It did not, but the turn before it stands."""
+    """No route gave a first frame of a follow-up: the answer ends with the turn before it."""
 
     error: HoldgateError
 

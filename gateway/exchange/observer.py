@@ -61,7 +61,7 @@ class TurnEnded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """The client was silent for long and got a heartbeat, in this turn or after it."""
+    """The client had got nothing for a while and was sent a heartbeat, in this turn or after it."""
 
     turn: int
 

@@ -1,4 +1,4 @@
-"""What the runner is given and what it reports."""
+"""What an exchange is run with: the client, the request, and the services of all exchanges."""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ all of them, in this order:
 2. The model is found, and the routes to it as far as the session's directives and the operator
    allow. A directive can choose among what the operator offers, and nothing else.
 3. The gateway's own tools, the clock, and what waits for the session are given.
-4. What is remembered of the session is told who observes the exchange.
+4. Who observes the exchange is put together: who handed it over, and the snapshot kept for jobs.
+
+Requests of clients are read here, too, before all this: `ModelRequestReader`.
 """
 
 from __future__ import annotations

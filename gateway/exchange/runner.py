@@ -1,8 +1,9 @@
-"""Performs what the exchange machine decides: the only place where the two planes meet.
+"""Performs what the exchange machine decides: `WORK` names the function for each effect.
 
-One worker runs at a time and comes to one outcome, which the machine judges. A watcher waits for
-the client to leave from the first instant; it, and the drain, cancel the worker's scope, and
-nothing else ever does. Whatever way an exchange ends, what it held is let go of and its end told.
+One such function, a worker, runs at a time and returns one outcome, which the machine judges. Only
+two things cancel a worker: the client leaves or does not read (`_leave`), or the exchange is cut
+because the gateway shuts down or the session is deleted (`cut`). However an exchange ends, its
+connection and its claims are released, and the observers are told.
 """
 
 from __future__ import annotations

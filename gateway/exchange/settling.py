@@ -1,4 +1,4 @@
-"""Frames that only announce an answer, kept back while another route may have to give it."""
+"""Waits `settle_ms` for the first content of a turn, so that a failing route can be replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an exchange has come: all that its workers know of it and leave behind."""
+"""The mutable state of one running exchange, shared by the functions that perform its effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: asking an upstream, passing its frames on, and what stands at the end."""
+"""The effects `OpenTurn` and `RelayTurn`: ask an upstream, pass its frames on, judge the end."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `HoldPolicy` decides for one exchange; `Holds` knows all held answers and the limits. `find_wait`
 returns what an answer could be held for. The machine decides by that, and its effect `Hold` says
-until when and how long at most; `hold` does it. While it waits, reminders may be set or cancelled
+how long at most; `hold` does it. While it waits, reminders may be set or cancelled
 and runs may end: each change wakes the hold, and it looks again for what is ready next. It ends
 when it has claimed something, or with a reason why it waits no longer.
 """

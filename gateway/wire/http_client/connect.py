@@ -1,4 +1,4 @@
-"""The client side: whoever answers, asked over one of two transports."""
+"""Makes an upstream from its endpoint, with the transport that the configuration names."""
 
 from __future__ import annotations
 

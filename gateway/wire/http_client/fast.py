@@ -4,9 +4,9 @@ An upstream has a pool of connections: at most so many, the last used first.
 
 Who wants to ask takes a slot first, then a resting connection that still looks alive, else a new
 one. The slot is what is counted, not the connection: it is held from before the dial until the
-answer is over, and freed once, by whoever ends the exchange:
+answer is over, and freed once:
 
-- `exchange` when it fails, `settle` when the answer was read or given up;
+- by `Pool.exchange` when it fails, by `settle` when the answer was read or given up;
 - a connection that drains keeps its slot with nobody reading: `settle_drained` frees it when the
   answer ends, `forget` when the connection is lost before.
 

@@ -96,7 +96,7 @@ def _comes_down(name: bytes) -> bool:
 
 
 def _drop_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
-    """Drop what `ClientConnection` names: it was meant for the next hop only."""
+    """Drop the headers that a `Connection` header names: they were meant for the next hop only."""
     connection = [value for name, value in headers if name == b"connection"]
     if not connection:
         return tuple(passed)
