@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
 import anyio.lowlevel
+
+log = logging.getLogger("holdgate.heartbeats")
 
 PATIENCE = 0.05
 # What is due within a tick is tended together: to wake up for each costs more than its beat.
@@ -69,7 +72,11 @@ class ObservedTarget:
         before = self._target.last
         await self._target.send_heartbeat()
         if self._target.last != before:
-            await self._on_sent()
+            try:
+                await self._on_sent()
+            except Exception as error:
+                # One task beats for all clients: a fault of one observer must not end it.
+                log.exception("an observer of heartbeats failed", exc_info=error)
 
     def give_up(self) -> None:
         """Treat the client as gone."""
@@ -94,7 +101,10 @@ class Heartbeats:
 
     def add(self, target: HeartbeatTarget, on_sent: OnSent | None = None) -> None:
         """Begin to look after a target; `on_sent` is awaited after each heartbeat it was sent."""
-        if target in self._numbers:
+        number = self._numbers.get(target)
+        if number is not None:
+            if on_sent is not None:
+                self._targets[number] = ObservedTarget(target, on_sent)
             return
         number = next(self._next_number)
         self._numbers[target] = number

@@ -195,3 +195,35 @@ async def test_whoever_is_observed_is_given_up_like_others() -> None:
         beats.add(line, tell)
         await settle(lambda: line.given_up)
         tasks.cancel_scope.cancel()
+
+
+async def test_a_line_that_is_there_already_can_be_observed_later() -> None:
+    beats = Heartbeats(0.02, 10, anyio.current_time)
+    line, told = Line(), anyio.Event()
+
+    async def tell() -> None:
+        told.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(line)
+        beats.add(line, tell)
+        with anyio.fail_after(5):
+            await told.wait()
+        tasks.cancel_scope.cancel()
+    assert len(beats) == 1
+
+
+async def test_an_observer_that_fails_stops_no_heartbeat() -> None:
+    beats = Heartbeats(0.02, 10, anyio.current_time)
+    observed, other = Line(), Line()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beats.run)
+        beats.add(observed, fail)
+        beats.add(other)
+        await settle(lambda: observed.beats > 1 and other.beats > 1)
+        tasks.cancel_scope.cancel()
