@@ -32,9 +32,10 @@ class RunTools(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False):
-    """Wait with the client connected: until then, in UTC milliseconds, and no longer than this."""
+    """Wait with the client connected, no longer than `most_ms`."""
 
     until_ms: int
+    """When something is ready as things are now, in UTC milliseconds; reminders may change."""
     most_ms: int
 
 

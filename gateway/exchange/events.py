@@ -1,7 +1,8 @@
 """What happened: the inputs of the exchange machine, and the verdicts it reaches.
 
-The runner posts outcomes. Two of them leave something to judge: a failed opening becomes
-`RouteFailed`, `RoutesExhausted` or `FollowUpLost`, the end of a turn becomes a verdict.
+The runner posts outcomes. Three of them leave something to judge: a failed opening becomes
+`RouteFailed`, `RoutesExhausted` or `FollowUpLost`, the end of a turn becomes a verdict, and what a
+cut means depends on where the exchange is.
 """
 
 from __future__ import annotations
@@ -109,6 +110,12 @@ class Crashed(msgspec.Struct, frozen=True, gc=False):
     error: HoldgateError
 
 
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """The exchange is ended from outside: the gateway shuts down, or the session was deleted."""
+
+    error: HoldgateError
+
+
 class CloseReason(StrEnum):
     """What cuts an answer short that was to go on; the text is for people."""
 
@@ -160,5 +167,6 @@ Outcome = (
     | Saved
     | ClientGone
     | Crashed
+    | Cut
 )
 Event = Outcome | Judged

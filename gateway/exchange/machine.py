@@ -29,6 +29,7 @@ from gateway.exchange.events import (
     CloseReason,
     Continue,
     Crashed,
+    Cut,
     Event,
     Finish,
     FollowUpLost,
@@ -136,6 +137,7 @@ class Exchange:
     _said_times: int = field(default=0, init=False)
     _tried_again: bool = field(default=False, init=False)
     _follows_tools: bool = field(default=False, init=False)
+    _keeps_results: bool = field(default=False, init=False)
     _waits_its_turn: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -175,6 +177,8 @@ class Exchange:
             self._said, self._said_times = outcome.said, self._count_repeats(outcome.said)
         elif isinstance(outcome, OpeningFailed):
             event = self._judge_failure(outcome.error)
+        elif isinstance(outcome, Cut):
+            event = self._judge_cut(outcome.error)
         else:
             event = outcome
         target = MOVES[self._state].get(type(event))
@@ -220,6 +224,19 @@ class Exchange:
             return RoutesExhausted(error)
         return FollowUpLost(error)
 
+    def _judge_cut(self, error: HoldgateError) -> Event:
+        """Say what it means here that the exchange is ended from outside."""
+        match self._state:
+            case State.OPENING:
+                return self._judge_failure(error)
+            case State.RELAYING:
+                return StreamBroke(error)
+            case State.HOLDING:
+                return HoldEnded(error.code)
+            case State.TOOLING:
+                return ToolsKept(neutral_finish=not self._keeps_results)
+        return Saved()
+
     def _follow_up(
         self, additions: tuple[Addition, ...], suffix: str, after_tools: bool = False
     ) -> None:
@@ -255,6 +272,7 @@ class Exchange:
 
     def _enter_tooling(self, event: Event) -> Effect:
         assert isinstance(event, CallTools)
+        self._keeps_results = event.keep
         return RunTools(event.calls, event.keep)
 
     def _enter_holding(self, event: Event) -> Effect:

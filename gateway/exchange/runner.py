@@ -27,12 +27,9 @@ from gateway.exchange.effects import (
 from gateway.exchange.events import (
     ClientGone,
     Crashed,
+    Cut,
     HoldEnded,
-    OpeningFailed,
     Outcome,
-    Saved,
-    StreamBroke,
-    ToolsKept,
 )
 from gateway.exchange.machine import MOVES, Exchange, State
 from gateway.exchange.notes import ClientNotes
@@ -118,13 +115,13 @@ class ExchangeRunner:
 
     async def _give_in(self, effect: Effect) -> None:
         """Tell the machine that its worker was stopped, and do what is left to do."""
-        state = self._state
+        state, exchange = self._state, self._state.exchange
         after: Effect | None = effect
         if not isinstance(effect, ShowError | LetGo):
-            stopped = ClientGone() if state.gone else self._cut_short(effect)
-            if isinstance(stopped, HoldEnded) and HoldEnded in state.wants:
-                await state.tell(stopped)
-            after = state.exchange.handle(stopped)
+            was_held, cut = exchange.state is State.HOLDING, state.cut
+            after = exchange.handle(ClientGone() if state.gone or cut is None else Cut(cut))
+            if was_held and isinstance(after, Close) and HoldEnded in state.wants:
+                await state.tell(HoldEnded(after.reason))
         while after is not None:
             outcome = await WORK[type(after)](state, after)
             after = state.exchange.handle(outcome) if outcome is not None else None
@@ -177,21 +174,6 @@ class ExchangeRunner:
     def _stop(self) -> None:
         if self._scope is not None:
             self._scope.cancel()
-
-    def _cut_short(self, effect: Effect) -> Outcome:
-        cut = self._state.cut
-        assert cut is not None
-        # The state tells, not the effect: a note may have been waiting between two of them.
-        match self.exchange.state:
-            case State.OPENING:
-                return OpeningFailed(cut)
-            case State.RELAYING:
-                return StreamBroke(cut)
-            case State.HOLDING:
-                return HoldEnded(cut.code)
-            case State.TOOLING:
-                return ToolsKept(neutral_finish=not (isinstance(effect, RunTools) and effect.keep))
-        return Saved()
 
     async def _tell_state(self, effect: Effect | None) -> None:
         """Tell in which state the machine is now."""

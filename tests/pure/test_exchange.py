@@ -15,6 +15,7 @@ from gateway.exchange.events import (
     ClientGone,
     Continue,
     Crashed,
+    Cut,
     Finish,
     HoldEnded,
     OpeningFailed,
@@ -152,6 +153,34 @@ def test_tools_that_are_cut_short_end_the_answer_plainly() -> None:
     assert play(exchange, TurnOpened(), CALLED, ToolsKept(neutral_finish=True))[-1] == Close(
         neutral_finish=True
     )
+
+
+LEAVING = Draining("The gateway is shutting down.", retry_after=1)
+HELD = TurnFinished(TurnEnd(Stop.STOP), wait=Wait(1000, 0, 60))
+
+
+@pytest.mark.parametrize(
+    ("before", "effect", "state"),
+    [
+        ((), ShowError(LEAVING), State.FAILED),
+        ((TurnOpened(),), ShowError(LEAVING), State.FAILED),
+        ((TurnOpened(), CALLED), Close(neutral_finish=True), State.CLOSING),
+        ((TurnOpened(), MIXED), Close(neutral_finish=False), State.CLOSING),
+        (
+            (TurnOpened(), CALLED, RESULTS),
+            Close(neutral_finish=True, reason="the follow-up failed"),
+            State.CLOSING,
+        ),
+        ((TurnOpened(), HELD), Close(neutral_finish=False, reason="draining"), State.CLOSING),
+        ((TurnOpened(), STOPPED), None, State.DONE),
+    ],
+)
+def test_what_a_cut_means_depends_on_where_the_exchange_is(
+    before: tuple[Outcome, ...], effect: object, state: State
+) -> None:
+    exchange = Exchange((A, B))
+    assert play(exchange, *before, Cut(LEAVING))[-1] == effect
+    assert exchange.state is state
 
 
 @pytest.mark.parametrize("stop", Stop)
