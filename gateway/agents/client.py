@@ -33,7 +33,6 @@ from gateway.agents.model import (
     TURNS,
     Outcome,
 )
-from gateway.dialects.events import read_object
 from gateway.errors import Headers
 from gateway.exchange.events import CloseReason
 from gateway.exchange.machine import State
@@ -252,10 +251,9 @@ class AgentClient:
             case ToolStarted(call):
                 self._tool_count += 1
                 return self._listener.tool_start(call.name, call.arguments)
-            case ToolReturned(call, text, ms):
+            case ToolReturned(call, text, ms, error):
                 self.transcript.add_result(call, text)
-                error = _read_tool_error(text)
-                if error is not None:
+                if error:
                     return self._listener.tool_error(call.name, error)
                 return self._listener.tool_end(call.name, ms)
             case HeldUntil(until_ms):
@@ -345,14 +343,6 @@ class AgentClient:
         if self._changed.state not in (State.CLOSING, State.HOLDING):
             return LEAVING
         return LOST if self._changed.reason is CloseReason.FOLLOW_UP_FAILED else None
-
-
-def _read_tool_error(text: str) -> str | None:
-    """Return the error in a tool's result, if there is one."""
-    result = read_object(text.encode())
-    if result is None or result.get("ok") is not False:
-        return None
-    return str(result.get("error") or "The tool failed.")
 
 
 def _nothing() -> None:

@@ -24,6 +24,8 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
     call_id: str
     text: str
+    error: str = ""
+    """What went wrong, in a sentence, if something did; the text says it to the model."""
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True, gc=False):

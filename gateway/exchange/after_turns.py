@@ -120,7 +120,8 @@ async def _run_tool(state: ExchangeState, call: ToolCall, is_last: bool) -> Tool
         await state.tell(ToolStarted(call))
     result = await tools.run(call, is_last)
     if ToolReturned in state.wants:
-        await state.tell(ToolReturned(call, result.text, round((now() - begun) * 1000)))
+        ms = round((now() - begun) * 1000)
+        await state.tell(ToolReturned(call, result.text, ms, result.error))
     return result
 
 

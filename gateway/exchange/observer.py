@@ -91,6 +91,8 @@ class ToolReturned(msgspec.Struct, frozen=True, gc=False):
     call: ToolCall
     text: str
     ms: int
+    error: str = ""
+    """What went wrong, in a sentence, if something did."""
 
 
 class HeldUntil(msgspec.Struct, frozen=True, gc=False):

@@ -17,15 +17,14 @@ from gateway.jobs.tool_calls import (
     NEEDS_SESSION,
     ScheduleTaskCall,
     read_call,
-    render_error,
     render_job,
     render_jobs,
     render_removal,
     render_status,
-    render_unknown_job,
+    unknown_job,
 )
 from gateway.jobs.view import count_jobs
-from gateway.reminders.clock_calls import InvalidCall
+from gateway.reminders.clock_calls import ToolError
 from gateway.stores.documents import StoreUnavailable
 
 
@@ -46,23 +45,19 @@ class ScheduleTask:
         return DECLARATION
 
     async def run(self, arguments: str) -> str:
-        """Run a call of the model, and return its result as JSON."""
-        try:
-            call = read_call(arguments)
-        except InvalidCall as refused:
-            return render_error(refused.action, refused.sentence)
+        """Run a call of the model, and return its result as JSON, or raise `ToolError`."""
+        call = read_call(arguments)
         try:
             return await self._answer(call)
         except NotFound:
-            return render_unknown_job(call.action, read_job_id(call.members))
+            raise unknown_job(call.action, read_job_id(call.members)) from None
         except StoreUnavailable as error:
-            return render_error(
-                call.action, f"{error.message} Nothing was changed; try again later."
-            )
+            says = f"{error.message} Nothing was changed; try again later."
+            raise ToolError(call.action, says) from None
         except HoldgateError as error:
-            return render_error(call.action, error.message)
+            raise ToolError(call.action, error.message) from None
         except InvalidInput as invalid:
-            return render_error(call.action, str(invalid))
+            raise ToolError(call.action, str(invalid)) from None
 
     async def _answer(self, call: ScheduleTaskCall) -> str:
         members = call.members
@@ -91,9 +86,9 @@ class ScheduleTask:
     async def _add(self, members: Members) -> str:
         """Make a job that belongs to this session, whatever the model says it belongs to."""
         if not self.may_add:
-            return render_error("add", IN_A_RUN)
+            raise ToolError("add", IN_A_RUN)
         if self.session is None:
-            return render_error("add", NEEDS_SESSION)
+            raise ToolError("add", NEEDS_SESSION)
         job, deduped = await self.jobs.add(self.owner, members, self.session, self.agent)
         return render_job("add", job, deduped=deduped or None)
 

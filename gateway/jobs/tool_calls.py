@@ -18,7 +18,7 @@ from gateway.exchange.additions import ToolDeclaration
 from gateway.jobs.model import Job
 from gateway.jobs.reader import flat
 from gateway.jobs.view import JobCounts, SchedulerStatus, summarize_job
-from gateway.reminders.clock_calls import LONGEST_SHOWN, InvalidCall
+from gateway.reminders.clock_calls import LONGEST_SHOWN, ToolError, render_result
 
 NAME = "schedule_task"
 SENTENCE = (
@@ -161,13 +161,13 @@ _FOR_INSTANCE = (
 
 
 def read_call(arguments: str) -> ScheduleTaskCall:
-    """Read a call's arguments, or raise `InvalidCall`."""
+    """Read a call's arguments, or raise `ToolError`."""
     fields = _decode_arguments(arguments.strip() or "{}")
     action = fields.pop("action", None)
     action = action.strip().lower()[:LONGEST_SHOWN] if isinstance(action, str) else ""
     if action not in ACTIONS:
         what = f"No action is called '{action}'" if action else "The action is missing"
-        raise InvalidCall(action, f"{what}; use one of {', '.join(ACTIONS)}.")
+        raise ToolError(action, f"{what}; use one of {', '.join(ACTIONS)}.")
     return ScheduleTaskCall(action, _members(action, fields))
 
 
@@ -180,14 +180,14 @@ def _decode_arguments(arguments: str) -> dict[str, Any]:
         says = "they are not valid Unicode"
     except msgspec.DecodeError as error:
         says = str(error)
-    raise InvalidCall("", f"The arguments cannot be read: {says}; {_FOR_INSTANCE}")
+    raise ToolError("", f"The arguments cannot be read: {says}; {_FOR_INSTANCE}")
 
 
 def _members(action: str, fields: dict[str, Any]) -> dict[str, object]:
     try:
         return _normalize_members(flat(_normalize_members(fields)))
     except InvalidInput as invalid:
-        raise InvalidCall(action, str(invalid)) from None
+        raise ToolError(action, str(invalid)) from None
 
 
 def _normalize_members(members: Mapping[str, object]) -> dict[str, object]:
@@ -228,36 +228,29 @@ def render_job(
     """Render a job, and what was done with it."""
     more = {"deduped": deduped, "queued": queued, "reason": reason}
     said = {name: value for name, value in more.items() if value is not None}
-    return _result({"ok": True, "action": action, "job": summarize_job(job), **said})
+    return render_result({"ok": True, "action": action, "job": summarize_job(job), **said})
 
 
 def render_jobs(jobs: Iterable[Job]) -> str:
     """Render a list of jobs."""
-    return _result({"ok": True, "action": "list", "jobs": [summarize_job(job) for job in jobs]})
+    return render_result(
+        {"ok": True, "action": "list", "jobs": [summarize_job(job) for job in jobs]}
+    )
 
 
 def render_removal(job_id: str) -> str:
     """Render that a job was removed."""
-    return _result({"ok": True, "action": "remove", "removed": job_id})
+    return render_result({"ok": True, "action": "remove", "removed": job_id})
 
 
 def render_status(scheduler: SchedulerStatus, jobs: JobCounts) -> str:
     """Render the status of the scheduler, and how many jobs there are."""
-    return _result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
+    return render_result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
 
 
-def render_unknown_job(action: str, job_id: str) -> str:
-    """Render that the owner has no job with this id."""
-    return render_error(
+def unknown_job(action: str, job_id: str) -> ToolError:
+    """Say that the owner has no job with this id."""
+    return ToolError(
         action,
         f"No job has the job_id '{job_id[:LONGEST_SHOWN]}'; use action list to see all jobs.",
     )
-
-
-def render_error(action: str, sentence: str) -> str:
-    """Render an error."""
-    return _result({"ok": False, "action": action, "error": sentence})
-
-
-def _result(members: dict[str, object]) -> str:
-    return msgspec.json.encode(members).decode()

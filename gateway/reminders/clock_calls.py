@@ -157,13 +157,17 @@ DECLARATION = ToolDeclaration(
 )
 
 
-class InvalidCall(Exception):
-    """A call that cannot be read; the sentence says why and what to send instead."""
+class ToolError(Exception):
+    """A tool cannot do what the model asks; the sentence says why and what to send instead."""
 
     def __init__(self, action: str, sentence: str) -> None:
         super().__init__(sentence)
         self.action = action
         self.sentence = sentence
+
+    def render(self) -> str:
+        """Render it as the tool's result."""
+        return render_error(self.action, self.sentence)
 
 
 _Fields = dict[str, msgspec.Raw]
@@ -187,13 +191,13 @@ _FOR_INSTANCE = (
 
 
 def read_call(arguments: str) -> Call:
-    """Read a call's arguments, or raise `InvalidCall`."""
+    """Read a call's arguments, or raise `ToolError`."""
     fields = _decode(_fields, arguments.strip() or "{}", "", "The arguments")
     action = _text_of(fields, "action").lower()[:LONGEST_SHOWN]
     reader = _READERS.get(action)
     if reader is None:
         what = f"No action is called '{action}'" if action else "The action is missing"
-        raise InvalidCall(action, f"{what}; use one of {', '.join(ACTIONS)}.")
+        raise ToolError(action, f"{what}; use one of {', '.join(ACTIONS)}.")
     return reader(fields)
 
 
@@ -201,7 +205,7 @@ def _schedule(fields: _Fields) -> Schedule:
     read = _decode(_items, fields.get("items", _ABSENT), "schedule", "`items`")
     items = [read] if isinstance(read, _ItemFields) else read
     if not items:
-        raise InvalidCall("schedule", f"`items` is empty; {_FOR_INSTANCE}")
+        raise ToolError("schedule", f"`items` is empty; {_FOR_INSTANCE}")
     return Schedule(tuple(map(_item, items)))
 
 
@@ -216,7 +220,7 @@ def _item(read: _ItemFields) -> ReminderItem:
 def _cancel(fields: _Fields) -> Cancel:
     task_id = _text_of(fields, "taskId")
     if not task_id:
-        raise InvalidCall("cancel", "`taskId` is missing; use one that action list shows.")
+        raise ToolError("cancel", "`taskId` is missing; use one that action list shows.")
     return Cancel(task_id)
 
 
@@ -237,7 +241,7 @@ def _decode(decoder: msgspec.json.Decoder[T], text: str | msgspec.Raw, action: s
         says = "it is not valid Unicode"
     except msgspec.DecodeError as error:
         says = str(error)
-    raise InvalidCall(action, f"{what} cannot be read: {says}; {_FOR_INSTANCE}")
+    raise ToolError(action, f"{what} cannot be read: {says}; {_FOR_INSTANCE}")
 
 
 _READERS: dict[str, Callable[[_Fields], Call]] = {
@@ -367,27 +371,27 @@ def render_scheduled(
         }
         for task in tasks
     ]
-    return _result({"ok": True, "scheduled": scheduled})
+    return render_result({"ok": True, "scheduled": scheduled})
 
 
 def render_list(tasks: Iterable[Reminder]) -> str:
     """Render all reminders of the session."""
-    return _result({"ok": True, "items": [show_reminder(task) for task in tasks]})
+    return render_result({"ok": True, "items": [show_reminder(task) for task in tasks]})
 
 
 def render_removed(task_id: str) -> str:
     """Render that a reminder was removed."""
-    return _result({"ok": True, "removed": task_id})
+    return render_result({"ok": True, "removed": task_id})
 
 
 def render_cleared(count: int) -> str:
     """Render that all reminders were removed."""
-    return _result({"ok": True, "removedCount": count})
+    return render_result({"ok": True, "removedCount": count})
 
 
-def render_unknown(task_id: str) -> str:
-    """Render that there is no reminder with this id."""
-    return render_error(
+def unknown_reminder(task_id: str) -> ToolError:
+    """Say that there is no reminder with this id."""
+    return ToolError(
         "cancel",
         f"No reminder of this session has the taskId '{task_id[:LONGEST_SHOWN]}'; "
         "use action list to see all reminders.",
@@ -396,8 +400,9 @@ def render_unknown(task_id: str) -> str:
 
 def render_error(action: str, sentence: str) -> str:
     """Render an error."""
-    return _result({"ok": False, "action": action, "error": sentence})
+    return render_result({"ok": False, "action": action, "error": sentence})
 
 
-def _result(members: dict[str, object]) -> str:
+def render_result(members: dict[str, object]) -> str:
+    """Render the result of a tool: compact JSON."""
     return msgspec.json.encode(members).decode()

@@ -15,18 +15,17 @@ from gateway.reminders.clock_calls import (
     Cancel,
     ClearAll,
     Get,
-    InvalidCall,
     List,
     Schedule,
+    ToolError,
     read_call,
     read_item,
     render_cleared,
-    render_error,
     render_list,
     render_removed,
     render_scheduled,
     render_time,
-    render_unknown,
+    unknown_reminder,
 )
 from gateway.reminders.model import Reminder, ReminderRequest
 from gateway.reminders.service import ReminderService
@@ -78,18 +77,15 @@ class ClockTool:
         self._will_hold = will_hold
 
     async def run(self, arguments: str) -> str:
-        """Run a call of the model, and return its result as JSON."""
-        action = ""
+        """Run a call of the model, and return its result as JSON, or raise `ToolError`."""
+        asked = read_call(arguments)
         try:
-            asked = read_call(arguments)
-            action = asked.action
             return await self._answer(asked)
-        except InvalidCall as refused:
-            return render_error(refused.action, refused.sentence)
         except InvalidInput as invalid:
-            return render_error(action, str(invalid))
+            raise ToolError(asked.action, str(invalid)) from None
         except StoreUnavailable as error:
-            return render_error(action, f"{error.message} Nothing was changed; try again later.")
+            says = f"{error.message} Nothing was changed; try again later."
+            raise ToolError(asked.action, says) from None
 
     async def _answer(self, asked: Call) -> str:
         clock, zone, scope = self._clock, self._zone, self._scope
@@ -97,15 +93,16 @@ class ClockTool:
         if isinstance(asked, Get):
             return render_time(clock.now_ms(), zone.tz, zone.name, clock.ntp)
         if session is None:
-            raise InvalidCall(asked.action, scope.refusal.format(action=asked.action))
+            raise ToolError(asked.action, scope.refusal.format(action=asked.action))
         match asked:
             case Schedule():
                 return await self._schedule(session, asked)
             case List():
                 return render_list((await self._reminders.list_reminders(owner, session)).items)
             case Cancel(task_id):
-                found = await self._reminders.cancel(owner, session, task_id)
-                return render_removed(task_id) if found else render_unknown(task_id)
+                if not await self._reminders.cancel(owner, session, task_id):
+                    raise unknown_reminder(task_id)
+                return render_removed(task_id)
             case ClearAll():
                 return render_cleared(await self._reminders.clear(owner, session))
 

@@ -18,7 +18,7 @@ from gateway.exchange.additions import Addition, ToolDeclaration, ToolResult, Us
 from gateway.exchange.model import ModelRequest, ToolCall
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.outbox.queue import OutboxQueue
-from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, render_error
+from gateway.reminders.clock_calls import DECLARATION, NAME, SIDE_CALL, ToolError
 from gateway.reminders.clock_tool import ClockTool, ReminderScope, hold_only, scope_of
 from gateway.reminders.holds import HoldPolicy, Holds
 from gateway.reminders.service import ReminderService
@@ -177,15 +177,18 @@ class ServerTools:
 
     async def run(self, call: ToolCall, is_last: bool = False) -> ToolResult:
         """Run a server tool and return its result; after the last call the answer ends."""
-        text = render_error("", f"The {call.name} tool did not answer in time; try again.")
-        with anyio.move_on_after(TOOL_SECONDS):
-            text = await self._run(call, is_last)
-        return ToolResult(call.id, text)
+        error = ToolError("", f"The {call.name} tool did not answer in time; try again.")
+        try:
+            with anyio.move_on_after(TOOL_SECONDS):
+                return ToolResult(call.id, await self._run(call, is_last))
+        except ToolError as raised:
+            error = raised
+        return ToolResult(call.id, error.render(), error.sentence)
 
     async def _run(self, call: ToolCall, is_last: bool) -> str:
         if (extra := self._extras.get(call.name)) is not None:
             if self.claims.is_side_call():
-                return render_error("", SIDE_CALL.format(action=call.name))
+                raise ToolError("", SIDE_CALL.format(action=call.name))
             return await extra.run(call.arguments)
         services, policy = self._services, self.policy
         scope, reminders = self._find_scope(is_last), self.claims.reminders

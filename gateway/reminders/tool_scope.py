@@ -21,7 +21,10 @@ class ServerTool(Protocol):
         """The declaration that is offered to the model."""
 
     async def run(self, arguments: str) -> str:
-        """Run a call of the model, and return the result as JSON; never raise."""
+        """Run a call of the model, and return the result as JSON.
+
+        Raises `ToolError` with a sentence for the model if it cannot do that.
+        """
 
 
 class Asker(Protocol):

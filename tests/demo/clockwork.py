@@ -134,7 +134,11 @@ class Clockwork:
                 return clock.render_list(self.tasks.values())
             case clock.Cancel(task_id=task_id):
                 known = self.tasks.pop(task_id, None)
-                return clock.render_removed(task_id) if known else clock.render_unknown(task_id)
+                return (
+                    clock.render_removed(task_id)
+                    if known
+                    else clock.unknown_reminder(task_id).render()
+                )
             case clock.ClearAll():
                 count = len(self.tasks)
                 self.tasks.clear()
@@ -148,7 +152,7 @@ class Clockwork:
         try:
             draft = read_draft(call.members, self.now, RULES)
         except InvalidInput as invalid:
-            return schedule_task.render_error(call.action, str(invalid))
+            return clock.render_error(call.action, str(invalid))
         job_id = f"job_{len(self.calls)}"
         self.jobs[job_id] = make_job(draft, job_id, "local", "s", "", self.now, RULES)
         return schedule_task.render_job("add", self.jobs[job_id])

@@ -26,10 +26,10 @@ from gateway.reminders.clock_calls import (
     Cancel,
     ClearAll,
     Get,
-    InvalidCall,
     List,
     ReminderItem,
     Schedule,
+    ToolError,
     read_call,
     read_item,
     render_cleared,
@@ -38,7 +38,7 @@ from gateway.reminders.clock_calls import (
     render_removed,
     render_scheduled,
     render_time,
-    render_unknown,
+    unknown_reminder,
 )
 from gateway.reminders.model import (
     Reminder,
@@ -65,8 +65,8 @@ def items(*written: Any) -> str:
     return said(action="schedule", items=written, taskId="")
 
 
-def refusal(arguments: str) -> InvalidCall:
-    with pytest.raises(InvalidCall) as refused:
+def refusal(arguments: str) -> ToolError:
+    with pytest.raises(ToolError) as refused:
         read_call(arguments)
     assert refused.value.sentence == str(refused.value)
     assert refused.value.sentence.endswith(".")
@@ -277,7 +277,7 @@ ANY_CALL = st.fixed_dictionaries(
 def never_worse_than_refused(arguments: str) -> None:
     try:
         call = read_call(arguments)
-    except InvalidCall as refused:
+    except ToolError as refused:
         render_error(refused.action, refused.sentence).encode()
     else:
         assert call.action in ACTIONS
@@ -358,7 +358,7 @@ def test_what_is_gone() -> None:
 
 def test_errors() -> None:
     assert render_error("schedule", "No.") == '{"ok":false,"action":"schedule","error":"No."}'
-    told = json.loads(render_unknown("x" * 1000))
+    told = json.loads(unknown_reminder("x" * 1000).render())
     assert (told["ok"], told["action"]) == (False, "cancel")
     assert "action list" in told["error"]
     assert len(told["error"]) < 200
@@ -393,7 +393,7 @@ def results() -> list[str]:
     known = "5d0c3c0e-8a54-4c43-9d0e-0d6c2f0f3a11"
     tea = Reminder(known, wanted.due_ms, NOW, NOW, wanted.text, wanted.tool, wanted.arguments)
     shown = replace(tea, delivered_ms=NOW + 29_775, deliveries=1)
-    with pytest.raises(InvalidCall) as refused:
+    with pytest.raises(ToolError) as refused:
         read_call(said(action="sleep"))
     return [
         render_time(NOW, LOS_ANGELES, "America/Los_Angeles", ntp),

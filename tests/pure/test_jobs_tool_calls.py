@@ -23,15 +23,14 @@ from gateway.jobs.tool_calls import (
     SENTENCE,
     ScheduleTaskCall,
     read_call,
-    render_error,
     render_job,
     render_jobs,
     render_removal,
     render_status,
-    render_unknown_job,
+    unknown_job,
 )
 from gateway.jobs.view import SchedulerStatus, count_jobs, summarize_job
-from gateway.reminders.clock_calls import InvalidCall
+from gateway.reminders.clock_calls import ToolError, render_error
 
 NOW = 1_770_067_358_229
 RULES = JobRules()
@@ -47,8 +46,8 @@ def members(**given: Any) -> dict[str, object]:
     return dict(read_call(said(action="add", **given)).members)
 
 
-def refusal(arguments: str) -> InvalidCall:
-    with pytest.raises(InvalidCall) as refused:
+def refusal(arguments: str) -> ToolError:
+    with pytest.raises(ToolError) as refused:
         read_call(arguments)
     assert refused.value.sentence.endswith(".")
     return refused.value
@@ -275,7 +274,7 @@ ANY_CALL = st.builds(
 def never_worse_than_refused(arguments: str) -> None:
     try:
         call = read_call(arguments)
-    except InvalidCall as refused:
+    except ToolError as refused:
         render_error(refused.action, refused.sentence).encode()
         return
     assert call.action in ACTIONS
@@ -359,7 +358,7 @@ def test_how_it_stands() -> None:
 
 def test_errors() -> None:
     assert render_error("add", IN_A_RUN) == f'{{"ok":false,"action":"add","error":"{IN_A_RUN}"}}'
-    wrong = json.loads(render_unknown_job("get", "x" * 1000))
+    wrong = json.loads(unknown_job("get", "x" * 1000).render())
     assert (wrong["ok"], wrong["action"]) == (False, "get")
     assert "action list" in wrong["error"]
     assert len(wrong["error"]) < 200
