@@ -1,3 +1,3 @@
-"""The version, importable without anything else."""
+"""The version."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Reads Chat Completions frames, and collects the messages that a conversation gains.
+"""Conversations of agents: what frames say, what an exchange adds, and how it is stored.
 
 Nothing is lost or incomplete: of a turn that was cut short, the part that was shown is kept, and
 every tool call has a result, if only one that says that there is none.

@@ -1,4 +1,4 @@
-"""The configured agents, and how a message to one of them is answered."""
+"""The configured agents, how a message to one of them becomes a request, and who answers it."""
 
 from __future__ import annotations
 

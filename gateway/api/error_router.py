@@ -55,6 +55,8 @@ def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> H
     if error.status_code == 405:
         says = f"{scope['method']} is not allowed on {scope['path'][:200]}."
         allowed = (error.headers or {}).get("Allow", "GET")
-        # The library names HEAD beside GET, in any order; HEAD goes with GET.
-        return MethodNotAllowed(says, "GET" if "GET" in allowed else allowed)
+        if "GET" in allowed:
+            # The library names HEAD beside GET, in any order; of jobs it was never named.
+            allowed = "GET" if scope["path"].startswith(JOB_PATHS) else "GET, HEAD"
+        return MethodNotAllowed(says, allowed)
     return NotFound(f"There is nothing at {scope['path'][:200]}.")

@@ -36,7 +36,7 @@ from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, Clie
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
 
-log = logging.getLogger("holdgate.relay")
+log = logging.getLogger("holdgate.api")
 LONGEST_COUNT = 9
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _is_plain = re.compile(r"[A-Za-z0-9._:-]+").fullmatch

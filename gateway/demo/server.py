@@ -131,7 +131,9 @@ class DemoServer:
 class DemoConnection(ServerConnection):
     """A connection whose events are noted, and that an answer may break off at any byte."""
 
-    limits = ConnectionLimits(header_bytes=256 * 1024, receive_idle=DAY, slow_reader=DAY)
+    limits = ConnectionLimits(
+        header_bytes=256 * 1024, receive_idle=DAY, receive_total=0, slow_reader=DAY
+    )
     header_bytes = limits.header_bytes
     nap = keep_alive = DAY
 

@@ -1,6 +1,6 @@
 """The one form that requests and answers of every dialect can be put into.
 
-It is small on purpose: what it cannot carry is left out and named (`Lost`), and what would change
+It is small on purpose: what it cannot carry is left out and named (`Losses`), and what would change
 the meaning of a request is refused. Requests are values; answers are streams of events, whether
 they come as frames or as one body.
 """

@@ -1,4 +1,4 @@
-"""What upstreams send: JSON events, read as clients read them, and the tape that records a turn.
+"""What upstreams send (JSON events, the tape of a turn), and what taps and splices share.
 
 Nothing in an event is what it should be before it was looked at: the functions here return what is
 there, or nothing.

@@ -17,9 +17,10 @@ import hashlib
 import hmac
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 import anyio
 import httpx
@@ -250,10 +251,11 @@ async def beginning(rows: DeliveryRows, hook: Hook) -> int:
 async def _read_some(response: httpx.Response) -> None:
     """Read an answer up to a limit; after a short one the connection can be used again."""
     left = MOST_OF_ANSWER
-    async for piece in response.aiter_raw():
-        left -= len(piece)
-        if left < 0:
-            break
+    async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as pieces:
+        async for piece in pieces:
+            left -= len(piece)
+            if left < 0:
+                break
 
 
 def _client(hooks: tuple[Hook, ...]) -> httpx.AsyncClient:

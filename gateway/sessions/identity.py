@@ -1,4 +1,6 @@
-"""Which session a request belongs to. Headers or a few body members name it, never the text.
+"""Who asks: which session a request belongs to, and what kind of request it is there.
+
+Headers or a few body members name the session, never the text.
 
 The order: a session header, then metadata, then what Claude Code puts into `metadata.user_id`, then
 a conversation id. A sub-agent's request names the main session, and the sub-agent in other headers.
