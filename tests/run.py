@@ -22,7 +22,7 @@ from typing import Any, Self
 import anyio
 from anyio import to_thread
 
-from gateway.app import FAREWELL, Gateway
+from gateway.app import SHUTDOWN_SECONDS, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.clock import Clock
 from gateway.config import Config, load
@@ -52,7 +52,7 @@ class TestServer(Server):
 
     def __init__(self, gateway: Gateway) -> None:
         protocol = build_connection_class(connection_limits(gateway.config))
-        super().__init__(server_config(gateway.asgi, protocol, FAREWELL), gateway.leave)
+        super().__init__(server_config(gateway.asgi, protocol, SHUTDOWN_SECONDS), gateway.leave)
         self.gateway = gateway
         self.up, self.over = anyio.Event(), anyio.Event()
         self.listening = lambda url: self.up.set()

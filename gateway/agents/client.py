@@ -58,7 +58,7 @@ from gateway.wire.sse import encode
 PATIENCE = 10.0
 NO_SUCH_TOOL = "This agent has no such tool."
 CRASHED = Failure("Something went wrong inside the gateway.", "unavailable")
-LEAVING = Failure("The gateway is shutting down; try again.", "draining")
+SHUTTING_DOWN = Failure("The gateway is shutting down; try again.", "draining")
 LOST = Failure("The model did not answer the follow-up request.", UPSTREAM_ERROR)
 STRANGE = Failure("The model called a tool that this agent does not have.", "unknown_tool")
 STOPS = {Stop.LENGTH: LENGTH, Stop.FILTER: FILTERED}
@@ -341,7 +341,7 @@ class AgentClient:
         if self.transcript.calls_strangers:
             return STRANGE
         if self._changed.state not in (State.CLOSING, State.HOLDING):
-            return LEAVING
+            return SHUTTING_DOWN
         return LOST if self._changed.reason is CloseReason.FOLLOW_UP_FAILED else None
 
 

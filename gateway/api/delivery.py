@@ -27,7 +27,7 @@ from gateway.outbox.feed import KINDS, Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
 from gateway.outbox.text import DeliveryView, EventView, encode_event
 from gateway.reminders.notifier import DueNotifier
-from gateway.stores.documents import LATEST, StoreUnavailable
+from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
 from gateway.stores.rows import SessionEvent
 from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.request_cycle import CYCLE
@@ -38,7 +38,7 @@ MOST_IDS = 1000
 LONGEST_ID = 256
 # A line alone, which ends no event: some readers take an empty line for one, once they saw an id.
 HEARTBEAT = b": ping\n"
-FAREWELL_SECONDS = 1.0
+SHUTDOWN_SECONDS = 1.0
 CLEAN_UP_SECONDS = 2.0
 EVENT_ID = "x-holdgate-event-id"
 PART = "inbox"
@@ -138,19 +138,19 @@ class DeliveryArea:
 class _EventsAnswer(Response):
     """The answer to a subscription; it takes its place when it is sent, and gives it back."""
 
-    def __init__(self, area: DeliveryArea, where: tuple[str, str], after: int | None) -> None:
+    def __init__(self, area: DeliveryArea, key: SessionKey, after: int | None) -> None:
         super().__init__()
         self._area = area
-        self._where = where
+        self._key = key
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until one of both leaves."""
         area = self._area
-        with area.feed.subscribe(*self._where) as subscription:
+        with area.feed.subscribe(*self._key) as subscription:
             # First where to read on: what the notifier then tells is news.
             await subscription.begin(self._after)
-            await area.due_notifier.attend(*self._where)
+            await area.due_notifier.attend(*self._key)
             stream = _EventStream(
                 self._frames(subscription), area.feed.subscribers.left, area.times
             )
@@ -166,7 +166,7 @@ class _EventsAnswer(Response):
                     yield _frame(event)
         except StoreUnavailable as error:
             # The client comes back, and says how far it was.
-            owner, session = self._where
+            owner, session = self._key
             self._area.feed.note("events_not_read", owner=owner, session=session, why=error.message)
 
 
@@ -191,7 +191,7 @@ class _EventStream(EventSourceResponse):
         # The original would poll for as long as the process lives, and never hear our signal.
         # The frames end by themselves; this ends those that nobody reads.
         await self._left.wait()
-        await anyio.sleep(FAREWELL_SECONDS)
+        await anyio.sleep(SHUTDOWN_SECONDS)
 
 
 async def _cut_off(scope: Scope) -> None:

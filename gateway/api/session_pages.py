@@ -1,4 +1,4 @@
-"""Sessions, the one used last first: those with state and those with talks, as one list."""
+"""Sessions, the one used last first: those with state and those with conversations, as one list."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class SessionSource:
 class SessionPages:
     """The pages of one owner's sessions."""
 
-    def __init__(self, documents: Documents, talks: ConversationRows, owner: str) -> None:
+    def __init__(self, documents: Documents, conversations: ConversationRows, owner: str) -> None:
         self._documents = documents
-        self._talks = talks
+        self._conversations = conversations
         self._owner = owner
 
     async def page(self, after: Listed | None, limit: int) -> list[ListedSession]:
@@ -62,7 +62,7 @@ class SessionPages:
         size = min(limit, MOST_READ_AT_ONCE)
         sources = [
             SessionSource(partial(self._documents.listing, KIND, self._owner), after, size),
-            SessionSource(partial(self._talks.listing, self._owner), after, size),
+            SessionSource(partial(self._conversations.listing, self._owner), after, size),
         ]
         found: dict[str, ListedSession] = {}
         while len(found) < limit:
@@ -80,8 +80,8 @@ class SessionPages:
         if after is None:
             return False
         places = [await self._find_state(entry.session)]
-        talks = await self._talks.of_session(self._owner, entry.session)
-        places += [Listed(talk.updated_ms, talk.session) for talk in talks]
+        conversations = await self._conversations.of_session(self._owner, entry.session)
+        places += [Listed(one.updated_ms, one.session) for one in conversations]
         return max(places) >= after
 
     async def _find_state(self, session: str) -> Listed:
@@ -95,5 +95,5 @@ class SessionPages:
     async def _add_agent(self, entry: ListedSession) -> ListedSession:
         if entry.agent:
             return entry
-        talks = await self._talks.of_session(self._owner, entry.session)
-        return entry._replace(agent=talks[0].agent) if talks else entry
+        conversations = await self._conversations.of_session(self._owner, entry.session)
+        return entry._replace(agent=conversations[0].agent) if conversations else entry

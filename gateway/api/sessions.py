@@ -113,12 +113,12 @@ class StoredSession:
     state: SessionState
     reminders: tuple[Reminder, ...]
     jobs: list[Job]
-    talks: list[AgentConversation]
+    conversations: list[AgentConversation]
     deliveries: int
 
     def __bool__(self) -> bool:
         return self.state != SessionState() or any(
-            (self.reminders, self.jobs, self.talks, self.deliveries)
+            (self.reminders, self.jobs, self.conversations, self.deliveries)
         )
 
 
@@ -158,14 +158,17 @@ class SessionsArea:
         stored = await self._load(owner, name)
         if not stored:
             raise _not_found(name)
-        talk = _choose_talk(stored.talks, request.query_params.get("agentId", ""))
+        agent = request.query_params.get("agentId", "")
+        conversation = _choose_conversation(stored.conversations, agent)
         state = stored.state
         return SessionDetails(
             session_id=name,
-            agent_id=talk.agent if talk else None,
-            agents=[found.agent for found in stored.talks],
-            messages=msgspec.Raw(talk.messages if talk else b"[]"),
-            bookmark=BookmarkView(talk.version, talk.updated_ms) if talk else None,
+            agent_id=conversation.agent if conversation else None,
+            agents=[found.agent for found in stored.conversations],
+            messages=msgspec.Raw(conversation.messages if conversation else b"[]"),
+            bookmark=BookmarkView(conversation.version, conversation.updated_ms)
+            if conversation
+            else None,
             reminders=[show_reminder(task) for task in stored.reminders],
             jobs=[show_job(job) for job in stored.jobs],
             deliveries=stored.deliveries,
@@ -191,16 +194,20 @@ class SessionsArea:
             state=await self.states.show(owner, name),
             reminders=() if idle else (await self.reminders.list_reminders(owner, name)).items,
             jobs=await self.jobs.listing(owner, name),
-            talks=await self.conversations.rows.of_session(owner, name),
+            conversations=await self.conversations.rows.of_session(owner, name),
             deliveries=len(await self.deliveries.pending(owner, name)),
         )
 
 
-def _choose_talk(talks: list[AgentConversation], agent: str) -> AgentConversation | None:
+def _choose_conversation(
+    conversations: list[AgentConversation], agent: str
+) -> AgentConversation | None:
     """Return the conversation with an agent; without one, the newest."""
     if not agent:
-        return talks[0] if talks else None
-    return next((talk for talk in talks if talk.agent == agent), None)
+        return conversations[0] if conversations else None
+    return next(
+        (conversation for conversation in conversations if conversation.agent == agent), None
+    )
 
 
 def _show_stop_message(stop: StopMessage) -> StopMessageView:

@@ -42,7 +42,7 @@ from gateway.stores.urls import open_rows
 from gateway.wire.http_client.connect import connect
 from gateway.wire.http_client.upstream import Endpoint, Upstream
 
-FAREWELL = 1.0
+SHUTDOWN_SECONDS = 1.0
 
 
 class Gateway:
@@ -169,7 +169,7 @@ class Gateway:
             parts.scheduler.drain()
         limit = self.config.server.drain_ms / 1000
         # The rest of the time is for the farewells, so that the process leaves within the limit.
-        rest = min(FAREWELL, limit / 5)
+        rest = min(SHUTDOWN_SECONDS, limit / 5)
         with anyio.move_on_after(limit - rest):
             await self._idle()
         self.exchanges.cut(Draining("The gateway is shutting down; try again.", retry_after=1))
@@ -183,18 +183,18 @@ class Gateway:
             await self.parts.scheduler.idle()
 
     async def _open(self) -> GatewayServices:
-        url, place = self.config.store.url, Path(self.config.server.session_dir)
+        url, session_dir = self.config.store.url, Path(self.config.server.session_dir)
         shapes: list[Shape[Any]] = [SHAPE, REMINDERS, ANSWERS]
         # What is stored is dated by the same clock that reminders go by.
         now_ms = self.clock.now_ms
         store = await open_documents(
-            url, place, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
+            url, session_dir, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(store.aclose)
         # Leases end by the host's time.
         rows = await open_rows(
             url,
-            place,
+            session_dir,
             store,
             now_ms=now_ms,
             lease_ms=SystemClock().now_ms,

@@ -14,6 +14,7 @@ from gateway.api.admission import Keys
 from gateway.api.operations import ClockStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
+from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
@@ -194,6 +195,7 @@ class GatewayServices:
             self.deliveries,
             self.feed,
             base.note,
+            SystemClock().now_ms,
         )
         relays = RelayRuns(
             base.exchanges,

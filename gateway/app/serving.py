@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from gateway.api.admission import AdmissionMiddleware
-from gateway.app.gateway import FAREWELL, Gateway
+from gateway.app.gateway import SHUTDOWN_SECONDS, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import Config
 from gateway.logs import EventLog
@@ -36,7 +36,7 @@ def serve(
         gateway.metrics.connections_refused = lambda: counts.refused
     sock = listen(server.host, server.port)
     # By then all have had their time; only who does not read can still be there.
-    runner = Server(server_config(gateway.asgi, protocol, FAREWELL, "off"), gateway.leave)
+    runner = Server(server_config(gateway.asgi, protocol, SHUTDOWN_SECONDS, "off"), gateway.leave)
     runner.listening = listening
     # What is there now stays; looking through it again and again would only cost.
     gc.collect()

@@ -100,8 +100,8 @@ def clock_of(config: Config) -> Clock:
     settings = msgspec.convert(section, NtpSettings, from_attributes=True)
     # The offset is the host's, whatever store its sessions are kept in.
     in_memory = config.store.url == "memory:"
-    place = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
-    return NtpClock(settings, place)
+    path = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
+    return NtpClock(settings, path)
 
 
 def _declaration(text: str) -> ToolDeclaration:

@@ -30,7 +30,7 @@ from gateway.exchange.observer import (
     Wants,
 )
 from gateway.exchange.ports import Client, Request, Services
-from gateway.reminders.server_tools import SERVER_TOOLS, ServerTools
+from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import redact_secrets
 from gateway.wire.http_client.upstream import Turn
@@ -40,7 +40,6 @@ CLEAN_UP = 2.0
 PACKED_ABOVE = 16 * 1024
 # What takes more than a millisecond or two is done beside the event loop.
 ASIDE_ABOVE = 128 * 1024
-NO_TOOLS: frozenset[str] = frozenset()
 # Of what a request gained, that which may have to be written otherwise later.
 LASTING = (ToolDeclaration, UserText)
 T = TypeVar("T")

@@ -45,6 +45,8 @@ class SchedulerServices:
     deliveries: OutboxQueue
     feed: Feed
     note: Note
+    lease_ms: Callable[[], int]
+    """The host's time, by which leases end."""
 
 
 @dataclass(frozen=True, slots=True)

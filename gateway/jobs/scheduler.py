@@ -26,14 +26,14 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.clock.system import ClockSteps, SystemClock
+from gateway.clock.system import ClockSteps
 from gateway.jobs.agent_runs import AgentRuns, ResultReturner
 from gateway.jobs.model import Job, Run
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.run_rules import apply_end, claim_due, claim_manual, finish_run, recompute_due
 from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.runner import STOPPED, JobRunner, Slots, make_failure_item, make_missed_item
-from gateway.jobs.service import LEAVING, RUNNING, STARTING, Queued
+from gateway.jobs.service import DRAINING, RUNNING, STARTING, Queued
 from gateway.jobs.view import SchedulerStatus
 from gateway.outbox.feed import RUN_FINISHED
 from gateway.stores.documents import LATEST, StoreUnavailable
@@ -67,8 +67,6 @@ class Scheduler:
         self.services = services
         self._alone = alone
         self._holder = uuid4().hex
-        # Leases end by the host's time, as in the store.
-        self._lease_clock = SystemClock()
         self.slots = Slots(services.settings.max_concurrent_runs, self.wake)
         self.results = ResultReturner(services, self.slots, agents)
         self.runner = JobRunner(services, self.slots, agents, relays, self._note_end)
@@ -98,7 +96,7 @@ class Scheduler:
         with anyio.move_on_after(PATIENCE):
             await self._begun.wait()
         if self._tasks is None or self.runner.is_leaving:
-            return Queued(job, LEAVING if self.runner.is_leaving else STARTING)
+            return Queued(job, DRAINING if self.runner.is_leaving else STARTING)
         claimed: Claimed | None = None
         # The caller may be cancelled, but a claimed run must be started.
         with anyio.CancelScope(shield=True):
@@ -265,14 +263,14 @@ class Scheduler:
     # Leases.
 
     def _lease_end(self) -> int:
-        return self._lease_clock.now_ms() + self.services.settings.lease_ttl_ms
+        return self.services.lease_ms() + self.services.settings.lease_ttl_ms
 
     async def _recover(self) -> None:
         """End the runs of a former process as interrupted, and load all jobs."""
         rows = self.services.rows
         while True:
             try:
-                await self._end_lapsed(LATEST if self._alone else self._lease_clock.now_ms())
+                await self._end_lapsed(LATEST if self._alone else self.services.lease_ms())
                 # The clock may have been set back while the gateway was off.
                 await self._recompute_due(await rows.listing(None))
                 jobs = await rows.listing(None)
@@ -298,7 +296,7 @@ class Scheduler:
         while True:
             await anyio.sleep(LOOK_FOR_LAPSED)
             try:
-                await self._end_lapsed(self._lease_clock.now_ms())
+                await self._end_lapsed(self.services.lease_ms())
             except StoreUnavailable as error:
                 self.services.note("jobs_not_read", why=error.message)
 

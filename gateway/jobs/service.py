@@ -25,7 +25,7 @@ from gateway.stores.rows import JobRows
 RUNNING = "running"
 SWITCHED_OFF = "switched off"
 STARTING = "starting"
-LEAVING = "shutting down"
+DRAINING = "shutting down"
 
 
 class JobConflict(HoldgateError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gateway.app import FAREWELL, Gateway
+from gateway.app import SHUTDOWN_SECONDS, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.config import load
 from gateway.exchange.additions import UserText
@@ -37,7 +37,7 @@ def main() -> None:
     gateway = Gateway(config, rules=(*RULES, go_on))
     server = config.server
     protocol = build_connection_class(connection_limits(gateway.config))
-    grace = server.drain_ms / 1000 + FAREWELL
+    grace = server.drain_ms / 1000 + SHUTDOWN_SECONDS
     runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
     runner.listening = lambda url: print(f"listening on {url}", flush=True)
     runner.run(sockets=[listen(server.host, server.port)])

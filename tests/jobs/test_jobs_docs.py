@@ -55,7 +55,7 @@ def test_members_actions_statuses_and_reasons_are_named() -> None:
         assert f"`{name}`" in PAGE, name
     for status in set(get_args(Status)) - {"running", "ok"}:
         assert f"`{status}`" in PAGE, status
-    for reason in (service.RUNNING, service.SWITCHED_OFF, service.STARTING, service.LEAVING):
+    for reason in (service.RUNNING, service.SWITCHED_OFF, service.STARTING, service.DRAINING):
         assert f"`{reason}`" in PAGE
 
 
