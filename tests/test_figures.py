@@ -19,7 +19,7 @@ AT_MOST = {
     "isolated: modules": 72,  # 60
     "class names in two modules": 0,  # 5
     "participle functions": 0,  # 0 outside the list of scripts/house/names.py
-    "code lines": 34_670,  # 33,546: 95 %
+    "code lines": 34_951,  # 33,546: 95 % of what was there before completions (280)
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 10,
 }

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from gateway.cli.completion import SHELLS, write_completion
-from gateway.cli.completion.tree import CompletedCommand, find_commands
+from gateway.cli.completion.tree import CommandSpec, find_commands
 from gateway.cli.main import build_parser
 
 from .shells import Bash, Fish, Shell, Zsh
@@ -83,7 +83,7 @@ def test_the_commands_are_offered(shell: Shell) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(("holdgate", *c.path)))
 def test_every_option_is_offered_and_no_other(
-    shells: dict[str, Shell], command: CompletedCommand
+    shells: dict[str, Shell], command: CommandSpec
 ) -> None:
     line = " ".join(("holdgate", *command.path, "--"))
     assert shells["bash"].offer(line) == long_options(command)
@@ -95,5 +95,5 @@ def test_other_shells_offer_the_same(shell: Shell, path: tuple[str, ...]) -> Non
     assert shell.offer(" ".join(("holdgate", *path, "--"))) >= long_options(command)
 
 
-def long_options(command: CompletedCommand) -> set[str]:
+def long_options(command: CommandSpec) -> set[str]:
     return {n for option in command.options for n in option.names if n.startswith("--")}

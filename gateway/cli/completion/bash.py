@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.cli.completion.tree import CompletedCommand, CompletedOption, fill, find_valued_options
+from gateway.cli.completion.tree import CommandSpec, OptionSpec, fill_template, find_valued_options
 
 BASH = """\
 # Completions of holdgate for bash. Load them with: source <(holdgate completion bash)
 _holdgate() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
-  local command="" word index IFS=$'\\n'
+  local command="" word index
   # bash makes three words of --config=FILE.
   if [ "$current" = "=" ]; then
     current=""
@@ -38,42 +38,45 @@ complete -F _holdgate holdgate
 """
 
 
-def write_bash(commands: list[CompletedCommand]) -> str:
+# File names may hold spaces, so only the end of a line ends one.
+FILES = """\
+local IFS=$'\\n'
+      compopt -o filenames 2>/dev/null
+      COMPREPLY=($(compgen @KIND@ -- "$current"))
+      """
+
+
+def write_bash(commands: list[CommandSpec]) -> str:
     """Return the script for bash."""
-    values = [*_bash_values(commands)]
-    words = [
-        f'    "{command.key}") COMPREPLY=($(compgen -W "{_lines(command.words)}" -- "$current")) ;;'
-        for command in commands
-    ]
-    return fill(
+    valued = (f'"{key} {name}"' for key, name, _ in find_valued_options(commands))
+    words = (f'    "{command.key}") {_offer_words(command.words)} ;;' for command in commands)
+    return fill_template(
         BASH,
         COMMANDS=" | ".join(f'"{command.key}"' for command in commands if command.path),
-        VALUED=" | ".join(f'"{key} {name}"' for key, name, _ in find_valued_options(commands)),
-        VALUES="\n".join(values),
+        VALUED=" | ".join(valued),
+        VALUES="\n".join(_write_values(commands)),
         WORDS="\n".join(words),
     )
 
 
-def _bash_values(commands: list[CompletedCommand]) -> Iterator[str]:
+def _write_values(commands: list[CommandSpec]) -> Iterator[str]:
     """Write what is offered as the value of each option, alike ones together."""
-    kinds: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for key, name, option in find_valued_options(commands):
-        kinds.setdefault(_bash_offer(option), []).append(f'"{key} {name}"')
-    for offer, places in kinds.items():
-        yield f"    {' | '.join(places)})\n      {offer}return ;;"
+        places.setdefault(_offer_value(option), []).append(f'"{key} {name}"')
+    for offer, names in places.items():
+        yield f"    {' | '.join(names)})\n      {offer}return ;;"
 
 
-def _bash_offer(option: CompletedOption) -> str:
-    files = "compopt -o filenames 2>/dev/null\n      "
+def _offer_value(option: OptionSpec) -> str:
     if option.is_file:
-        return f'{files}COMPREPLY=($(compgen -f -- "$current")); '
+        return fill_template(FILES, KIND="-f")
     if option.is_directory:
-        return f'{files}COMPREPLY=($(compgen -d -- "$current")); '
+        return fill_template(FILES, KIND="-d")
     if option.choices:
-        return f'COMPREPLY=($(compgen -W "{_lines(option.choices)}" -- "$current")); '
+        return f"{_offer_words(option.choices)}\n      "
     return ""
 
 
-def _lines(words: tuple[str, ...]) -> str:
-    # With IFS as above, compgen takes one word from each line.
-    return "\n".join(words)
+def _offer_words(words: tuple[str, ...]) -> str:
+    return f'COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$current"))'

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.cli.completion.tree import (
-    CompletedCommand,
-    CompletedOption,
-    fill,
+    CommandSpec,
+    OptionSpec,
+    fill_template,
     find_valued_options,
-    quote,
+    quote_word,
 )
 
 FISH = """\
@@ -36,34 +36,38 @@ complete -c holdgate -f
 """
 
 
-def write_fish(commands: list[CompletedCommand]) -> str:
+def write_fish(commands: list[CommandSpec]) -> str:
     """Return the script for fish."""
-    return fill(
+    valued = (quote_word(f"{key} {name}") for key, name, _ in find_valued_options(commands))
+    return fill_template(
         FISH,
-        COMMANDS=" ".join(quote(command.key) for command in commands if command.path),
-        VALUED=" ".join(quote(f"{key} {name}") for key, name, _ in find_valued_options(commands)),
-        OFFERS="\n".join(line for command in commands for line in _fish_offers(command)),
+        COMMANDS=" ".join(quote_word(command.key) for command in commands if command.path),
+        VALUED=" ".join(valued),
+        OFFERS="\n".join(line for command in commands for line in _write_offers(command)),
     )
 
 
-def _fish_offers(command: CompletedCommand) -> Iterator[str]:
-    begin = f"complete -c holdgate -n {quote(f'__holdgate_at {chr(34)}{command.key}{chr(34)}')}"
+def _write_offers(command: CommandSpec) -> Iterator[str]:
+    condition = f'__holdgate_at "{command.key}"'
+    begin = f"complete -c holdgate -n {quote_word(condition)}"
     for name, text in command.commands:
-        yield f"{begin} -a {name} -d {quote(text)}"
+        yield f"{begin} -a {name} -d {quote_word(text)}"
     if command.choices:
-        yield f"{begin} -a {quote(' '.join(command.choices))}"
+        yield f"{begin} -a {quote_word(' '.join(command.choices))}"
     for option in command.options:
-        names = " ".join(
-            f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
-        )
-        yield f"{begin} {names}{_fish_value(option)} -d {quote(option.help)}"
+        names = " ".join(_write_name(name) for name in option.names)
+        yield f"{begin} {names}{_write_value(option)} -d {quote_word(option.help)}"
 
 
-def _fish_value(option: CompletedOption) -> str:
+def _write_name(name: str) -> str:
+    return f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+
+
+def _write_value(option: OptionSpec) -> str:
     if option.is_file:
         return " -r -F"
     if option.is_directory:
         return " -x -a '(__fish_complete_directories)'"
     if option.choices:
-        return f" -x -a {quote(' '.join(option.choices))}"
+        return f" -x -a {quote_word(' '.join(option.choices))}"
     return " -x" if option.value else ""

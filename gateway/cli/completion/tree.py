@@ -12,7 +12,7 @@ DIRECTORY_METAVARS = {"DIR"}
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedOption:
+class OptionSpec:
     """An option: how it is written, what help says of it, and which value follows."""
 
     names: tuple[str, ...]
@@ -33,11 +33,11 @@ class CompletedOption:
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedCommand:
+class CommandSpec:
     """A command: the words that lead to it, and what may follow them."""
 
     path: tuple[str, ...]
-    options: tuple[CompletedOption, ...]
+    options: tuple[OptionSpec, ...]
     commands: tuple[tuple[str, str], ...]
     """The names of the commands below it, each with what help says of it."""
     choices: tuple[str, ...]
@@ -57,7 +57,7 @@ class CompletedCommand:
 
 def find_commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
-) -> Iterator[CompletedCommand]:
+) -> Iterator[CommandSpec]:
     """Describe a parser and those below it, each before its children."""
     # argparse has no public way to ask for this.
     children: dict[str, argparse.ArgumentParser] = {}
@@ -70,14 +70,14 @@ def find_commands(
         else:
             choices += [str(choice) for choice in action.choices or ()]
     named = tuple((name, child.description or "") for name, child in children.items())
-    yield CompletedCommand(path, tuple(options), named, tuple(choices))
+    yield CommandSpec(path, tuple(options), named, tuple(choices))
     for name, child in children.items():
         yield from find_commands(child, (*path, name))
 
 
-def _describe_option(action: argparse.Action) -> CompletedOption:
+def _describe_option(action: argparse.Action) -> OptionSpec:
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest.rpartition(".")[2]
-    return CompletedOption(
+    return OptionSpec(
         tuple(action.option_strings),
         action.help or "",
         "" if action.nargs == 0 else metavar,
@@ -86,8 +86,8 @@ def _describe_option(action: argparse.Action) -> CompletedOption:
 
 
 def find_valued_options(
-    commands: list[CompletedCommand],
-) -> Iterator[tuple[str, str, CompletedOption]]:
+    commands: list[CommandSpec],
+) -> Iterator[tuple[str, str, OptionSpec]]:
     """Find each option that has a value: of which command, by which name."""
     for command in commands:
         for option in command.options:
@@ -95,13 +95,13 @@ def find_valued_options(
                 yield from ((command.key, name, option) for name in option.names)
 
 
-def fill(template: str, **parts: str) -> str:
+def fill_template(template: str, **parts: str) -> str:
     """Put texts into the places of a template, which are written like @THIS@."""
     for name, text in parts.items():
         template = template.replace(f"@{name}@", text)
     return template
 
 
-def quote(text: str) -> str:
+def quote_word(text: str) -> str:
     """Write a text as one word for any of the shells."""
     return "'" + text.replace("'", "'\\''") + "'"

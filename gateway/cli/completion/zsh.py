@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.cli.completion.tree import CompletedCommand, CompletedOption, fill, quote
+from gateway.cli.completion.tree import CommandSpec, OptionSpec, fill_template, quote_word
 
 ZSH = """\
 #compdef holdgate
@@ -42,47 +42,49 @@ ZSH_BRANCH = """\
 """
 
 
-def write_zsh(commands: list[CompletedCommand]) -> str:
+def write_zsh(commands: list[CommandSpec]) -> str:
     """Return the script for zsh."""
-    return fill(ZSH, FUNCTIONS="\n".join(map(_zsh_function, commands)).rstrip())
+    return fill_template(ZSH, FUNCTIONS="\n".join(map(_write_function, commands)).rstrip())
 
 
-def _zsh_function(command: CompletedCommand) -> str:
-    specs = [_zsh_option(option) for option in command.options]
+def _write_function(command: CommandSpec) -> str:
+    specs = [_write_option(option) for option in command.options]
     if command.choices:
-        specs.append(quote(f"1:argument:({' '.join(command.choices)})"))
-    calls = [
-        f"        {name}) {_zsh_name((*command.path, name))} ;;" for name, _ in command.commands
-    ]
-    described = [
-        f"        {quote(name + ':' + text.replace(':', chr(92) + ':'))}"
-        for name, text in command.commands
-    ]
-    return fill(
+        specs.append(quote_word(f"1:argument:({' '.join(command.choices)})"))
+    children = [(name, _name_function((*command.path, name))) for name, _ in command.commands]
+    return fill_template(
         ZSH_BRANCH if command.commands else ZSH_LEAF,
-        NAME=_zsh_name(command.path),
+        NAME=_name_function(command.path),
         SPECS=" \\\n    ".join(specs),
-        COMMANDS="\n".join(described),
-        CALLS="\n".join(calls),
+        COMMANDS="\n".join(f"        {_describe(name, text)}" for name, text in command.commands),
+        CALLS="\n".join(f"        {name}) {function} ;;" for name, function in children),
     )
 
 
-def _zsh_name(path: tuple[str, ...]) -> str:
+def _describe(name: str, text: str) -> str:
+    return quote_word(f"{name}:{_escape(text, ':')}")
+
+
+def _escape(text: str, signs: str) -> str:
+    for sign in f"\\{signs}":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def _name_function(path: tuple[str, ...]) -> str:
     return "_".join(("_holdgate", *path)).replace("-", "_")
 
 
-def _zsh_option(option: CompletedOption) -> str:
-    text = option.help
-    for sign in "\\[]:":
-        text = text.replace(sign, f"\\{sign}")
-    value = f":{option.value}:{_zsh_action(option)}" if option.value else ""
+def _write_option(option: OptionSpec) -> str:
+    text = _escape(option.help, "[]:")
+    value = f":{option.value}:{_write_value(option)}" if option.value else ""
     excluded = f"({' '.join(option.names)})" if len(option.names) > 1 else ""
     # A value may follow after a space or after "=".
     sign = "=" if option.value else ""
-    return " ".join(quote(f"{excluded}{name}{sign}[{text}]{value}") for name in option.names)
+    return " ".join(quote_word(f"{excluded}{name}{sign}[{text}]{value}") for name in option.names)
 
 
-def _zsh_action(option: CompletedOption) -> str:
+def _write_value(option: OptionSpec) -> str:
     if option.is_file:
         return "_files"
     if option.is_directory:
