@@ -27,8 +27,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 ZSH = """
 PS1='ready>' ; unsetopt prompt_sp beep
-autoload -Uz compinit && compinit -u -D
-source {script}
+{load}
 holdgate() {{ print -rl -- "$@" >arguments.new; mv arguments.new arguments }}
 print -r 'all is' 'loaded'
 """
@@ -87,8 +86,8 @@ class Fish:
 class Zsh:
     """Types at a real terminal; `holdgate` is a function there that writes down its arguments."""
 
-    def __init__(self, script: Path, home: Path) -> None:
-        self._script = script
+    def __init__(self, load: str, home: Path) -> None:
+        self._load = load
         self._home = home
         self._screen = ""
 
@@ -107,7 +106,7 @@ class Zsh:
         )
         os.close(theirs)
         start = self._home / "start.zsh"
-        start.write_text(ZSH.format(script=shlex.quote(str(self._script))))
+        start.write_text(ZSH.format(load=self._load))
         self._type("source ./start.zsh\n")
         self._read_until("all is loaded")
         return self
