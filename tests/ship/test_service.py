@@ -93,10 +93,8 @@ def list_allowed_calls() -> set[str]:
     """Return the system calls that the filter of the unit leaves."""
     allowed: set[str] = set()
     for line in read_unit()["SystemCallFilter"]:
-        if line.startswith("~"):
-            allowed -= expand_group(line[1:])
-        else:
-            allowed |= expand_group(line)
+        named = set[str]().union(*map(expand_group, line.lstrip("~").split()))
+        allowed = allowed - named if line.startswith("~") else allowed | named
     return allowed
 
 
