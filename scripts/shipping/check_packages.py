@@ -26,6 +26,8 @@ PAPERS = (
     "compose.yaml",
     "deploy/holdgate.service",
     "docs/changelog.md",
+    "scripts/serve",
+    "scripts/setup",
 )
 
 
