@@ -59,12 +59,18 @@ def share(
     return place
 
 
+def use_packages(wheelhouse: Path) -> dict[str, str]:
+    """Return settings that make pip take packages from a directory, and ask nobody else."""
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheelhouse), "PIP_CONFIG_FILE": os.devnull}
+
+
 @pytest.fixture(scope="session")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(tmp_path_factory: pytest.TempPathFactory, wheelhouse: Path) -> Path:
     """What scripts/release builds, and what it said, in `said`."""
 
     def make(place: Path) -> None:
-        said = run(ROOT / "scripts/release", "--dirty", place / "dist", HOLDGATE_VENV=sys.prefix)
+        environ = {"HOLDGATE_VENV": sys.prefix, **use_packages(wheelhouse)}
+        said = run(ROOT / "scripts/release", "--dirty", place / "dist", **environ)
         place.joinpath("said").write_text(said)
 
     return share(tmp_path_factory, "release", make)
@@ -84,7 +90,7 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(place: Path) -> None:
         download = (*PIP, "download", "--quiet", "--only-binary", ":all:", "--dest", place)
         run(*download, "--require-hashes", "--requirement", LOCK)
-        run(*download, "setuptools>=77")
+        run(*download, "build", "setuptools>=77")
 
     return share(tmp_path_factory, "wheelhouse", make)
 
@@ -95,8 +101,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path, wheelhouse:
 
     def make(place: Path) -> None:
         python = make_environment(place / "venv")
-        install = (*PIP, "--python", python, "install", "--quiet", "--no-index")
-        run(*install, "--find-links", wheelhouse, "--require-hashes", "--requirement", LOCK)
-        run(*install, "--no-deps", wheel)
+        install = (*PIP, "--python", python, "install", "--quiet")
+        packages = use_packages(wheelhouse)
+        run(*install, "--require-hashes", "--requirement", LOCK, **packages)
+        run(*install, "--no-deps", wheel, **packages)
 
     return share(tmp_path_factory, "installed", make) / "venv"

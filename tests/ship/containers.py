@@ -25,7 +25,7 @@ from typing import Protocol
 
 from tests.run import GatewayProcess
 
-from .conftest import ROOT, run
+from .conftest import ROOT, run, use_packages
 from .dockerfile import Instruction, Stage, list_context
 
 HOST_DIRECTORIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
@@ -177,11 +177,7 @@ class ChrootBuilder:
     def _run(
         self, step: Instruction, root: Path, directory: Path, environ: Mapping[str, str]
     ) -> None:
-        packages = {
-            "PIP_NO_INDEX": "1",
-            "PIP_FIND_LINKS": "/packages",
-            "PIP_CONFIG_FILE": "/dev/null",
-        }
+        packages = use_packages(Path("/packages"))
         script = write_entry(root, {"packages": self._packages})
         command = f"{script}\nexec /usr/sbin/chroot . sh -c {shlex.quote(f'cd {directory} && {step.value}')}"
         result = subprocess.run(

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.version import __version__
 
-from .conftest import LOCK, ROOT
+from .conftest import LOCK, ROOT, use_packages
 
 LOCKED = dict(re.findall(r"^([\w.-]+)==(\S+)", LOCK.read_text(), re.MULTILINE))
 NAMES = {
@@ -88,7 +88,7 @@ def run_script(*command: str | Path, **environ: str) -> subprocess.CompletedProc
 
 
 def test_a_missing_tool_is_said_and_nothing_is_built(tmp_path: Path) -> None:
-    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    nowhere = use_packages(tmp_path)
     result = run_script(ROOT / "scripts/release", "--dirty", tmp_path / "dist", **nowhere)
     assert result.returncode == 1
     assert "the tools 'build' and 'setuptools' can not be installed" in result.stderr

@@ -16,7 +16,7 @@ from gateway.version import __version__
 from tests.run import GatewayProcess
 
 from .asking import open_stream
-from .conftest import PIP, ROOT, make_environment, run
+from .conftest import PIP, ROOT, make_environment, run, use_packages
 
 PACKAGE = ROOT / "gateway"
 IMPORT_ALL = """
@@ -101,11 +101,12 @@ def sha256(file: Path) -> str:
 
 
 def test_the_source_distribution_builds_and_installs_the_same(
-    release: Path, installed: Path, tmp_path: Path
+    release: Path, wheelhouse: Path, installed: Path, tmp_path: Path
 ) -> None:
     (source,) = release.glob("dist/*.tar.gz")
     python = make_environment(tmp_path / "venv")
-    run(*PIP, "--python", python, "install", "--quiet", "--no-deps", source)
+    install = (*PIP, "--python", python, "install", "--quiet", "--no-deps", source)
+    run(*install, **use_packages(wheelhouse))
     assert list_installed(tmp_path / "venv") == list_installed(installed)
     # The packages it needs are those of the other environment.
     (ours,) = tmp_path.glob("venv/lib/python*/site-packages")
