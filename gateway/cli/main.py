@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway.cli.completion import SHELLS, write_completion
 from gateway.cli.gateway_commands import run_chat, run_jobs
 from gateway.cli.job_options import add_job_actions
 from gateway.cli.serve import run_check, run_serve
@@ -75,7 +76,15 @@ def build_parser() -> argparse.ArgumentParser:
     client.add_argument("--json", action="store_true", help="show what was answered as it came")
     add_job_actions(jobs, client)
     jobs.set_defaults(run=run_jobs)
+    completion = command("completion", "print a script that completes commands in a shell")
+    completion.add_argument("shell", choices=tuple(SHELLS), help="for which shell")
+    completion.set_defaults(run=_print_completion)
     return parser
+
+
+def _print_completion(arguments: argparse.Namespace) -> int:
+    print(write_completion(arguments.shell, build_parser()), end="")
+    return 0
 
 
 def _client_options() -> argparse.ArgumentParser:

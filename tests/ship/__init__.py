@@ -1,0 +1,1 @@
+"""What is shipped: packages, container, service, completions, and the papers that go with them."""
