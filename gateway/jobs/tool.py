@@ -16,12 +16,12 @@ from gateway.jobs.tool_calls import (
     NAME,
     NEEDS_SESSION,
     ScheduleTaskCall,
+    describe_unknown_job,
     read_call,
     render_job,
     render_jobs,
     render_removal,
     render_status,
-    unknown_job,
 )
 from gateway.jobs.view import count_jobs
 from gateway.reminders.clock_calls import ToolError
@@ -50,7 +50,7 @@ class ScheduleTask:
         try:
             return await self._answer(call)
         except NotFound:
-            raise unknown_job(call.action, read_job_id(call.members)) from None
+            raise describe_unknown_job(call.action, read_job_id(call.members)) from None
         except StoreUnavailable as error:
             says = f"{error.message} Nothing was changed; try again later."
             raise ToolError(call.action, says) from None

@@ -248,7 +248,7 @@ def render_status(scheduler: SchedulerStatus, jobs: JobCounts) -> str:
     return render_result({"ok": True, "action": "status", "scheduler": scheduler, "jobs": jobs})
 
 
-def unknown_job(action: str, job_id: str) -> ToolError:
+def describe_unknown_job(action: str, job_id: str) -> ToolError:
     """Say that the owner has no job with this id."""
     return ToolError(
         action,

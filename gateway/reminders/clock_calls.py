@@ -389,7 +389,7 @@ def render_cleared(count: int) -> str:
     return render_result({"ok": True, "removedCount": count})
 
 
-def unknown_reminder(task_id: str) -> ToolError:
+def describe_unknown_reminder(task_id: str) -> ToolError:
     """Say that there is no reminder with this id."""
     return ToolError(
         "cancel",

@@ -18,6 +18,7 @@ from gateway.reminders.clock_calls import (
     List,
     Schedule,
     ToolError,
+    describe_unknown_reminder,
     read_call,
     read_item,
     render_cleared,
@@ -25,7 +26,6 @@ from gateway.reminders.clock_calls import (
     render_removed,
     render_scheduled,
     render_time,
-    unknown_reminder,
 )
 from gateway.reminders.model import Reminder, ReminderRequest
 from gateway.reminders.service import ReminderService
@@ -101,7 +101,7 @@ class ClockTool:
                 return render_list((await self._reminders.list_reminders(owner, session)).items)
             case Cancel(task_id):
                 if not await self._reminders.cancel(owner, session, task_id):
-                    raise unknown_reminder(task_id)
+                    raise describe_unknown_reminder(task_id)
                 return render_removed(task_id)
             case ClearAll():
                 return render_cleared(await self._reminders.clear(owner, session))

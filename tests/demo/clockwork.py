@@ -137,7 +137,7 @@ class Clockwork:
                 return (
                     clock.render_removed(task_id)
                     if known
-                    else clock.unknown_reminder(task_id).render()
+                    else clock.describe_unknown_reminder(task_id).render()
                 )
             case clock.ClearAll():
                 count = len(self.tasks)

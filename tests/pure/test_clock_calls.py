@@ -30,6 +30,7 @@ from gateway.reminders.clock_calls import (
     ReminderItem,
     Schedule,
     ToolError,
+    describe_unknown_reminder,
     read_call,
     read_item,
     render_cleared,
@@ -38,7 +39,6 @@ from gateway.reminders.clock_calls import (
     render_removed,
     render_scheduled,
     render_time,
-    unknown_reminder,
 )
 from gateway.reminders.model import (
     Reminder,
@@ -358,7 +358,7 @@ def test_what_is_gone() -> None:
 
 def test_errors() -> None:
     assert render_error("schedule", "No.") == '{"ok":false,"action":"schedule","error":"No."}'
-    told = json.loads(unknown_reminder("x" * 1000).render())
+    told = json.loads(describe_unknown_reminder("x" * 1000).render())
     assert (told["ok"], told["action"]) == (False, "cancel")
     assert "action list" in told["error"]
     assert len(told["error"]) < 200

@@ -22,12 +22,12 @@ from gateway.jobs.tool_calls import (
     NEEDS_SESSION,
     SENTENCE,
     ScheduleTaskCall,
+    describe_unknown_job,
     read_call,
     render_job,
     render_jobs,
     render_removal,
     render_status,
-    unknown_job,
 )
 from gateway.jobs.view import SchedulerStatus, count_jobs, summarize_job
 from gateway.reminders.clock_calls import ToolError, render_error
@@ -358,7 +358,7 @@ def test_how_it_stands() -> None:
 
 def test_errors() -> None:
     assert render_error("add", IN_A_RUN) == f'{{"ok":false,"action":"add","error":"{IN_A_RUN}"}}'
-    wrong = json.loads(unknown_job("get", "x" * 1000).render())
+    wrong = json.loads(describe_unknown_job("get", "x" * 1000).render())
     assert (wrong["ok"], wrong["action"]) == (False, "get")
     assert "action list" in wrong["error"]
     assert len(wrong["error"]) < 200

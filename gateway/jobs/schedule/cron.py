@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -165,17 +166,18 @@ def read_dial(expression: str) -> Dial:
 
 
 def _parse_fields(fields: list[str]) -> CronSim:
-    try:
+    with suppress(CronSimError):
         return CronSim(" ".join(fields), _ANY_TIME)
-    except CronSimError as error:
-        name = str(error).removeprefix("Bad ")
-    field = fields[list(FIELDS).index(name) - len(FIELDS)]
-    if name == "day-of-month" and _is_read([*fields[:-2], "*", fields[-1]]):
-        raise InvalidInput(f"schedule.cron is never due: no month in it has a day {field}.")
-    raise InvalidInput(
-        f"schedule.cron: {field!r} is not a valid {name}; use {FIELDS[name]}, "
-        f"with lists (1,3), ranges (1-5), steps (*/5) and *."
-    )
+    # Which field is wrong is found by reading each alone, not in the text of the error.
+    for at, name in enumerate(list(FIELDS)[-len(fields) :]):
+        alone = ["*"] * len(fields)
+        alone[at] = fields[at]
+        if not _is_read(alone):
+            raise InvalidInput(
+                f"schedule.cron: {fields[at]!r} is not a valid {name}; use {FIELDS[name]}, "
+                f"with lists (1,3), ranges (1-5), steps (*/5) and *."
+            )
+    raise InvalidInput(f"schedule.cron is never due: no month in it has a day {fields[-3]}.")
 
 
 def _is_read(fields: list[str]) -> bool:
