@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.cli.gateway_commands import run_chat, run_jobs
 from gateway.cli.job_options import add_job_actions
+from gateway.cli.keys import add_key_actions
 from gateway.cli.serve import run_check, run_serve
 from gateway.demo.__main__ import main as demo_main
 from gateway.version import __version__
@@ -59,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--port", type=int, default=0, metavar="P", help="where to listen; 0 picks a free port (0)"
     )
     demo.set_defaults(run=lambda a: demo_main(["--port", str(a.port)]))
+    add_key_actions(command("keys", "make keys for the owners of a gateway"))
     client = _client_options()
     talk = command("chat", "chat in the terminal", client)
     talk.add_argument(
