@@ -12,7 +12,9 @@ from typing import Any
 
 from gateway.cli.completion import SHELLS, write_completion
 from gateway.cli.gateway_commands import run_chat, run_jobs
+from gateway.cli.init import add_init_options
 from gateway.cli.job_options import add_job_actions
+from gateway.cli.keys import add_key_actions
 from gateway.cli.serve import run_check, run_serve
 from gateway.demo.__main__ import main as demo_main
 from gateway.version import __version__
@@ -60,6 +62,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--port", type=int, default=0, metavar="P", help="where to listen; 0 picks a free port (0)"
     )
     demo.set_defaults(run=lambda a: demo_main(["--port", str(a.port)]))
+    add_init_options(command("init", "write a configuration from what is found on this machine"))
+    add_key_actions(command("keys", "make keys for the owners of a gateway"))
     client = _client_options()
     talk = command("chat", "chat in the terminal", client)
     talk.add_argument(

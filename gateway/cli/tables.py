@@ -59,3 +59,9 @@ def clip(text: str, most: int) -> str:
     while width(text) > most - 1:
         text = text[:-1]
     return f"{text.rstrip()}…"
+
+
+def join_names(names: Sequence[str], most: int) -> str:
+    """Write names in one line; of many only the first."""
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])

@@ -16,6 +16,7 @@ from gateway.config.sections import Config, UpstreamSection
 from gateway.config.sources import (
     Given,
     Layer,
+    find_file,
     from_aliases,
     from_environment,
     from_file,
@@ -49,13 +50,15 @@ def load(
     """Return the effective configuration; overrides have dotted names, as in `server.port`."""
     problems: Problems = []
     base = cwd or Path()
+    file = find_file(path, base)
     given = (
-        from_file(path, base, problems)
+        from_file(file, base, problems)
         | from_environment(environ, problems)
         | from_aliases(environ, problems)
         | from_overrides(overrides, problems)
     )
-    config = with_credentials(_compose(given, environ), environ, problems)
+    config = replace(_compose(given, environ), file=str(file or ""))
+    config = with_credentials(config, environ, problems)
     config = _with_directories(config, environ, base, problems)
     problems += inconsistencies(config)
     if problems:

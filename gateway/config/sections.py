@@ -357,6 +357,8 @@ class Config:
     agents: tuple[AgentSection, ...] = ()
     webhooks: tuple[WebhookSection, ...] = ()
     limits: LimitsSection = field(default_factory=LimitsSection)
-    # Not keys: whether the embedded demo upstream is to answer, and which source gave each value.
+    # Not keys: whether the embedded demo upstream is to answer, which file was read, and which
+    # source gave each value.
     demo: bool = False
+    file: str = field(default="", compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

@@ -42,11 +42,17 @@ class Given(NamedTuple):
 Layer = dict[str, Given]
 
 
+def find_file(path: Path | None, base: Path) -> Path | None:
+    """Return the named file, else `holdgate.toml` if the base directory has one."""
+    if path is None and (base / FILE_NAME).exists():
+        return Path(FILE_NAME)
+    return path
+
+
 def from_file(path: Path | None, base: Path, problems: Problems) -> Layer:
-    """Read the named file, or `holdgate.toml` in the base directory if there is one."""
-    if path is None and not (base / FILE_NAME).exists():
+    """Read the file, if there is one."""
+    if path is None:
         return {}
-    path = path or Path(FILE_NAME)
     title = str(path) if str(path).isprintable() else quote(str(path))
     raw = _parse_file(base / path, title, problems)
     values = read_table(Config, raw, "", problems)

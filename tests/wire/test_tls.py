@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from gateway.errors import UpstreamBroke, UpstreamUnreachable
+from gateway.wire.http_client.reach import find_obstacle
 from gateway.wire.tls import default_context
 
 from .conftest import Connected
@@ -206,3 +207,14 @@ async def test_cancelled_at_random(
 
 def test_certificates_are_loaded_once() -> None:
     assert default_context() is default_context()
+
+
+async def test_a_handshake_shows_that_an_upstream_can_be_reached(
+    certificate: Path, trusting: ssl.SSLContext
+) -> None:
+    async with tls_upstream(certificate, echo) as url:
+        assert await anyio.to_thread.run_sync(find_obstacle, url, 10, trusting) == ""
+        why = await anyio.to_thread.run_sync(find_obstacle, url, 10)
+        assert why == "The upstream's certificate is not trusted."
+        plain = url.replace("https:", "http:")
+        assert await anyio.to_thread.run_sync(find_obstacle, plain, 10) == ""

@@ -44,14 +44,15 @@ _CONNECT_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
 def upstream_error(error: httpx.TransportError) -> UpstreamError:
     """Map an error of the transport to one a client can be shown."""
     if isinstance(error, httpx.ConnectError):
-        return UpstreamUnreachable(_why_unreachable(error))
+        return UpstreamUnreachable(explain_unreachable(error))
     for foreign, ours, sentence in _ERRORS:
         if isinstance(error, foreign):
             return ours(sentence)
     return UpstreamBroke("The request to the upstream failed.")
 
 
-def _why_unreachable(error: BaseException) -> str:
+def explain_unreachable(error: BaseException) -> str:
+    """Say why no connection could be made, without naming an address."""
     causes = tuple(_causes(error))
     for kind, sentence in _CONNECT_CAUSES:
         if any(isinstance(cause, kind) for cause in causes):
