@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 import msgspec
@@ -45,6 +45,12 @@ MESSAGES = "anthropic-messages"
 # How long what nobody was held for any more stays in memory, at most.
 HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
+# The header that carries the key, and what stands before the key in it.
+AUTH_HEADERS = {
+    "bearer": (b"authorization", b"Bearer "),
+    "x-api-key": (b"x-api-key", b""),
+    "api-key": (b"api-key", b""),
+}
 
 
 def make_exchanges(
@@ -127,7 +133,10 @@ def reminder_rules(config: Config) -> ReminderRules:
 
 def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
     """Return where an upstream is, and how it is called."""
-    url = section.base_url.rstrip("/") + DIALECTS[section.dialect].path + below
+    path = section.path or DIALECTS[section.dialect].path
+    url = section.base_url.rstrip("/") + path + below
+    if section.query:
+        url += "?" + urlencode([(name, value.reveal()) for name, value in section.query])
     return Endpoint(
         id=section.id,
         url=url,
@@ -146,15 +155,18 @@ def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
 def _credentials(section: UpstreamSection) -> Headers:
     if section.api_key is None:
         return ()
-    key = section.api_key.reveal().encode()
-    if section.dialect == MESSAGES:
-        return ((b"x-api-key", key),)
-    return ((b"authorization", b"Bearer " + key),)
+    name, scheme = AUTH_HEADERS[section.auth or _usual_auth(section)]
+    return ((name, scheme + section.api_key.reveal().encode()),)
+
+
+def _usual_auth(section: UpstreamSection) -> str:
+    return "x-api-key" if section.dialect == MESSAGES else "bearer"
 
 
 def _constant_headers(section: UpstreamSection) -> Headers:
     return tuple(
-        (name.lower().encode(), value.reveal().encode()) for name, value in section.headers
+        (name.lower().encode(), value.reveal().encode())
+        for name, value in (*section.headers, *section.headers_found)
     )
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from gateway.config.problems import InvalidValue, Problem, join, nearest, quote_short
 from gateway.config.schema import ConfigKey, camel, keys_of
 from gateway.config.secret import MASK, Secret, Url
-from gateway.config.sections import Documents, Headers, Json, Texts
+from gateway.config.sections import Documents, Headers, Json, Texts, Variables
 
 Problems = list[Problem]
 Values = dict[str, Any]
+T = TypeVar("T")
 
 NOUNS = {
     bool: "a boolean",
@@ -180,14 +181,22 @@ def _document(raw: object) -> Json:
 
 
 def _headers(raw: object) -> Headers:
+    return tuple((name, _named(name, value, _secret)) for name, value in _strings(raw))
+
+
+def _variables(raw: object) -> Variables:
+    return tuple((name, _named(name, value, _text)) for name, value in _strings(raw))
+
+
+def _strings(raw: object) -> Iterable[tuple[str, object]]:
     if not isinstance(raw, dict):
         raise InvalidValue(f"expected a table of strings, got {_noun(raw)}")
-    return tuple((name, _header_value(name, value)) for name, value in raw.items())
+    return raw.items()
 
 
-def _header_value(name: str, raw: object) -> Secret:
+def _named(name: str, raw: object, read: Callable[[object], T]) -> T:
     try:
-        return _secret(raw)
+        return read(raw)
     except InvalidValue as unfit:
         raise InvalidValue(f"the value of {quote_short(name)}: {unfit}") from None
 
@@ -215,4 +224,5 @@ READERS: dict[Any, Callable[[object], Any]] = {
     Texts: _texts,
     Documents: _documents,
     Headers: _headers,
+    Variables: _variables,
 }

@@ -92,7 +92,8 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     headers = translators.select_headers(where, request.dialect.name, request.headers)
     upstream = state.services.upstreams[where]
     query = request.query if translator is None else b""
-    turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())), query)
+    headers = (*headers, (b"x-request-id", name.encode()))
+    turn = await upstream.open(body, headers, query, effect.route.model)
     state.turn = turn
     if not state.client.started:
         _greet(state, effect.route.upstream, turn)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
@@ -76,5 +76,6 @@ def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
 def _secrets(endpoint: Endpoint) -> list[bytes]:
     values = [value.rpartition(b" ")[2] for _, value in endpoint.headers]
     address = urlsplit(endpoint.url)
+    values += [value.encode() for _, value in parse_qsl(address.query)]
     # The longer form first, so that nothing of it is left.
     return [*values, address.netloc.encode(), (address.hostname or "").encode()]

@@ -29,6 +29,7 @@ class Endpoint:
 
     id: str
     url: str
+    """In its path, `{model}` stands for the name of the model that is asked."""
     headers: Headers = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
     max_connections: int = 1000
@@ -94,11 +95,13 @@ class Upstream(Protocol):
 
     endpoint: Endpoint
 
-    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
+    async def open(
+        self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
+    ) -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`.
 
         Header names are in lower case; what the endpoint says of itself wins over `headers`.
-        `query` is put at the end of the endpoint's URL.
+        `query` is put at the end of the endpoint's URL, `model` into its path if it has a place.
         """
 
     @property
