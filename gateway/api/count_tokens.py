@@ -23,6 +23,7 @@ from gateway.api.route import ApiRoute, bind_all
 from gateway.dialects.protocol import Dialect
 from gateway.errors import BadRequest, UpstreamError
 from gateway.exchange.prepare import ExchangeInput, ModelRequestReader
+from gateway.wire.http_client.failures import describe_failure
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
 from gateway.wire.http_client.upstream import Turn, Upstream
 from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
@@ -106,7 +107,10 @@ class TokenCounter:
             to.upstream, dialect, towards_upstream(incoming.listed)
         )
         query = query_towards_upstream(dialect, incoming.query)
-        turn = await counter.open(named, headers, query, to.model)
+        try:
+            turn = await counter.open(named, headers, query, to.model)
+        except UpstreamError as error:
+            raise describe_failure(error, counter.endpoint) from None
         return await _read_answer(turn)
 
 

@@ -149,6 +149,7 @@ def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
         ),
         max_connections=section.max_connections,
         transport=section.transport,
+        takes_client_key=section.auth == "client",
     )
 
 

@@ -13,6 +13,9 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 
 from gateway.errors import (
+    HoldgateError,
+    UpstreamAnswered,
+    UpstreamAuth,
     UpstreamBroke,
     UpstreamBusy,
     UpstreamError,
@@ -22,6 +25,7 @@ from gateway.errors import (
 from gateway.wire.http_client.upstream import Endpoint
 
 BLOT = b"***"
+AUTH_STATUSES = (401, 403)
 SHORTEST = 6
 
 # First match wins; no text of a library is passed on, since it may name an address.
@@ -63,6 +67,22 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+def describe_failure(error: HoldgateError, endpoint: Endpoint) -> HoldgateError:
+    """Return an error as clients are told of it: without the upstream's address or key.
+
+    That the operator's key is refused is not the client's fault, and not told as one.
+    """
+    if not isinstance(error, UpstreamAnswered):
+        return error
+    if error.status in AUTH_STATUSES and not endpoint.takes_client_key:
+        return UpstreamAuth(
+            f"Upstream {endpoint.id} refused the gateway's key ({error.status}); "
+            "whoever runs the gateway has to check that key."
+        )
+    error.body = redact_secrets(error.body, endpoint)
+    return error
 
 
 def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:

@@ -34,6 +34,8 @@ class Endpoint:
     timeouts: Timeouts = field(default_factory=Timeouts)
     max_connections: int = 1000
     transport: str = "fast"
+    takes_client_key: bool = False
+    """Whether it is sent the client's own key, in place of one of the operator's."""
 
 
 class Turn(Protocol):
