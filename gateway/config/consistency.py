@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from ipaddress import ip_address
 
+from gateway.config.presets import NO_PRESET, PRESETS
 from gateway.config.problems import Problem, hint, quote_short
 from gateway.config.sections import Config, UpstreamSection
 
@@ -49,6 +50,16 @@ def routes_lead_somewhere(config: Config) -> Iterator[Problem]:
         for route in model.routes:
             for complaint in _route_complaints(route, served):
                 yield Problem(f"models[{index}].routes", complaint)
+
+
+def presets_are_complete(config: Config) -> Iterator[Problem]:
+    """A preset has the parameters that its provider needs."""
+    for index, upstream in enumerate(config.upstreams):
+        given = {name for name, _ in upstream.query}
+        for name in PRESETS.get(upstream.preset, NO_PRESET).parameters:
+            if given and name not in given:
+                message = f"preset {upstream.preset} needs {name}"
+                yield Problem(f"upstreams[{index}].query", message)
 
 
 def upstreams_get_one_key(config: Config) -> Iterator[Problem]:
@@ -120,6 +131,7 @@ RULES: tuple[Rule, ...] = (
     names_are_unique,
     keys_are_unique,
     routes_lead_somewhere,
+    presets_are_complete,
     upstreams_get_one_key,
     strangers_need_a_key,
     workers_share_a_store,

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.config.presets import NO_PRESET, PRESETS, Preset
 from gateway.config.problems import InvalidValue, Problem, join, nearest, quote_short
 from gateway.config.schema import ConfigKey, camel, keys_of
 from gateway.config.secret import MASK, Secret, Url
@@ -30,7 +31,15 @@ NOUNS = {
 def read_table(section: type, raw: Mapping[str, Any], where: str, problems: Problems) -> Values:
     """Return the values a table gives, by their dotted names."""
     keys = keys_of(section)
-    given = _match_names(keys, raw, where, problems)
+    given, meant = _match_names(keys, raw, where, problems)
+    preset = _find_preset(given, meant)
+    given = {**preset.values, **given}
+    for name, key in keys.items():
+        # A misspelt key is one mistake, not two.
+        if (key.required or name in preset.needs) and name not in {*given, *meant}:
+            needs = preset.needs.get(name)
+            message = f"is required: {given['preset']} needs {needs}" if needs else "is required"
+            problems.append(Problem(join(where, name), message))
     values: Values = {}
     for name, value in given.items():
         values |= read_key(keys[name], value, join(where, name), problems)
@@ -65,11 +74,11 @@ def build(section: type, values: Mapping[str, Any], where: str = "") -> Any:
 
 def _match_names(
     keys: Mapping[str, ConfigKey], raw: Mapping[str, Any], where: str, problems: Problems
-) -> Values:
-    """Return what is given under the keys' proper names; report unknown, doubled, missing ones."""
+) -> tuple[Values, set[str | None]]:
+    """Return what is given under the keys' proper names, and which keys unknown names may mean."""
     proper = {spelling: name for name in keys for spelling in (camel(name), name)}
     given: Values = {}
-    meant = set()
+    meant: set[str | None] = set()
     for spelling, value in raw.items():
         if (name := proper.get(spelling)) is None:
             meant.add(nearest(spelling, keys))
@@ -78,10 +87,18 @@ def _match_names(
             problems.append(Problem(join(where, name), f"given twice, also as {camel(name)}"))
         else:
             given[name] = value
-    # A misspelt key is one mistake, not two.
-    missing = [name for name, key in keys.items() if key.required and name not in {*given, *meant}]
-    problems += [Problem(join(where, name), "is required") for name in missing]
-    return given
+    return given, meant
+
+
+def _find_preset(given: Values, meant: set[str | None]) -> Preset:
+    """Return the preset that a table names; of an unknown one nobody knows what it would fill."""
+    name = given.get("preset", "")
+    if name == "":
+        return NO_PRESET
+    if not isinstance(name, str) or name not in PRESETS:
+        meant.add("base_url")
+        return NO_PRESET
+    return PRESETS[name]
 
 
 def _report_unknown(spelling: str, keys: Mapping[str, ConfigKey], where: str) -> Problem:

@@ -43,7 +43,28 @@ Headers = tuple[tuple[str, Secret], ...]
 Variables = tuple[tuple[str, str], ...]
 
 Dialect = Literal["openai-chat", "openai-responses", "anthropic-messages"]
-Profile = Literal["", "openai", "anthropic", "glm", "deepseek", "openrouter", "vllm", "plain"]
+Profile = Literal[
+    "", "openai", "anthropic", "gemini", "glm", "deepseek", "mistral", "openrouter", "vllm", "plain"
+]
+PresetName = Literal[
+    "",
+    "openai",
+    "anthropic",
+    "azure",
+    "azure-deployments",
+    "openrouter",
+    "gemini",
+    "bedrock",
+    "deepseek",
+    "glm",
+    "kimi",
+    "qwen",
+    "mistral",
+    "groq",
+    "ollama",
+    "vllm",
+    "llamacpp",
+]
 Auth = Literal["", "bearer", "x-api-key", "api-key", "none", "client"]
 Transport = Literal["fast", "httpx"]
 LogFormat = Literal["text", "json"]
@@ -90,8 +111,14 @@ class UpstreamSection:
 
     id: Annotated[Identifier, "Name of the upstream, the first part of its routes."]
     base_url: Annotated[
-        Url, web_url, "URL the dialect's path is appended to, such as `https://api.example.com/v1`."
+        Url,
+        web_url,
+        "URL the dialect's path is appended to, such as `https://api.example.com/v1`; most presets "
+        "have one.",
     ]
+    preset: Annotated[
+        PresetName, "Provider whose URL, dialect and other keys are filled in; empty: none."
+    ] = ""
     dialect: Annotated[
         Dialect, "Wire language: `openai-chat`, `openai-responses` or `anthropic-messages`."
     ] = "openai-chat"

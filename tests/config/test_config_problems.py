@@ -160,6 +160,29 @@ ONE_MISTAKE = {
         )
         for path in ("/a?b=c", "/a#b", "/{modle}", "/a b", "/{}", "/a%2")
     },
+    '[[upstreams]]\nid = "a"\npreset = "azure"': (
+        "upstreams[0].base_url: is required: azure needs your resource, such as "
+        "https://NAME.openai.azure.com/openai/v1"
+    ),
+    '[[upstreams]]\nid = "a"\npreset = "bedrock"': (
+        "upstreams[0].base_url: is required: bedrock needs the endpoint of your region, such as "
+        "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1"
+    ),
+    upstream('preset = "azure-deployments"'): (
+        "upstreams[0].query: is required: azure-deployments needs a version of the API, such as "
+        '{ api-version = "2024-10-21" }'
+    ),
+    upstream('preset = "azure-deployments"', 'query = { apiversion = "1" }'): (
+        "upstreams[0].query: preset azure-deployments needs api-version"
+    ),
+    '[[upstreams]]\nid = "a"\npreset = "opnai"': (
+        'upstreams[0].preset: "opnai" is not one of openai, anthropic, azure, azure-deployments, '
+        "openrouter, gemini, bedrock, deepseek, glm, kimi, qwen, mistral, groq, ollama, vllm, "
+        "llamacpp; did you mean openai?"
+    ),
+    '[[upstreams]]\nid = "a"\npreset = 1': (
+        "upstreams[0].preset: expected a string, got an integer"
+    ),
     upstream("query = { api-version = 1 }"): (
         'upstreams[0].query: the value of "api-version": expected a string, got an integer'
     ),
