@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -37,6 +39,8 @@ from gateway.routing import Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
 from gateway.wire.heartbeats import Heartbeats
+from gateway.wire.http_client.connect import connect
+from gateway.wire.http_client.key_command import KeyCommand, KeyedUpstream
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
 from gateway.wire.http_server.limits import ConnectionLimits
 
@@ -129,6 +133,26 @@ def reminder_rules(config: Config) -> ReminderRules:
         limits.task_bytes,
         limits.arguments_bytes,
     )
+
+
+def key_commands_of(config: Config, note: Callable[..., None]) -> dict[str, KeyCommand]:
+    """Return the commands that print keys, by their upstreams."""
+    return {
+        section.id: KeyCommand(section.id, section.api_key_command, note, time.monotonic, time.time)
+        for section in config.upstreams
+        if section.api_key_command
+    }
+
+
+def connect_upstream(
+    section: UpstreamSection, key: KeyCommand | None = None, below: str = ""
+) -> Upstream:
+    """Return an upstream, or what is below it, asked with the key of its command if it has one."""
+    endpoint = endpoint_of(section, below)
+    if key is None:
+        return connect(endpoint)
+    upstream = connect(replace(endpoint, secrets=key.secrets))
+    return KeyedUpstream(upstream, key, AUTH_HEADERS[section.auth or _usual_auth(section)])
 
 
 def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:

@@ -18,7 +18,7 @@ KEYLESS = {
     "none": '"none" sends no key',
     "client": '"client" sends the client\'s own key',
 }
-KEY_FORMS = ("api_key_env", "api_key")
+KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
 
 Rule = Callable[[Config], Iterator[Problem]]
 

@@ -94,9 +94,13 @@ def _say_missing(variable: str, environ: Mapping[str, str]) -> str:
 
 
 def _forms(section: type) -> tuple[str, ...]:
-    """Return the keys of a section that hold a secret, or name the variable that does."""
+    """Return the keys of a section that hold a secret, or say where it is to be found."""
     keys = keys_of(section).items()
-    return tuple(name for name, key in keys if key.kind is Secret or names_variable(key))
+    return tuple(
+        name
+        for name, key in keys
+        if key.kind is Secret or names_variable(key) or name.endswith("_command")
+    )
 
 
 def _hash_key(row: KeySection) -> KeySection:

@@ -141,6 +141,11 @@ class UpstreamSection:
     )
     api_key: Annotated[Hidden, "The key that is sent to the upstream."] = None
     api_key_env: Annotated[Variable, "Environment variable that contains the key instead."] = ""
+    api_key_command: Annotated[
+        Texts,
+        "Command, as a list of words, that prints the key instead, or JSON with `token` and "
+        "`expires_at` or `expires_in`.",
+    ] = ()
     models: Annotated[Texts, not_empty, "Models that it serves; `*` means any name."] = ("*",)
     headers: Annotated[
         Headers, Each(header), "Extra headers for every request; values are secret."

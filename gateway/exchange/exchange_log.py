@@ -11,7 +11,7 @@ from gateway.exchange.observer import ExchangeEnded, Happening, Wants
 from gateway.logs import EventLog, members, quote
 
 LONGEST_NAME = 100
-CHECK_KEY = "The upstream refused the gateway's key: the operator has to check it."
+CHECK_KEY = "The gateway has no key that the upstream takes: the operator has to check it."
 
 
 class ExchangeLog:

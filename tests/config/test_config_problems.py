@@ -265,6 +265,15 @@ ONE_MISTAKE = {
     upstream('api_key = "k"\napi_key_env = "K"'): (
         "upstreams[0]: api_key and api_key_env exclude each other; give one"
     ),
+    upstream('api_key_env = "K"', 'api_key_command = ["get-key"]'): (
+        "upstreams[0]: api_key_env and api_key_command exclude each other; give one"
+    ),
+    upstream('api_key_command = "get-key --all"'): (
+        "upstreams[0].api_key_command: expected an array of strings, got a string"
+    ),
+    upstream('auth = "none"', 'api_key_command = ["get-key"]'): (
+        'upstreams[0].auth: "none" sends no key; remove api_key_command'
+    ),
     upstream('api_key_env = "sk-pasted"'): (
         "upstreams[0].api_key_env: must be the name of an environment variable"
     ),

@@ -97,5 +97,6 @@ def _secrets(endpoint: Endpoint) -> list[bytes]:
     values = [value.rpartition(b" ")[2] for _, value in endpoint.headers]
     address = urlsplit(endpoint.url)
     values += [value.encode() for _, value in parse_qsl(address.query)]
+    values += endpoint.secrets()
     # The longer form first, so that nothing of it is left.
     return [*values, address.netloc.encode(), (address.hostname or "").encode()]

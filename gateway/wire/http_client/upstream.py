@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -34,6 +35,8 @@ class Endpoint:
     timeouts: Timeouts = field(default_factory=Timeouts)
     max_connections: int = 1000
     transport: str = "fast"
+    secrets: Callable[[], tuple[bytes, ...]] = tuple
+    """What no client may read of its answers, beside the values of headers."""
     takes_client_key: bool = False
     """Whether it is sent the client's own key, in place of one of the operator's."""
 
