@@ -20,6 +20,7 @@ HoldgateError
       ├── UpstreamBroke          502  the answer broke off or cannot be read
       ├── UpstreamTimeout        504  no first byte, or silence for too long
       ├── UpstreamBusy           503  all its connections are in use
+      ├── UpstreamAuth           502  it refused the operator's key
       └── UpstreamAnswered       its own status: an error answer, passed on
 
 Every message is one sentence for the person who reads it. A dialect renders it (gateway/dialects);
@@ -167,6 +168,14 @@ class UpstreamBusy(UpstreamError):
     """All connections to it are in use."""
 
     status, code = 503, "upstream_busy"
+
+
+class UpstreamAuth(UpstreamError):
+    """It refused the key that the operator gave the gateway; the client's own key was fine."""
+
+    code = "upstream_auth"
+    # The operator should hear of it, which a fail-over would hide.
+    may_fail_over = False
 
 
 FAIL_OVER_STATUSES = frozenset({408, 409, 425, 429})

@@ -21,10 +21,11 @@ from gateway.api.relay import RelayServices
 from gateway.api.requests import BODY_INCOMPLETE
 from gateway.api.route import ApiRoute, bind_all
 from gateway.dialects.protocol import Dialect
-from gateway.errors import BadRequest, Headers, UpstreamError
+from gateway.errors import BadRequest, UpstreamError
 from gateway.exchange.prepare import ExchangeInput, ModelRequestReader
+from gateway.wire.http_client.failures import describe_failure
 from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
-from gateway.wire.http_client.upstream import Upstream
+from gateway.wire.http_client.upstream import Turn, Upstream
 from gateway.wire.http_server.request_body import BodyUnpacker, ClientLeft, receive_body
 
 ANSWER_BYTES = 64 * 1024
@@ -105,11 +106,15 @@ class TokenCounter:
         headers = services.translators.select_headers(
             to.upstream, dialect, towards_upstream(incoming.listed)
         )
-        return await _ask(counter, named, headers, query_towards_upstream(dialect, incoming.query))
+        query = query_towards_upstream(dialect, incoming.query)
+        try:
+            turn = await counter.open(named, headers, query, to.model)
+        except UpstreamError as error:
+            raise describe_failure(error, counter.endpoint) from None
+        return await _read_answer(turn)
 
 
-async def _ask(counter: Upstream, body: bytes, headers: Headers, query: bytes) -> Response:
-    turn = await counter.open(body, headers, query)
+async def _read_answer(turn: Turn) -> Response:
     answer = b""
     try:
         async for data in turn:

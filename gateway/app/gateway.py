@@ -60,11 +60,14 @@ class Gateway:
         self.config = config
         form = config.server.log_format
         self.event_log = event_log or EventLog(form, LogWriter(sys.stderr, form))
+        self.key_commands = wiring.key_commands_of(config, self.event_log.note)
+        commands = self.key_commands
         self.upstreams: dict[str, Upstream] = {
-            section.id: connect(wiring.endpoint_of(section)) for section in config.upstreams
+            section.id: wiring.connect_upstream(section, commands.get(section.id))
+            for section in config.upstreams
         }
         self.counters: dict[str, Upstream] = {
-            section.id: connect(wiring.endpoint_of(section, "/count_tokens"))
+            section.id: wiring.connect_upstream(section, commands.get(section.id), "/count_tokens")
             for section in config.upstreams
             if section.dialect == wiring.MESSAGES
         }
@@ -129,6 +132,8 @@ class Gateway:
         tasks.start_soon(parts.snapshots.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
+        for command in self.key_commands.values():
+            tasks.start_soon(command.run)
         tasks.start_soon(self._drain)
 
     async def _start_demo(self) -> None:

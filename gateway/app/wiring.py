@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 import msgspec
@@ -37,6 +39,8 @@ from gateway.routing import Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
 from gateway.wire.heartbeats import Heartbeats
+from gateway.wire.http_client.connect import connect
+from gateway.wire.http_client.key_command import KeyCommand, KeyedUpstream
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Upstream
 from gateway.wire.http_server.limits import ConnectionLimits
 
@@ -45,6 +49,12 @@ MESSAGES = "anthropic-messages"
 # How long what nobody was held for any more stays in memory, at most.
 HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
+# The header that carries the key, and what stands before the key in it.
+AUTH_HEADERS = {
+    "bearer": (b"authorization", b"Bearer "),
+    "x-api-key": (b"x-api-key", b""),
+    "api-key": (b"api-key", b""),
+}
 
 
 def make_exchanges(
@@ -125,9 +135,32 @@ def reminder_rules(config: Config) -> ReminderRules:
     )
 
 
+def key_commands_of(config: Config, note: Callable[..., None]) -> dict[str, KeyCommand]:
+    """Return the commands that print keys, by their upstreams."""
+    return {
+        section.id: KeyCommand(section.id, section.api_key_command, note, time.monotonic, time.time)
+        for section in config.upstreams
+        if section.api_key_command
+    }
+
+
+def connect_upstream(
+    section: UpstreamSection, key: KeyCommand | None = None, below: str = ""
+) -> Upstream:
+    """Return an upstream, or what is below it, asked with the key of its command if it has one."""
+    endpoint = endpoint_of(section, below)
+    if key is None:
+        return connect(endpoint)
+    upstream = connect(replace(endpoint, secrets=key.secrets))
+    return KeyedUpstream(upstream, key, AUTH_HEADERS[section.auth or _usual_auth(section)])
+
+
 def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
     """Return where an upstream is, and how it is called."""
-    url = section.base_url.rstrip("/") + DIALECTS[section.dialect].path + below
+    path = section.path or DIALECTS[section.dialect].path
+    url = section.base_url.rstrip("/") + path + below
+    if section.query:
+        url += "?" + urlencode([(name, value.reveal()) for name, value in section.query])
     return Endpoint(
         id=section.id,
         url=url,
@@ -140,21 +173,25 @@ def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
         ),
         max_connections=section.max_connections,
         transport=section.transport,
+        takes_client_key=section.auth == "client",
     )
 
 
 def _credentials(section: UpstreamSection) -> Headers:
     if section.api_key is None:
         return ()
-    key = section.api_key.reveal().encode()
-    if section.dialect == MESSAGES:
-        return ((b"x-api-key", key),)
-    return ((b"authorization", b"Bearer " + key),)
+    name, scheme = AUTH_HEADERS[section.auth or _usual_auth(section)]
+    return ((name, scheme + section.api_key.reveal().encode()),)
+
+
+def _usual_auth(section: UpstreamSection) -> str:
+    return "x-api-key" if section.dialect == MESSAGES else "bearer"
 
 
 def _constant_headers(section: UpstreamSection) -> Headers:
     return tuple(
-        (name.lower().encode(), value.reveal().encode()) for name, value in section.headers
+        (name.lower().encode(), value.reveal().encode())
+        for name, value in (*section.headers, *section.headers_found)
     )
 
 

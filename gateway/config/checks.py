@@ -28,6 +28,7 @@ _SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 _ROUTE = re.compile(r"[^/]+/.+")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OTHER_HOME = re.compile(r"~[^/]")
+_PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}|\{model\})*)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,9 @@ class OneOf:
 
     def __call__(self, value: str) -> Iterator[str]:
         if value not in self.choices:
-            allowed = ", ".join(self.choices)
-            yield f"{quote_short(value)} is not one of {allowed}{hint(value, self.choices)}"
+            # The empty word is the default, and nobody writes it.
+            allowed = [choice for choice in self.choices if choice]
+            yield f"{quote_short(value)} is not one of {', '.join(allowed)}{hint(value, allowed)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +124,32 @@ def route(value: str) -> Iterator[str]:
 def header(value: tuple[str, Secret]) -> Iterator[str]:
     """Accept a header that can be sent as it is."""
     name, text = value
-    if not _HEADER_NAME.fullmatch(name):
-        yield f"{quote_short(name)} is not a header name"
-    if name.lower() in OWN_HEADERS:
-        yield f"{quote_short(name)} is a header the gateway sets itself"
+    yield from _header_name(name)
     for complaint in printable(text):
         yield f"the value of {quote_short(name)}: {complaint}"
+
+
+def header_variable(value: tuple[str, str]) -> Iterator[str]:
+    """Accept a header that can be sent, and the name of a variable."""
+    name, text = value
+    yield from _header_name(name)
+    for complaint in variable(text):
+        yield f"the value of {quote_short(name)} {complaint}"
+
+
+def parameter(value: tuple[str, Secret]) -> Iterator[str]:
+    """Accept a parameter of a URL; whatever it holds is escaped."""
+    if not value[0]:
+        yield "the name of a parameter must not be empty"
+
+
+def url_path(value: str) -> Iterator[str]:
+    """Accept a path, in which `{model}` may stand for the name of a model, or nothing."""
+    if value and not _PATH.fullmatch(value):
+        yield (
+            f"{quote_short(value)} is not a path; begin with /, write {{model}} for the model, "
+            "and put parameters into query"
+        )
 
 
 def directory(value: str) -> Iterator[str]:
@@ -149,6 +171,13 @@ def store_url(value: str) -> Iterator[str]:
         yield f"{scheme} stores come in a later version; leave it empty for the embedded store"
     elif value not in ("", "memory:") and not re.fullmatch(r"sqlite:///.+", value):
         yield 'must be "", sqlite:///path, memory: or postgresql://…'
+
+
+def _header_name(name: str) -> Iterator[str]:
+    if not _HEADER_NAME.fullmatch(name):
+        yield f"{quote_short(name)} is not a header name"
+    if name.lower() in OWN_HEADERS:
+        yield f"{quote_short(name)} is a header the gateway sets itself"
 
 
 def _split(url: str) -> SplitResult | None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from ipaddress import ip_address
 
+from gateway.config.presets import NO_PRESET, PRESETS
 from gateway.config.problems import Problem, hint, quote_short
-from gateway.config.sections import Config
+from gateway.config.sections import Config, UpstreamSection
 
 DEMO_ID = "demo"
 LOCAL_OWNER = "local"
 AGENT_TOOLS = ("clock", "schedule_task")
+
+# What is sent to an upstream instead of a key of the operator's.
+KEYLESS = {
+    "none": '"none" sends no key',
+    "client": '"client" sends the client\'s own key',
+}
+KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
 
 Rule = Callable[[Config], Iterator[Problem]]
 
@@ -42,6 +50,28 @@ def routes_lead_somewhere(config: Config) -> Iterator[Problem]:
         for route in model.routes:
             for complaint in _route_complaints(route, served):
                 yield Problem(f"models[{index}].routes", complaint)
+
+
+def presets_are_complete(config: Config) -> Iterator[Problem]:
+    """A preset has the parameters that its provider needs."""
+    for index, upstream in enumerate(config.upstreams):
+        given = {name for name, _ in upstream.query}
+        for name in PRESETS.get(upstream.preset, NO_PRESET).parameters:
+            if given and name not in given:
+                message = f"preset {upstream.preset} needs {name}"
+                yield Problem(f"upstreams[{index}].query", message)
+
+
+def upstreams_get_one_key(config: Config) -> Iterator[Problem]:
+    """An upstream that gets no key of ours is given none, and no header is sent twice."""
+    for index, upstream in enumerate(config.upstreams):
+        where = f"upstreams[{index}]"
+        if upstream.auth in KEYLESS and (key := _key_given(upstream)):
+            yield Problem(f"{where}.auth", f"{KEYLESS[upstream.auth]}; remove {key}")
+        names = {name.lower() for name, _ in upstream.headers}
+        for name, _ in upstream.headers_env:
+            if name.lower() in names:
+                yield Problem(f"{where}.headers_env", f"{quote_short(name)} is also in headers")
 
 
 def strangers_need_a_key(config: Config) -> Iterator[Problem]:
@@ -101,11 +131,18 @@ RULES: tuple[Rule, ...] = (
     names_are_unique,
     keys_are_unique,
     routes_lead_somewhere,
+    presets_are_complete,
+    upstreams_get_one_key,
     strangers_need_a_key,
     workers_share_a_store,
     webhooks_have_owners,
     agents_can_work,
 )
+
+
+def _key_given(upstream: UpstreamSection) -> str:
+    """Return the name of the key that holds or names the upstream's key."""
+    return next((name for name in KEY_FORMS if getattr(upstream, name)), "")
 
 
 def _pairs(values: Iterable[str]) -> Iterator[tuple[int, int]]:

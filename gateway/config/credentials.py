@@ -7,9 +7,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from gateway.config.problems import Problem, join
+from gateway.config.checks import printable
+from gateway.config.problems import Problem, join, quote_short
 from gateway.config.reader import Problems, read_key
-from gateway.config.schema import keys_of
+from gateway.config.schema import keys_of, names_variable
 from gateway.config.secret import Secret
 from gateway.config.sections import Config, KeySection, UpstreamSection, WebhookSection
 
@@ -36,9 +37,11 @@ def with_credentials(config: Config, environ: Mapping[str, str], problems: Probl
     webhooks = resolve_rows("webhooks", config.webhooks)
     needs_secret = "needs secret or secret_env: the gateway signs what it posts with it"
     require("webhooks", (hook.secret for hook in webhooks), needs_secret)
-    return replace(
-        config, keys=keys, upstreams=resolve_rows("upstreams", config.upstreams), webhooks=webhooks
+    upstreams = tuple(
+        _with_headers(row, f"upstreams[{index}].headers_env", environ, problems)
+        for index, row in enumerate(resolve_rows("upstreams", config.upstreams))
     )
+    return replace(config, keys=keys, upstreams=upstreams, webhooks=webhooks)
 
 
 def _resolve(row: Holder, where: str, environ: Mapping[str, str], problems: Problems) -> Holder:
@@ -59,8 +62,7 @@ def _fetch_secret(
     if _has_problem(where, problems):
         return row
     if not environ.get(variable):
-        state = "empty" if variable in environ else "not set"
-        problems.append(Problem(where, f"the environment variable {variable} is {state}"))
+        problems.append(Problem(where, _say_missing(variable, environ)))
         return row
     name = form.removesuffix(SUFFIX)
     section: type = type(row)
@@ -69,10 +71,36 @@ def _fetch_secret(
     return replace(row, **changes)
 
 
+def _with_headers(
+    row: UpstreamSection, where: str, environ: Mapping[str, str], problems: Problems
+) -> UpstreamSection:
+    """Return the upstream with the headers whose values are in the environment."""
+    if _has_problem(where, problems):
+        return row
+    found = []
+    for name, variable in row.headers_env:
+        value = Secret(environ.get(variable, ""))
+        if not value.reveal():
+            problems.append(Problem(where, _say_missing(variable, environ)))
+        for complaint in printable(value):
+            problems.append(Problem(where, f"the value of {quote_short(name)}: {complaint}"))
+        found.append((name, value))
+    return replace(row, headers_found=tuple(found))
+
+
+def _say_missing(variable: str, environ: Mapping[str, str]) -> str:
+    state = "empty" if variable in environ else "not set"
+    return f"the environment variable {variable} is {state}"
+
+
 def _forms(section: type) -> tuple[str, ...]:
-    """Return the keys of a section that hold a secret, or name the variable that does."""
+    """Return the keys of a section that hold a secret, or say where it is to be found."""
     keys = keys_of(section).items()
-    return tuple(name for name, key in keys if key.kind is Secret or name.endswith(SUFFIX))
+    return tuple(
+        name
+        for name, key in keys
+        if key.kind is Secret or names_variable(key) or name.endswith("_command")
+    )
 
 
 def _hash_key(row: KeySection) -> KeySection:

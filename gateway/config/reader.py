@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.config.presets import NO_PRESET, PRESETS, Preset
 from gateway.config.problems import InvalidValue, Problem, join, nearest, quote_short
 from gateway.config.schema import ConfigKey, camel, keys_of
 from gateway.config.secret import MASK, Secret, Url
-from gateway.config.sections import Documents, Headers, Json, Texts
+from gateway.config.sections import Documents, Headers, Json, Texts, Variables
 
 Problems = list[Problem]
 Values = dict[str, Any]
+T = TypeVar("T")
 
 NOUNS = {
     bool: "a boolean",
@@ -29,7 +31,15 @@ NOUNS = {
 def read_table(section: type, raw: Mapping[str, Any], where: str, problems: Problems) -> Values:
     """Return the values a table gives, by their dotted names."""
     keys = keys_of(section)
-    given = _match_names(keys, raw, where, problems)
+    given, meant = _match_names(keys, raw, where, problems)
+    preset = _find_preset(given, meant)
+    given = {**preset.values, **given}
+    for name, key in keys.items():
+        # A misspelt key is one mistake, not two.
+        if (key.required or name in preset.needs) and name not in {*given, *meant}:
+            needs = preset.needs.get(name)
+            message = f"is required: {given['preset']} needs {needs}" if needs else "is required"
+            problems.append(Problem(join(where, name), message))
     values: Values = {}
     for name, value in given.items():
         values |= read_key(keys[name], value, join(where, name), problems)
@@ -64,11 +74,11 @@ def build(section: type, values: Mapping[str, Any], where: str = "") -> Any:
 
 def _match_names(
     keys: Mapping[str, ConfigKey], raw: Mapping[str, Any], where: str, problems: Problems
-) -> Values:
-    """Return what is given under the keys' proper names; report unknown, doubled, missing ones."""
+) -> tuple[Values, set[str | None]]:
+    """Return what is given under the keys' proper names, and which keys unknown names may mean."""
     proper = {spelling: name for name in keys for spelling in (camel(name), name)}
     given: Values = {}
-    meant = set()
+    meant: set[str | None] = set()
     for spelling, value in raw.items():
         if (name := proper.get(spelling)) is None:
             meant.add(nearest(spelling, keys))
@@ -77,10 +87,18 @@ def _match_names(
             problems.append(Problem(join(where, name), f"given twice, also as {camel(name)}"))
         else:
             given[name] = value
-    # A misspelt key is one mistake, not two.
-    missing = [name for name, key in keys.items() if key.required and name not in {*given, *meant}]
-    problems += [Problem(join(where, name), "is required") for name in missing]
-    return given
+    return given, meant
+
+
+def _find_preset(given: Values, meant: set[str | None]) -> Preset:
+    """Return the preset that a table names; of an unknown one nobody knows what it would fill."""
+    name = given.get("preset", "")
+    if name == "":
+        return NO_PRESET
+    if not isinstance(name, str) or name not in PRESETS:
+        meant.add("base_url")
+        return NO_PRESET
+    return PRESETS[name]
 
 
 def _report_unknown(spelling: str, keys: Mapping[str, ConfigKey], where: str) -> Problem:
@@ -180,14 +198,22 @@ def _document(raw: object) -> Json:
 
 
 def _headers(raw: object) -> Headers:
+    return tuple((name, _named(name, value, _secret)) for name, value in _strings(raw))
+
+
+def _variables(raw: object) -> Variables:
+    return tuple((name, _named(name, value, _text)) for name, value in _strings(raw))
+
+
+def _strings(raw: object) -> Iterable[tuple[str, object]]:
     if not isinstance(raw, dict):
         raise InvalidValue(f"expected a table of strings, got {_noun(raw)}")
-    return tuple((name, _header_value(name, value)) for name, value in raw.items())
+    return raw.items()
 
 
-def _header_value(name: str, raw: object) -> Secret:
+def _named(name: str, raw: object, read: Callable[[object], T]) -> T:
     try:
-        return _secret(raw)
+        return read(raw)
     except InvalidValue as unfit:
         raise InvalidValue(f"the value of {quote_short(name)}: {unfit}") from None
 
@@ -215,4 +241,5 @@ READERS: dict[Any, Callable[[object], Any]] = {
     Texts: _texts,
     Documents: _documents,
     Headers: _headers,
+    Variables: _variables,
 }

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.config.problems import join, quote
-from gateway.config.schema import ConfigKey, is_later, keys_of
+from gateway.config.schema import ConfigKey, is_later, keys_of, names_variable
 from gateway.config.secret import MASK, Secret, Url
-from gateway.config.sections import Config, Documents, Headers, Texts
+from gateway.config.sections import Config, Documents, Headers, Texts, Variables
 
 Origins = Mapping[str, str]
 
@@ -43,7 +43,7 @@ def _lines(table: Any, where: str, origins: Origins) -> Iterator[str]:
     section: type = type(table)
     keys = keys_of(section).values()
     held = {key.name: getattr(table, key.name) for key in keys if not key.section}
-    by_variable = any(value for name, value in held.items() if name.endswith("_env"))
+    by_variable = any(held[key.name] for key in keys if names_variable(key))
     for key in keys:
         value = held.get(key.name)
         # A secret found in a variable is shown by the variable's name alone.
@@ -63,7 +63,11 @@ def _array(texts: Iterable[str]) -> str:
 
 
 def _mask_table(pairs: Headers) -> str:
-    inner = ", ".join(f"{quote(name)} = {quote(MASK)}" for name, _ in pairs)
+    return _table(tuple((name, MASK) for name, _ in pairs))
+
+
+def _table(pairs: Variables) -> str:
+    inner = ", ".join(f"{quote(name)} = {quote(value)}" for name, value in pairs)
     return f"{{ {inner} }}" if inner else "{}"
 
 
@@ -76,4 +80,5 @@ WRITERS: dict[Any, Callable[[Any], str]] = {
     Texts: _array,
     Documents: _array,
     Headers: _mask_table,
+    Variables: _table,
 }

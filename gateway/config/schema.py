@@ -62,6 +62,11 @@ def variable_of(path: str) -> str:
     return PREFIX + path.upper().replace(".", "__")
 
 
+def names_variable(key: ConfigKey) -> bool:
+    """Tell whether a key names the environment variable that contains the secret of its table."""
+    return key.kind is str and key.name.endswith("_env")
+
+
 def is_later(path: str) -> bool:
     """Tell whether a key takes effect only in a later version."""
     return path in LATER

@@ -16,13 +16,16 @@ from gateway.config.checks import (
     digest,
     directory,
     header,
+    header_variable,
     identifier,
     not_empty,
     origin,
+    parameter,
     printable,
     route,
     store_url,
     time_zone,
+    url_path,
     variable,
     web_url,
 )
@@ -34,10 +37,35 @@ MB = 1024 * KB
 Json = NewType("Json", str)
 Texts = tuple[str, ...]
 Documents = tuple[Json, ...]
+# Names with secret values: headers, parameters of a URL.
 Headers = tuple[tuple[str, Secret], ...]
+# Names with the environment variables that contain their values.
+Variables = tuple[tuple[str, str], ...]
 
 Dialect = Literal["openai-chat", "openai-responses", "anthropic-messages"]
-Profile = Literal["", "openai", "anthropic", "glm", "deepseek", "openrouter", "vllm", "plain"]
+Profile = Literal[
+    "", "openai", "anthropic", "gemini", "glm", "deepseek", "mistral", "openrouter", "vllm", "plain"
+]
+PresetName = Literal[
+    "",
+    "openai",
+    "anthropic",
+    "azure",
+    "azure-deployments",
+    "openrouter",
+    "gemini",
+    "bedrock",
+    "deepseek",
+    "glm",
+    "kimi",
+    "qwen",
+    "mistral",
+    "groq",
+    "ollama",
+    "vllm",
+    "llamacpp",
+]
+Auth = Literal["", "bearer", "x-api-key", "api-key", "none", "client"]
 Transport = Literal["fast", "httpx"]
 LogFormat = Literal["text", "json"]
 TimeTag = Literal["always", "user_turns", "off"]
@@ -83,20 +111,49 @@ class UpstreamSection:
 
     id: Annotated[Identifier, "Name of the upstream, the first part of its routes."]
     base_url: Annotated[
-        Url, web_url, "URL the dialect's path is appended to, such as `https://api.example.com/v1`."
+        Url,
+        web_url,
+        "URL the dialect's path is appended to, such as `https://api.example.com/v1`; most presets "
+        "have one.",
     ]
+    preset: Annotated[
+        PresetName, "Provider whose URL, dialect and other keys are filled in; empty: none."
+    ] = ""
     dialect: Annotated[
         Dialect, "Wire language: `openai-chat`, `openai-responses` or `anthropic-messages`."
     ] = "openai-chat"
     profile: Annotated[Profile, "Named set of differences from the dialect; empty: none."] = ""
+    path: Annotated[
+        str,
+        url_path,
+        "Path below `base_url`; `{model}` stands for the model's name; empty: the dialect's path.",
+    ] = ""
+    query: Annotated[
+        Headers, Each(parameter), "Parameters at the end of every URL; values are secret."
+    ] = ()
+    auth: Annotated[
+        Auth,
+        "How the key is sent: `bearer`, `x-api-key`, `api-key`, `none`, or `client` for the "
+        "client's own; empty: as the dialect does.",
+    ] = ""
     transport: Annotated[Transport, "HTTP client: `fast`, or `httpx` for unusual networks."] = (
         "fast"
     )
     api_key: Annotated[Hidden, "The key that is sent to the upstream."] = None
     api_key_env: Annotated[Variable, "Environment variable that contains the key instead."] = ""
+    api_key_command: Annotated[
+        Texts,
+        "Command, as a list of words, that prints the key instead, or JSON with `token` and "
+        "`expires_at` or `expires_in`.",
+    ] = ()
     models: Annotated[Texts, not_empty, "Models that it serves; `*` means any name."] = ("*",)
     headers: Annotated[
         Headers, Each(header), "Extra headers for every request; values are secret."
+    ] = ()
+    headers_env: Annotated[
+        Variables,
+        Each(header_variable),
+        "Extra headers whose values are in environment variables: names and variables.",
     ] = ()
     connect_ms: Annotated[SomeMs, "Longest time to connect."] = 10_000
     first_byte_ms: Annotated[SomeMs, "Longest wait for the first byte of an answer."] = 120_000
@@ -107,6 +164,8 @@ class UpstreamSection:
         "an error; 0: not at all.",
     ] = 100
     max_connections: Annotated[SomeCount, "Connections to this upstream at the same time."] = 1000
+    # Not a key: the headers of `headers_env`, with their values.
+    headers_found: Headers = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,14 @@ PROFILES = {
             schemas=False,
             leaves_out=frozenset({"metadata", "parallel_tool_calls", "strict", "user"}),
         ),
+        Profile(name="gemini"),
+        Profile(
+            name="mistral",
+            # It refuses members it does not know, among them those that ask for usage.
+            effort=(("", ""),),
+            leaves_out=frozenset({"metadata", "user"}),
+            always_reports=True,
+        ),
         Profile(
             name="openrouter",
             reasoning="reasoning",

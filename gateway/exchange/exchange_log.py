@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gateway.errors import UpstreamAuth
 from gateway.exchange.observer import ExchangeEnded, Happening, Wants
 from gateway.logs import EventLog, members, quote
 
 LONGEST_NAME = 100
+CHECK_KEY = "The gateway has no key that the upstream takes: the operator has to check it."
 
 
 class ExchangeLog:
@@ -24,6 +26,9 @@ class ExchangeLog:
         """Have a line written, with many others a moment later."""
         if isinstance(happening, ExchangeEnded):
             self._event_log.defer("exchange", FORMS[self._event_log.form], happening)
+            if happening.code == UpstreamAuth.code:
+                told = {"id": happening.request_id, "upstream": happening.upstream}
+                self._event_log.note(UpstreamAuth.code, **told, says=CHECK_KEY)
 
 
 def text_of(report: ExchangeEnded) -> str:

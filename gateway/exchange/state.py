@@ -32,7 +32,7 @@ from gateway.exchange.observer import (
 from gateway.exchange.ports import Client, Request, Services
 from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
-from gateway.wire.http_client.failures import redact_secrets
+from gateway.wire.http_client.failures import describe_failure
 from gateway.wire.http_client.upstream import Turn
 
 CLEAN_UP = 2.0
@@ -206,10 +206,11 @@ class ExchangeState:
             if Released in self.wants:
                 await self.tell(Released())
 
-    def note_failure(self, upstream: str, error: HoldgateError) -> None:
-        """Keep an error to be told, without what it may say of the upstream's address or key."""
-        self.error = error
-        if isinstance(error, UpstreamAnswered):
-            error.body = redact_secrets(error.body, self.services.upstreams[upstream].endpoint)
-            if self.translator is not None and self.turn is None:
-                error.body = self.translator.error(error.body, error.status)
+    def note_failure(self, upstream: str, error: HoldgateError) -> HoldgateError:
+        """Keep an error, and return it as it is told: without the upstream's address or key."""
+        endpoint = self.services.upstreams[upstream].endpoint
+        error = self.error = describe_failure(error, endpoint)
+        translator = self.translator if self.turn is None else None
+        if isinstance(error, UpstreamAnswered) and translator is not None:
+            error.body = translator.error(error.body, error.status)
+        return error

@@ -56,7 +56,7 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     except HoldgateError as raised:
         # An upstream's own error: translated, it may have lost its status.
         error = (state.translator and state.translator.failure) or raised
-        state.note_failure(upstream, error)
+        error = state.note_failure(upstream, error)
         if error.may_fail_over:
             services.health.note_failure(upstream, services.now(), _retry_after(error))
         await state.let_go()
@@ -92,7 +92,8 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     headers = translators.select_headers(where, request.dialect.name, request.headers)
     upstream = state.services.upstreams[where]
     query = request.query if translator is None else b""
-    turn = await upstream.open(body, (*headers, (b"x-request-id", name.encode())), query)
+    headers = (*headers, (b"x-request-id", name.encode()))
+    turn = await upstream.open(body, headers, query, effect.route.model)
     state.turn = turn
     if not state.client.started:
         _greet(state, effect.route.upstream, turn)
@@ -205,8 +206,8 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
             await _pass_on(state, turn, tap)
         if tap.failure is not None:
             raise tap.failure
-    except UpstreamError as error:
-        state.note_failure(state.exchange.route.upstream, error)
+    except UpstreamError as raised:
+        error = state.note_failure(state.exchange.route.upstream, raised)
         await state.let_go()
         return StreamBroke(error)
     state.turn = None

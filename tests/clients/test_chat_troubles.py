@@ -11,7 +11,7 @@ from .reading import Ask, Form
 REFUSALS = (
     (Ask("Hello!", model="nobody"), 404, "NotFoundError", "nobody"),
     (Ask("demo: nonsense"), 400, "BadRequestError", "nonsense"),
-    (Ask('demo: status=401 message="Who are you?"'), 401, "AuthenticationError", "Who are you?"),
+    (Ask('demo: status=401 message="Who are you?"'), 502, "InternalServerError", "refused the"),
     (Ask('demo: status=422 message="No such size."'), 422, "UnprocessableEntityError", "size"),
     (Ask('demo: status=429 message="Slow down."'), 429, "RateLimitError", "Slow down."),
     (Ask('demo: status=503 message="Full up."'), 503, "InternalServerError", "Full up."),

@@ -55,7 +55,7 @@ def test_every_section_documents_its_keys_and_no_others() -> None:
 
 
 def test_the_example_loads_and_uses_every_section(loaded: Loader) -> None:
-    _, example = blocks("toml")
+    *_, example = blocks("toml")
     environ = {"GLM_API_KEY": "a", "ALICE_KEY": "b", "ALICE_HOOK_SECRET": "c"}
     config = loaded(example, environ)
     assert [model.name for model in config.models] == ["default", "plain"]

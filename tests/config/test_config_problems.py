@@ -149,6 +149,74 @@ ONE_MISTAKE = {
     upstream('headers = { x = "a\\r\\nb" }'): (
         'upstreams[0].headers: the value of "x": must be printable ASCII, without line breaks'
     ),
+    upstream('path = "chat"'): (
+        'upstreams[0].path: "chat" is not a path; begin with /, write {model} for the model, '
+        "and put parameters into query"
+    ),
+    **{
+        upstream(f'path = "{path}"'): (
+            f'upstreams[0].path: "{path}" is not a path; begin with /, write {{model}} for the '
+            "model, and put parameters into query"
+        )
+        for path in ("/a?b=c", "/a#b", "/{modle}", "/a b", "/{}", "/a%2")
+    },
+    '[[upstreams]]\nid = "a"\npreset = "azure"': (
+        "upstreams[0].base_url: is required: azure needs your resource, such as "
+        "https://NAME.openai.azure.com/openai/v1"
+    ),
+    '[[upstreams]]\nid = "a"\npreset = "bedrock"': (
+        "upstreams[0].base_url: is required: bedrock needs the endpoint of your region, such as "
+        "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1"
+    ),
+    upstream('preset = "azure-deployments"'): (
+        "upstreams[0].query: is required: azure-deployments needs a version of the API, such as "
+        '{ api-version = "2024-10-21" }'
+    ),
+    upstream('preset = "azure-deployments"', 'query = { apiversion = "1" }'): (
+        "upstreams[0].query: preset azure-deployments needs api-version"
+    ),
+    '[[upstreams]]\nid = "a"\npreset = "opnai"': (
+        'upstreams[0].preset: "opnai" is not one of openai, anthropic, azure, azure-deployments, '
+        "openrouter, gemini, bedrock, deepseek, glm, kimi, qwen, mistral, groq, ollama, vllm, "
+        "llamacpp; did you mean openai?"
+    ),
+    '[[upstreams]]\nid = "a"\npreset = 1': (
+        "upstreams[0].preset: expected a string, got an integer"
+    ),
+    upstream("query = { api-version = 1 }"): (
+        'upstreams[0].query: the value of "api-version": expected a string, got an integer'
+    ),
+    upstream('query = { "" = "x" }'): (
+        "upstreams[0].query: the name of a parameter must not be empty"
+    ),
+    upstream('auth = "baerer"'): (
+        'upstreams[0].auth: "baerer" is not one of bearer, x-api-key, api-key, none, client; '
+        "did you mean bearer?"
+    ),
+    upstream('auth = "none"', 'api_key = "k"'): (
+        'upstreams[0].auth: "none" sends no key; remove api_key'
+    ),
+    upstream('auth = "client"', 'api_key_env = "K"'): (
+        'upstreams[0].auth: "client" sends the client\'s own key; remove api_key_env'
+    ),
+    upstream('headers_env = { x = "A" }'): (
+        "upstreams[0].headers_env: the environment variable A is not set"
+    ),
+    upstream('headers_env = { x = "EMPTY" }'): (
+        "upstreams[0].headers_env: the environment variable EMPTY is empty"
+    ),
+    upstream('headers_env = { x = "LINES" }'): (
+        'upstreams[0].headers_env: the value of "x": must be printable ASCII, without line breaks'
+    ),
+    upstream('headers_env = { x = "sk-pasted" }'): (
+        'upstreams[0].headers_env: the value of "x" must be the name of an environment variable'
+    ),
+    upstream('headers_env = { Host = "K" }'): (
+        'upstreams[0].headers_env: "Host" is a header the gateway sets itself'
+    ),
+    upstream('headers = { X = "1" }', 'headers_env = { x = "K" }'): (
+        'upstreams[0].headers_env: "x" is also in headers'
+    ),
     # models
     model('["gml/glm-4.7"]'): (
         'models[0].routes: "gml/glm-4.7" names an unknown upstream; did you mean glm?'
@@ -196,6 +264,15 @@ ONE_MISTAKE = {
     ),
     upstream('api_key = "k"\napi_key_env = "K"'): (
         "upstreams[0]: api_key and api_key_env exclude each other; give one"
+    ),
+    upstream('api_key_env = "K"', 'api_key_command = ["get-key"]'): (
+        "upstreams[0]: api_key_env and api_key_command exclude each other; give one"
+    ),
+    upstream('api_key_command = "get-key --all"'): (
+        "upstreams[0].api_key_command: expected an array of strings, got a string"
+    ),
+    upstream('auth = "none"', 'api_key_command = ["get-key"]'): (
+        'upstreams[0].auth: "none" sends no key; remove api_key_command'
     ),
     upstream('api_key_env = "sk-pasted"'): (
         "upstreams[0].api_key_env: must be the name of an environment variable"
@@ -248,7 +325,7 @@ ONE_MISTAKE = {
 
 @pytest.mark.parametrize("text", ONE_MISTAKE)
 def test_one_mistake_is_one_problem(faults: Faults, text: str) -> None:
-    environ = {"EMPTY": "", "LINES": "a\nb", "STRANGE": "a\udc80"}
+    environ = {"EMPTY": "", "LINES": "a\nb", "STRANGE": "a\udc80", "K": "k"}
     assert faults(text, environ) == [ONE_MISTAKE[text]]
 
 

@@ -25,10 +25,12 @@ id = "literal"
 base_url = "https://{CANARY}:{CANARY}@a.example/v1"
 api_key = "{CANARY}"
 headers = {{ "x-token" = "{CANARY}" }}
+query = {{ "key" = "{CANARY}" }}
 [[upstreams]]
 id = "variable"
 base_url = "https://b.example/v1"
 api_key_env = "UPSTREAM_KEY"
+headers_env = {{ "x-token" = "UPSTREAM_KEY" }}
 [[keys]]
 owner = "alice"
 key = "{CANARY}"
@@ -57,6 +59,8 @@ def hashed(text: str) -> str:
 def test_secrets_are_where_they_are_needed(loaded: Loader) -> None:
     config = loaded(SECRETIVE, ENVIRON)
     literal, variable = config.upstreams
+    assert dict(literal.query) == {"key": Secret(CANARY)}
+    assert dict(variable.headers_found) == {"x-token": Secret(f"{CANARY}-u")}
     assert literal.api_key == Secret(CANARY)
     assert literal.headers == (("x-token", Secret(CANARY)),)
     assert literal.base_url == f"https://{CANARY}:{CANARY}@a.example/v1"

@@ -126,6 +126,15 @@ SENT: dict[str, dict[str, Any]] = {
         "response_format": BY_SCHEMA,
         "user": "u",
     },
+    "mistral": {
+        "messages": history(turn(None, "toolu_1"), turn(None, "toolu_2")),
+        "stream": True,
+        "tools": [{"type": "function", "function": {**LOOK, "strict": True}}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "max_tokens": 32000,
+        "response_format": BY_SCHEMA,
+    },
     "plain": {
         "messages": history(turn("", "toolu_1"), turn("", "toolu_2"), IN_WORDS),
         **STREAMED,
@@ -141,6 +150,7 @@ LOST = {
     "deepseek": ("format", "strict", "parallel_tool_calls", "user"),
     "openrouter": (),
     "vllm": ("strict",),
+    "mistral": ("reasoning", "effort", "user"),
     "plain": ("format", "reasoning", "strict", "effort", "parallel_tool_calls", "user"),
 }
 
@@ -156,10 +166,10 @@ def test_what_an_upstream_is_not_told(name: str) -> None:
 
 
 def test_every_profile_of_chat_upstreams_has_its_exchange() -> None:
-    assert PROFILES.keys() == SENT.keys() | {"", "anthropic"}
+    assert PROFILES.keys() == SENT.keys() | {"", "anthropic", "gemini"}
     sent = told(MESSAGES, CHAT, "openai", **ASKED)
     sent["max_tokens"] = sent.pop("max_completion_tokens")
-    for name in ("", "anthropic"):
+    for name in ("", "anthropic", "gemini"):
         assert told(MESSAGES, CHAT, name, **ASKED) == sent
 
 

@@ -264,7 +264,9 @@ class FakeUpstream:
         self._transcript = transcript
         self._history = history
 
-    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> FakeTurn:
+    async def open(
+        self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
+    ) -> FakeTurn:
         history = [describe_history(message) for message in json.loads(body)["messages"]]
         new = history[len(self._history) :]
         self._history[:] = history

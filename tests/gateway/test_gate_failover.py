@@ -79,12 +79,21 @@ async def test_a_whole_answer_may_come_from_the_next_up_to_its_last_byte(
     assert answer.headers["x-holdgate-upstream"] == "b"
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
 async def test_a_request_that_is_bad_everywhere_is_asked_once(status: int) -> None:
     async with in_process(refusing(status), GOOD) as gate:
         answer = await gate.ask()
         assert answer.status == status
         assert answer.body == ERROR
+        assert answer.headers["x-holdgate-upstream"] == "a"
+        assert len(gate.fakes[1].requests) == 0
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_not_hidden_by_another_upstream(status: int) -> None:
+    async with in_process(refusing(status), GOOD) as gate:
+        answer = await gate.ask()
+        assert (answer.status, answer.error["code"]) == (502, "upstream_auth")
         assert answer.headers["x-holdgate-upstream"] == "a"
         assert len(gate.fakes[1].requests) == 0
 

@@ -85,7 +85,7 @@ async def test_no_answer_that_could_be_shown(story: Story) -> None:
         await gate.quiet()
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 503, 529])
+@pytest.mark.parametrize("status", [400, 404, 408, 409, 413, 422, 429, 500, 503, 529])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_error_of_the_upstreams_own_is_passed_on(status: int, stream: bool) -> None:
     error = json.dumps({"error": {"message": "No.", "type": "its_own", "more": 1}}).encode()
@@ -102,6 +102,39 @@ async def test_an_error_of_the_upstreams_own_is_passed_on(status: int, stream: b
     assert answer.headers["x-ratelimit-remaining-tokens"] == "3"
     assert answer.headers["x-holdgate-upstream"] == "a"
     assert answer.repeated == []
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_refused_key_is_the_operators_problem(status: int, stream: bool) -> None:
+    error = json.dumps({"error": {"message": "Who is sk-operator?"}}).encode()
+    headers = ("content-type: application/json", "www-authenticate: Bearer")
+    async with in_process(answering(sized(error, *headers, status=f"{status} No"))) as gate:
+        answer = await gate.ask(chat(stream=stream), "x-request-id: mine")
+        await gate.quiet()
+        log = [json.loads(line) for line in gate.log.splitlines()]
+    assert answer.status == 502
+    assert answer.error["code"] == "upstream_auth"
+    assert f"Upstream a refused the gateway's key ({status})" in answer.error["message"]
+    assert b"sk-operator" not in answer.body
+    (blamed,) = [line for line in log if line["event"] == "upstream_auth"]
+    assert (blamed["id"], blamed["upstream"]) == ("mine", "a")
+    assert "operator" in blamed["says"]
+    assert gate.exchanges[0]["code"] == "upstream_auth"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_of_the_client_is_the_clients_problem(status: int) -> None:
+    error = json.dumps({"error": {"message": "Who are you?", "more": 1}}).encode()
+    headers = ("content-type: application/json", "retry-after: 7")
+    story = answering(sized(error, *headers, status=f"{status} No"))
+    async with in_process(story, upstream={"auth": "client"}) as gate:
+        answer = await gate.ask(chat(), "authorization: Bearer mine")
+        await gate.quiet()
+        assert '"upstream_auth"' not in gate.log
+    assert answer.status == status
+    assert answer.body == error
+    assert answer.headers["retry-after"] == "7"
 
 
 async def test_an_error_that_is_a_page_is_said_in_our_words() -> None:

@@ -107,14 +107,14 @@ async def echo(peer: Peer) -> None:
         asked = await peer.request()
         heard = {name.decode(): value.decode() for name, value in asked.headers.items()}
         error = json.dumps({"error": {"message": f"What is {heard}?"}}).encode()
-        await peer.send(sized(error, "content-type: application/json", status="401 No"))
+        await peer.send(sized(error, "content-type: application/json", status="422 No"))
 
 
 async def test_an_upstream_that_repeats_its_key_is_not_repeated() -> None:
     async with in_process(echo, tables=KEYS, upstream=UPSTREAM) as gate:
         for stream in (True, False):
             answer = await gate.ask(chat(stream=stream), *MINE)
-            assert answer.status == 401
+            assert answer.status == 422
             assert "What is" in answer.error["message"]
             said = bytes(answer.body)
             assert UPSTREAM_KEY.encode() not in said

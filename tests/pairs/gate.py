@@ -93,7 +93,8 @@ async def gate(
             }
             for name, fake, (tongue, _) in zip(ids, fakes, upstreams, strict=True)
         ]
-        models = models or [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]
+        if models is None:
+            models = [{"name": "m", "routes": [f"{name}/{MODEL}" for name in ids]}]
         tables = {"upstreams": sections, "models": models}
         running = await stack.enter_async_context(run.in_process(tables=tables, **settings))
         running.fakes += fakes

@@ -14,7 +14,6 @@ from .neutral import Answer, Ask, Tongue
 
 STATUSES = {
     400: "Bad Request",
-    401: "Unauthorized",
     429: "Too Many",
     503: "Full",
     529: "Overloaded",
@@ -22,7 +21,6 @@ STATUSES = {
 # What an error of each status is called in Messages.
 TYPES = {
     400: "invalid_request_error",
-    401: "authentication_error",
     429: "rate_limit_error",
     503: "overloaded_error",
     529: "overloaded_error",
@@ -43,6 +41,21 @@ async def test_an_error_status_is_passed_on(client: Tongue, upstream: Tongue, st
             assert client.read_error(bytes(sent.body)) == "Slow down, please."
             if client is upstream:
                 assert sent.body == body
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@each_pair
+async def test_a_refused_key_is_told_in_the_clients_dialect(
+    client: Tongue, upstream: Tongue, status: int
+) -> None:
+    story = answering(sized(upstream.error("Who are you?"), JSON, status=f"{status} No"))
+    async with gate((upstream, story)) as between:
+        for stream in (True, False):
+            sent = await between.ask(client, Ask(), stream)
+            assert sent.status == 502
+            assert "Upstream a refused the gateway's key" in client.read_error(bytes(sent.body))
+        await between.running.quiet()
+        assert between.running.exchanges[0]["code"] == "upstream_auth"
 
 
 @pytest.mark.parametrize("status", STATUSES)

@@ -86,7 +86,7 @@ STARTS: dict[str, tuple[Tongue, int, list[bytes]]] = {
         502,
         [ROLE, event({"content": ""}, "error", "bad", **coded(502))],
     ),
-    "chat: a wrong key": (CHAT, 401, [ROLE, data(coded(401))]),
+    "chat: a wrong key": (CHAT, 502, [ROLE, data(coded(401))]),
     "messages: overloaded": (MESSAGES, 529, [STARTED, PING, said("overloaded_error")]),
     "messages: an empty block first": (
         MESSAGES,

@@ -8,11 +8,14 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
 from gateway.errors import (
+    HoldgateError,
+    UpstreamAnswered,
+    UpstreamAuth,
     UpstreamBroke,
     UpstreamBusy,
     UpstreamError,
@@ -22,6 +25,7 @@ from gateway.errors import (
 from gateway.wire.http_client.upstream import Endpoint
 
 BLOT = b"***"
+AUTH_STATUSES = (401, 403)
 SHORTEST = 6
 
 # First match wins; no text of a library is passed on, since it may name an address.
@@ -66,6 +70,22 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def describe_failure(error: HoldgateError, endpoint: Endpoint) -> HoldgateError:
+    """Return an error as clients are told of it: without the upstream's address or key.
+
+    That the operator's key is refused is not the client's fault, and not told as one.
+    """
+    if not isinstance(error, UpstreamAnswered):
+        return error
+    if error.status in AUTH_STATUSES and not endpoint.takes_client_key:
+        return UpstreamAuth(
+            f"Upstream {endpoint.id} refused the gateway's key ({error.status}); "
+            "whoever runs the gateway has to check that key."
+        )
+    error.body = redact_secrets(error.body, endpoint)
+    return error
+
+
 def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
     """Return an error body without the endpoint's credentials and address."""
     for secret in _secrets(endpoint):
@@ -77,5 +97,7 @@ def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
 def _secrets(endpoint: Endpoint) -> list[bytes]:
     values = [value.rpartition(b" ")[2] for _, value in endpoint.headers]
     address = urlsplit(endpoint.url)
+    values += [value.encode() for _, value in parse_qsl(address.query)]
+    values += endpoint.secrets()
     # The longer form first, so that nothing of it is left.
     return [*values, address.netloc.encode(), (address.hostname or "").encode()]

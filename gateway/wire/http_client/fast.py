@@ -257,9 +257,11 @@ class FastUpstream:
     def __repr__(self) -> str:
         return f"<FastUpstream {self.endpoint.id} busy {self.busy}>"
 
-    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
+    async def open(
+        self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
+    ) -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
-        head = self._head.encode(headers, len(body), query)
+        head = self._head.encode(headers, len(body), query, model)
         try:
             connection = await self._pool.exchange(head, body, self.endpoint.timeouts)
         except httpx.TransportError as error:

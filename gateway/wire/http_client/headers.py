@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from urllib.parse import quote
 
 import httpx
 
-from gateway.errors import Headers
+from gateway.errors import BadRequest, Headers
 from gateway.version import __version__
 from gateway.wire.http_client.upstream import Endpoint
 
@@ -61,6 +62,10 @@ _DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 # The bytes on the wire are ours to frame: these are never taken from a caller.
 _FRAMING = frozenset({b"connection", b"content-length", b"host", b"transfer-encoding"})
 _AGENT = (b"user-agent", b"holdgate/" + __version__.encode())
+# `{model}`, as a URL writes it.
+_MODEL = b"%7Bmodel%7D"
+# Many names of models, where clients may choose any.
+_MODELS_KEPT = 64
 _DEFAULTS = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
 
 
@@ -107,7 +112,7 @@ def _drop_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:
 class RequestHead:
     """What every request to one endpoint begins with."""
 
-    __slots__ = ("_agent", "_fixed", "_lines", "_own", "_start", "url")
+    __slots__ = ("_agent", "_fixed", "_lines", "_own", "_start", "_url_of", "url")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.url = httpx.URL(endpoint.url)
@@ -119,20 +124,31 @@ class RequestHead:
         self._agent = () if _AGENT[0] in names else (_AGENT,)
         self._lines = _lines(self._fixed)
         self._start = self._begin(self.url)
+        is_template = _MODEL in self.url.raw_path
+        self._url_of = lru_cache(_MODELS_KEPT)(self._name_model) if is_template else None
 
     def _begin(self, url: httpx.URL) -> bytes:
         return b"POST %b HTTP/1.1\r\n%b" % (url.raw_path, self._lines)
 
-    def url_with(self, query: bytes) -> httpx.URL:
-        """Return the URL, with more parameters at its end."""
+    def url_with(self, query: bytes, model: str = "") -> httpx.URL:
+        """Return the URL for a model, with more parameters at its end."""
+        url = self.url if self._url_of is None else self._url_of(model)
         if not query:
-            return self.url
-        path = self.url.raw_path
-        return self.url.copy_with(raw_path=path + (b"&" if b"?" in path else b"?") + query)
+            return url
+        path = url.raw_path
+        return url.copy_with(raw_path=path + (b"&" if b"?" in path else b"?") + query)
 
-    def encode(self, headers: Headers, length: int, query: bytes = b"") -> bytes:
+    def _name_model(self, model: str) -> httpx.URL:
+        # A client may choose the name, but never another path.
+        if model in ("", ".", ".."):
+            raise BadRequest("No model can have this name.", param="model")
+        name = quote(model, safe="").encode()
+        return self.url.copy_with(raw_path=self.url.raw_path.replace(_MODEL, name))
+
+    def encode(self, headers: Headers, length: int, query: bytes = b"", model: str = "") -> bytes:
         """Return the bytes that go before a body of this length."""
-        start = self._begin(self.url_with(query)) if query else self._start
+        is_usual = not query and self._url_of is None
+        start = self._start if is_usual else self._begin(self.url_with(query, model))
         added = _lines(self._choose_added(headers))
         return b"%b%bcontent-length: %d\r\n\r\n" % (start, added, length)
 

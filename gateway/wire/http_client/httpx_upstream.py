@@ -46,14 +46,16 @@ class HttpxUpstream:
     def __repr__(self) -> str:
         return f"<HttpxUpstream {self.endpoint.id} busy {self.busy}>"
 
-    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
+    async def open(
+        self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
+    ) -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`."""
         timeouts = self.endpoint.timeouts
         limits: dict[str, float | None] = dict.fromkeys(("pool", "connect"), timeouts.connect)
         limits |= dict.fromkeys(("write", "read"), timeouts.first_byte)
         request = httpx.Request(
             "POST",
-            self._head.url_with(query),
+            self._head.url_with(query, model),
             headers=self._head.pairs(headers, len(body)),
             content=body,
             extensions={"timeout": limits},

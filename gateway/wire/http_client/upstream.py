@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -29,10 +30,15 @@ class Endpoint:
 
     id: str
     url: str
+    """In its path, `{model}` stands for the name of the model that is asked."""
     headers: Headers = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
     max_connections: int = 1000
     transport: str = "fast"
+    secrets: Callable[[], tuple[bytes, ...]] = tuple
+    """What no client may read of its answers, beside the values of headers."""
+    takes_client_key: bool = False
+    """Whether it is sent the client's own key, in place of one of the operator's."""
 
 
 class Turn(Protocol):
@@ -94,11 +100,13 @@ class Upstream(Protocol):
 
     endpoint: Endpoint
 
-    async def open(self, body: bytes, headers: Headers, query: bytes = b"") -> Turn:
+    async def open(
+        self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
+    ) -> Turn:
         """Send one POST and wait for a 2xx start line, or raise an `UpstreamError`.
 
         Header names are in lower case; what the endpoint says of itself wins over `headers`.
-        `query` is put at the end of the endpoint's URL.
+        `query` is put at the end of the endpoint's URL, `model` into its path if it has a place.
         """
 
     @property
