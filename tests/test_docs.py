@@ -8,7 +8,7 @@ import pytest
 from gateway.config import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted(ROOT.joinpath("docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("README*.md")), *sorted(ROOT.joinpath("docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -91,7 +91,9 @@ def test_no_placeholder_is_left(page: Path) -> None:
     assert not re.search(r"@[A-Z]+@|TODO|FIXME", page.read_text())
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "README.zh-CN.md", "docs/quickstart.md", "docs/quickstart.zh-CN.md"]
+)
 def test_reminders_of_ones_own_upstream_come_on_time(page: str, tmp_path: Path) -> None:
     configurations = re.findall(r"```toml\n(.*?)```", ROOT.joinpath(page).read_text(), re.DOTALL)
     file = tmp_path / "holdgate.toml"

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted(ROOT.joinpath("docs").rglob("*.md")))
+PAGES = (*sorted(ROOT.glob("README*.md")), *sorted(ROOT.joinpath("docs").rglob("*.md")))
+TRANSLATED = ".zh-CN.md"
 MARKS = ("not run", "run until")
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>[a-z ]+): (?P<about>[^\n]+) -->\n)?"

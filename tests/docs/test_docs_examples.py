@@ -13,7 +13,7 @@ import pytest
 
 from gateway.config import load
 
-from .blocks import BLOCKS, FENCE, MARKS, ROOT, FencedBlock
+from .blocks import BLOCKS, FENCE, MARKS, ROOT, TRANSLATED, FencedBlock
 from .running import BlockOutcome, environ_for, free_port, run_page
 
 RUN = [block for block in BLOCKS if block.language in ("sh", "python") and block.mark != "not run"]
@@ -54,7 +54,9 @@ def test_the_configuration_is_complete(block: FencedBlock, tmp_path: Path) -> No
 def test_few_examples_are_not_run_and_each_says_why() -> None:
     left_out = [block for block in BLOCKS if block.mark == "not run"]
     assert all(len(block.about.split()) > 2 for block in left_out)
-    assert len(left_out) <= MOST_NOT_RUN, "\n".join(f"{b}: {b.about}" for b in left_out)
+    # A translation leaves out what its original does.
+    originals = [block for block in left_out if not block.page.endswith(TRANSLATED)]
+    assert len(originals) <= MOST_NOT_RUN, "\n".join(f"{b}: {b.about}" for b in originals)
 
 
 def test_every_fence_names_its_language_and_every_mark_is_known() -> None:
