@@ -164,7 +164,7 @@ class GatewayServices:
             services.translators.find_dialect,
             base.config.clock.enabled,
             self.snapshots if base.config.cron.enabled else None,
-            wiring.client_keyed(base.config),
+            wiring.find_client_key_upstreams(base.config),
         )
 
     def _jobs(self) -> JobService:

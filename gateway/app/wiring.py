@@ -188,7 +188,7 @@ def _usual_auth(section: UpstreamSection) -> str:
     return "x-api-key" if section.dialect == MESSAGES else "bearer"
 
 
-def client_keyed(config: Config) -> frozenset[str]:
+def find_client_key_upstreams(config: Config) -> frozenset[str]:
     """Return the upstreams that are asked with the client's own key."""
     return frozenset(section.id for section in config.upstreams if section.auth == "client")
 
