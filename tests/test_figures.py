@@ -21,7 +21,7 @@ AT_MOST = {
     "participle functions": 0,  # outside the list of scripts/house/names.py
     "code lines": 36_000,  # features may grow it
     "constructors with > 8 arguments": 0,
-    "classes with > 20 attributes": 7,
+    "classes with > 20 attributes": 8,  # the keys of an upstream are many
 }
 AT_LEAST = {
     "comments per 100, hardest": 5,

@@ -41,6 +41,11 @@ VERSION = b"anthropic-version"
 # An address in brackets or a name, then a port; nothing else may stand beside them.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/?#@\s\\]*))(?::[0-9]{0,5})?")
 MESSAGES = "/v1/messages"
+# Names the owner where the usual headers carry the client's key for an upstream.
+GATEWAY_KEY = b"x-holdgate-key"
+CLIENT_KEYS = (b"authorization", b"x-api-key")
+# Beside its token, Codex says which of its account's workspaces is meant.
+ACCOUNT = b"chatgpt-account-id"
 CORS_ORIGIN = b"access-control-allow-origin"
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
 CORS_EXPOSED = (
@@ -313,6 +318,23 @@ class Keys:
             raise Unauthorized("This key is not known to the gateway.")
         return owner
 
+    def client_key(self, headers: Mapping[bytes, bytes]) -> Headers:
+        """Return the headers with the client's own key for an upstream.
+
+        Nothing if they name the owner here: a key of the gateway goes nowhere.
+        """
+        if self._owners and not headers.get(GATEWAY_KEY, b"").strip():
+            return ()
+        found = [(name, headers[name]) for name in CLIENT_KEYS if headers.get(name)]
+        if not found or any(self._is_own(value) for _, value in found):
+            return ()
+        account = headers.get(ACCOUNT)
+        return (*found, (ACCOUNT, account)) if account else tuple(found)
+
+    def _is_own(self, value: bytes) -> bool:
+        """Whether the value of a header is a key of the gateway."""
+        return hashlib.sha256(value.split(b" ")[-1].strip()).hexdigest() in self._owners
+
     def admin(self, headers: Mapping[bytes, bytes]) -> Owner:
         """Return the owner if the key is an admin's, or raise `Forbidden`."""
         owner = self.owner(headers)
@@ -322,6 +344,8 @@ class Keys:
 
 
 def _key(headers: Mapping[bytes, bytes]) -> bytes:
+    if own := headers.get(GATEWAY_KEY, b"").strip():
+        return own
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer" and token.strip():
         return token.strip()

@@ -89,7 +89,9 @@ class TokenCounter:
         )
         model = preparer.models.find(asked.model)
         view = await preparer.preview(given)
-        to = next((r for r in model.routes if r.upstream in self.counters), model.routes[0])
+        client_key = self.services.keys.client_key(incoming.headers)
+        counters = self._choose_counters(bool(client_key))
+        to = next((r for r in model.routes if r.upstream in counters), model.routes[0])
         services = self.services.exchanges.services
         run = partial(services.offload.run, owner, len(body))
         tools = preparer.give_tools(given, view, model, to)
@@ -97,20 +99,35 @@ class TokenCounter:
         sent = view.asked.body
         if additions:
             sent = await run(partial(self.dialect.add, sent, additions))
-        counter = self.counters.get(to.upstream)
+        counter = counters.get(to.upstream)
         if counter is None:
             return TokenCount(await run(partial(estimate_body, sent)))
         own = await run(partial(self.dialect.strip_foreign_reasoning, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
-        dialect = self.dialect.name
-        headers = services.translators.select_headers(
-            to.upstream, dialect, towards_upstream(incoming.listed)
+        return await self._ask(counter, named, to.model, incoming)
+
+    def _choose_counters(self, has_client_key: bool) -> Mapping[str, Upstream]:
+        """Return who can be asked: some only with the client's own key."""
+        client_keyed = self.services.preparer.client_keyed
+        if has_client_key or not client_keyed:
+            return self.counters
+        return {name: one for name, one in self.counters.items() if name not in client_keyed}
+
+    async def _ask(
+        self, counter: Upstream, body: bytes, model: str, incoming: IncomingRequest
+    ) -> Response:
+        dialect, endpoint = self.dialect.name, counter.endpoint
+        client_key = self.services.keys.client_key(incoming.headers)
+        headers = self.services.exchanges.services.translators.select_headers(
+            endpoint.id, dialect, towards_upstream(incoming.listed)
         )
-        query = query_towards_upstream(dialect, incoming.query)
+        if endpoint.takes_client_key:
+            headers += client_key
         try:
-            turn = await counter.open(named, headers, query, to.model)
+            query = query_towards_upstream(dialect, incoming.query)
+            turn = await counter.open(body, headers, query, model)
         except UpstreamError as error:
-            raise describe_failure(error, counter.endpoint) from None
+            raise describe_failure(error, endpoint, client_key) from None
         return await _read_answer(turn)
 
 

@@ -159,6 +159,7 @@ class Relay:
             query=query_towards_upstream(self.dialect.name, incoming.query)
             if incoming.query
             else b"",
+            client_key=self._keys.client_key(headers) if self._preparer.client_keyed else (),
             attempt=_attempt(incoming) if asked.directives else NO_ATTEMPT,
             answers=self._answers if self._chain is not None else None,
             # Jobs outlive a sub-agent, so they are the main session's.

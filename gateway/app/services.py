@@ -165,6 +165,7 @@ class GatewayServices:
             services.translators.find_dialect,
             base.config.clock.enabled,
             self.snapshots if base.config.cron.enabled else None,
+            wiring.find_client_key_upstreams(base.config),
         )
 
     def _jobs(self) -> JobService:

@@ -188,6 +188,11 @@ def _usual_auth(section: UpstreamSection) -> str:
     return "x-api-key" if section.dialect == MESSAGES else "bearer"
 
 
+def find_client_key_upstreams(config: Config) -> frozenset[str]:
+    """Return the upstreams that are asked with the client's own key."""
+    return frozenset(section.id for section in config.upstreams if section.auth == "client")
+
+
 def _constant_headers(section: UpstreamSection) -> Headers:
     return tuple(
         (name.lower().encode(), value.reveal().encode())

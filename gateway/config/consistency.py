@@ -66,7 +66,7 @@ def upstreams_get_one_key(config: Config) -> Iterator[Problem]:
     """An upstream that gets no key of ours is given none, and no header is sent twice."""
     for index, upstream in enumerate(config.upstreams):
         where = f"upstreams[{index}]"
-        if upstream.auth in KEYLESS and (key := _key_given(upstream)):
+        if upstream.auth in KEYLESS and (key := _find_key_form(upstream)):
             yield Problem(f"{where}.auth", f"{KEYLESS[upstream.auth]}; remove {key}")
         names = {name.lower() for name, _ in upstream.headers}
         for name, _ in upstream.headers_env:
@@ -140,7 +140,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _key_given(upstream: UpstreamSection) -> str:
+def _find_key_form(upstream: UpstreamSection) -> str:
     """Return the name of the key that holds or names the upstream's key."""
     return next((name for name in KEY_FORMS if getattr(upstream, name)), "")
 

@@ -198,11 +198,11 @@ def _document(raw: object) -> Json:
 
 
 def _headers(raw: object) -> Headers:
-    return tuple((name, _named(name, value, _secret)) for name, value in _strings(raw))
+    return tuple((name, _read_value(name, value, _secret)) for name, value in _strings(raw))
 
 
 def _variables(raw: object) -> Variables:
-    return tuple((name, _named(name, value, _text)) for name, value in _strings(raw))
+    return tuple((name, _read_value(name, value, _text)) for name, value in _strings(raw))
 
 
 def _strings(raw: object) -> Iterable[tuple[str, object]]:
@@ -211,7 +211,7 @@ def _strings(raw: object) -> Iterable[tuple[str, object]]:
     return raw.items()
 
 
-def _named(name: str, raw: object, read: Callable[[object], T]) -> T:
+def _read_value(name: str, raw: object, read: Callable[[object], T]) -> T:
     try:
         return read(raw)
     except InvalidValue as unfit:

@@ -78,6 +78,8 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     """Chat: the member of an assistant's message that takes its reasoning back, if any does."""
     reasoning_filler: str = ""
     """Chat: what stands there in a turn that calls tools and whose reasoning is not known."""
+    call_signature: str = ""
+    """Chat: what stands for the signature of a thought in calls, where one is demanded."""
     effort: Forms = EFFORT_FORMS
     """Chat, responses: how the effort is told, by model: a member's name, or nothing."""
     efforts: tuple[str, ...] = EFFORTS
@@ -132,7 +134,8 @@ PROFILES = {
             schemas=False,
             leaves_out=frozenset({"metadata", "parallel_tool_calls", "strict", "user"}),
         ),
-        Profile(name="gemini"),
+        # The value that Google documents for calls whose signature is not known.
+        Profile(name="gemini", call_signature="skip_thought_signature_validator"),
         Profile(
             name="mistral",
             # It refuses members it does not know, among them those that ask for usage.

@@ -70,6 +70,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
     query: bytes = b""
     """What the client says in the URL, for an upstream of its own dialect."""
+    client_key: Headers = ()
+    """The client's own key, for an upstream that is asked with it and for no other."""
     notes: bool = False
     session: RequestSession | None = None
     tools: ServerTools | None = None

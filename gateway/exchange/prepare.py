@@ -24,7 +24,7 @@ import msgspec
 
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
-from gateway.errors import Headers, NoRoute
+from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
@@ -44,6 +44,14 @@ from gateway.stores.documents import DocumentKey
 # Upstreams of this dialect may answer nothing at all when the time follows the results of tools.
 SILENT_AFTER_TIME = frozenset({"anthropic-messages"})
 TOOL = "tool"
+NO_CLIENT = (
+    "Upstream {} is asked with the client's own key, and no client asks in a job or for an agent; "
+    "use a model with another route."
+)
+NO_CLIENT_KEY = (
+    "Upstream {} is asked with your own key: send it as Authorization or x-api-key, and the "
+    "gateway's key as x-holdgate-key."
+)
 
 
 class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +71,8 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     """The session the exchange ends with when that is deleted, if it is not the one entered."""
     headers: Headers = ()
     query: bytes = b""
+    client_key: Headers | None = None
+    """The client's own key for an upstream, which is not stored; None: no client asks."""
     attempt: Attempt = NO_ATTEMPT
     answers: AnswerIds | None = None
     tools: tuple[ServerTool, ...] = ()
@@ -115,12 +125,14 @@ class ExchangePreparer:
     clock: bool = True
     """Whether models that may have a clock get one."""
     snapshots: SnapshotTaker | None = None
+    client_keyed: frozenset[str] = frozenset()
+    """The upstreams that are asked with the client's own key."""
 
     async def prepare(self, given: ExchangeInput, begin: Begin) -> Request:
         """Enter the session, find the routes, and give the exchange all that it may have.
 
         `begin` hears what the session says of the request before anything else can go wrong, and
-        returns who observes. Raises `ModelNotFound` and `NoRoute`.
+        returns who observes. Raises `ModelNotFound`, `NoRoute` and `Unauthorized`.
         """
         request = _in_session(given)
         if given.acts:
@@ -130,6 +142,8 @@ class ExchangePreparer:
         observer = begin(view)
         model = self.models.find(given.asked.model)
         routes = self._find_routes(model, view)
+        if self.client_keyed:
+            routes = self._skip_keyless(routes, given.client_key)
         return Request(
             id=given.id,
             owner=given.owner,
@@ -138,6 +152,7 @@ class ExchangePreparer:
             routes=routes,
             headers=given.headers,
             query=given.query,
+            client_key=given.client_key or (),
             notes=given.notes,
             session=view.session,
             answers=given.answers,
@@ -168,6 +183,21 @@ class ExchangePreparer:
         if forced is not None:
             raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
         raise NoRoute(no_route(view.asked.model, routing))
+
+    def _skip_keyless(
+        self, routes: tuple[Route, ...], client_key: Headers | None
+    ) -> tuple[Route, ...]:
+        """Leave out routes that need a key of the client's which is not there.
+
+        It is a key for one upstream, the first that wants one, and no other may see it.
+        """
+        wanting = [route.upstream for route in routes if route.upstream in self.client_keyed]
+        skipped = self.client_keyed - {wanting[0]} if wanting and client_key else self.client_keyed
+        left = tuple(route for route in routes if route.upstream not in skipped)
+        if not left:
+            sentence = NO_CLIENT if client_key is None else NO_CLIENT_KEY
+            raise Unauthorized(sentence.format(wanting[0]))
+        return left
 
     def give_tools(
         self, given: ExchangeInput, view: SessionView, model: PublicModel, to: Route

@@ -209,7 +209,7 @@ class ExchangeState:
     def note_failure(self, upstream: str, error: HoldgateError) -> HoldgateError:
         """Keep an error, and return it as it is told: without the upstream's address or key."""
         endpoint = self.services.upstreams[upstream].endpoint
-        error = self.error = describe_failure(error, endpoint)
+        error = self.error = describe_failure(error, endpoint, self.request.client_key)
         translator = self.translator if self.turn is None else None
         if isinstance(error, UpstreamAnswered) and translator is not None:
             error.body = translator.error(error.body, error.status)

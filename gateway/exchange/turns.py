@@ -93,6 +93,8 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     upstream = state.services.upstreams[where]
     query = request.query if translator is None else b""
     headers = (*headers, (b"x-request-id", name.encode()))
+    if upstream.endpoint.takes_client_key:
+        headers += request.client_key
     turn = await upstream.open(body, headers, query, effect.route.model)
     state.turn = turn
     if not state.client.started:

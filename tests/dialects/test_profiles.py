@@ -144,6 +144,7 @@ SENT: dict[str, dict[str, Any]] = {
         "response_format": {"type": "json_object"},
     },
 }
+UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 LOST = {
     "openai": ("reasoning",),
     "glm": ("format", "strict", "parallel_tool_calls", "user"),
@@ -167,9 +168,13 @@ def test_what_an_upstream_is_not_told(name: str) -> None:
 
 def test_every_profile_of_chat_upstreams_has_its_exchange() -> None:
     assert PROFILES.keys() == SENT.keys() | {"", "anthropic", "gemini"}
+    signed = told(MESSAGES, CHAT, "gemini", **ASKED)
+    calls = [call for m in signed["messages"] for call in m.get("tool_calls", ())]
+    assert [call.pop("extra_content") for call in calls] == [UNSIGNED, UNSIGNED]
+    assert signed == told(MESSAGES, CHAT, "", **ASKED)
     sent = told(MESSAGES, CHAT, "openai", **ASKED)
     sent["max_tokens"] = sent.pop("max_completion_tokens")
-    for name in ("", "anthropic", "gemini"):
+    for name in ("", "anthropic"):
         assert told(MESSAGES, CHAT, name, **ASKED) == sent
 
 

@@ -186,7 +186,7 @@ class ChatRequestWriter(OpenAIRequestWriter):
         return _image(part) if isinstance(part, Image) else _file(part)
 
     def _write_assistant(self, message: Message) -> Iterator[Members]:
-        calls = [_call(part) for part in message.parts if isinstance(part, Call)]
+        calls = [self._call(part) for part in message.parts if isinstance(part, Call)]
         refusal = PARAGRAPH.join(p.text for p in message.parts if isinstance(p, Refusal))
         text = _join_texts(message.parts)
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -197,6 +197,15 @@ class ChatRequestWriter(OpenAIRequestWriter):
         written: Members = {"role": "assistant", "content": text or self._profile.empty}
         reasoning = self._reasoning(thoughts, bool(calls))
         yield written | reasoning | present(refusal=refusal, tool_calls=calls)
+
+    def _call(self, call: Call) -> Members:
+        signature = self._profile.call_signature
+        return {
+            "id": fit_id(call.id, LONGEST_ID),
+            "type": "function",
+            "function": {"name": call.name, "arguments": as_arguments(call)},
+            **present(extra_content=signature and {"google": {"thought_signature": signature}}),
+        }
 
     def _reasoning(self, thoughts: list[Reasoning], calls: bool) -> Members:
         """Return the reasoning of a turn: only some upstreams take it back, by a name of theirs."""
@@ -236,11 +245,3 @@ def _file(file: File) -> Members:
     # OpenAI takes no bytes without a name.
     inner = {"filename": file.name or UNNAMED, "file_data": file_url(file)}
     return {"type": "file", "file": inner}
-
-
-def _call(call: Call) -> Members:
-    return {
-        "id": fit_id(call.id, LONGEST_ID),
-        "type": "function",
-        "function": {"name": call.name, "arguments": as_arguments(call)},
-    }

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 
 from gateway.errors import (
+    Headers,
     HoldgateError,
     UpstreamAnswered,
     UpstreamAuth,
@@ -70,8 +71,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def describe_failure(error: HoldgateError, endpoint: Endpoint) -> HoldgateError:
-    """Return an error as clients are told of it: without the upstream's address or key.
+def describe_failure(
+    error: HoldgateError, endpoint: Endpoint, client_key: Headers = ()
+) -> HoldgateError:
+    """Return an error as clients are told of it: without the upstream's address or any key.
 
     That the operator's key is refused is not the client's fault, and not told as one.
     """
@@ -82,20 +85,20 @@ def describe_failure(error: HoldgateError, endpoint: Endpoint) -> HoldgateError:
             f"Upstream {endpoint.id} refused the gateway's key ({error.status}); "
             "whoever runs the gateway has to check that key."
         )
-    error.body = redact_secrets(error.body, endpoint)
+    error.body = redact_secrets(error.body, endpoint, client_key)
     return error
 
 
-def redact_secrets(body: bytes, endpoint: Endpoint) -> bytes:
-    """Return an error body without the endpoint's credentials and address."""
-    for secret in _secrets(endpoint):
+def redact_secrets(body: bytes, endpoint: Endpoint, client_key: Headers = ()) -> bytes:
+    """Return an error body without the endpoint's credentials and address, and any key."""
+    for secret in _secrets(endpoint, client_key):
         if len(secret) >= SHORTEST and secret in body:
             body = body.replace(secret, BLOT)
     return body
 
 
-def _secrets(endpoint: Endpoint) -> list[bytes]:
-    values = [value.rpartition(b" ")[2] for _, value in endpoint.headers]
+def _secrets(endpoint: Endpoint, client_key: Headers) -> list[bytes]:
+    values = [value.rpartition(b" ")[2] for _, value in (*endpoint.headers, *client_key)]
     address = urlsplit(endpoint.url)
     values += [value.encode() for _, value in parse_qsl(address.query)]
     values += endpoint.secrets()
