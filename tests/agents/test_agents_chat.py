@@ -179,7 +179,8 @@ NO = b'{"error":{"message":"no such key","type":"auth","code":"bad_key"}}'
 FAILURES: dict[str, tuple[Story | None, str]] = {
     "nobody is there": (None, "upstream_unreachable"),
     "it hangs up": (once(), "upstream_broke"),
-    "an error status": (answering(sized(NO, JSON, status="401 Unauthorized")), "bad_key"),
+    "an error status": (answering(sized(NO, JSON, status="422 Unprocessable")), "bad_key"),
+    "a refused key": (answering(sized(NO, JSON, status="401 Unauthorized")), "upstream_auth"),
     "an error without words": (answering(sized(b"", status="500 Oops")), "upstream_error"),
     "an error in disguise": (answering(sized(NO, JSON)), "bad_key"),
     "not a stream": (answering(sized(b"<html>", "content-type: text/html")), "upstream_broke"),
