@@ -68,8 +68,14 @@ class Peer:
                 self._unread.clear()
 
     async def asked(self) -> None:
-        """Wait until there is something to read, and leave it unread."""
+        """Wait until there is something to read, and leave it unread.
+
+        A connection that is closed without a request, such as a look at the start whether the
+        upstream can be reached, asks nothing.
+        """
         await anyio.wait_readable(self.sock)
+        if not self.sock.recv(1, socket.MSG_PEEK):
+            raise EOFError
 
     def reset(self) -> None:
         """Close with RST."""
