@@ -124,8 +124,11 @@ class Zsh:
         return written.read_text().splitlines()[-1].rpartition("=")[2]
 
     def offer(self, line: str) -> set[str]:
+        # zsh shows no list while more keys wait, so the rest is typed once the list has begun.
+        self._type(f"{line}\t")
+        self._read_until(" -- ")
         # What comes after the list shows that the list is whole.
-        self._type(f"{line}\t\x15print -r that is 'all'\n")
+        os.write(self._terminal, b"\x15print -r that is 'all'\n")
         self._read_until("that is all")
         return set(re.findall(r"(?m)(?:^|\s\s)(-{0,2}[a-z][\w-]*)(?=\s)", self._screen))
 

@@ -43,7 +43,9 @@ def image(tmp_path_factory: pytest.TempPathFactory, wheelhouse: Path) -> Iterato
         yield None
         return
     if not has_chroot():
-        pytest.skip("neither a Docker engine nor the right to change the root is there")
+        pytest.fail(
+            "This test needs a Docker engine, or root with the right to mount.", pytrace=False
+        )
     place = tmp_path_factory.mktemp("image")
     yield ChrootBuilder(place, wheelhouse).build(STAGES)
     shutil.rmtree(place)
