@@ -2,8 +2,12 @@
 
 Two ways in. `EventLog` writes what happens on every request: it formats without the machinery of
 `logging` and writes a tenth of a second's lines at once, since a line each was a third of what a
-small request cost. Warnings and exceptions go through `logging`, in the same form. Both write
-through a `LogWriter`, so that nobody waits for a log that is not read.
+small request cost. What libraries and `logging` say takes its place among them, in the same form,
+so that times never run backwards. All is written through a `LogWriter`, so that nobody waits for a
+log that is not read.
+
+Lines about one request carry the same ids: `bind_ids` sets them for the task that answers it, and
+every line that is noted in this task, by whatever part, has them.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Protocol, TextIO, TypeVar
 
 import msgspec
@@ -29,11 +35,81 @@ FLUSH_SECONDS = 0.1
 MOST_WAITING = 1024 * 1024
 EXIT_SECONDS = 1.0
 DROPPED = "log_lines_dropped"
+DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
+LEVELS: Mapping[str, int] = {
+    DEBUG: logging.DEBUG,
+    INFO: logging.INFO,
+    WARNING: logging.WARNING,
+    ERROR: logging.ERROR,
+}
+# The level of an event whose line does not set its own; all others are `info`. An `error` is for
+# the operator: something that the gateway keeps could not be read or written.
+EVENT_LEVELS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "answer_not_read",
+            "answer_not_stored",
+            "answers_not_swept",
+            "deliveries_not_kept",
+            "deliveries_not_read",
+            "deliveries_owed",
+            "directive_not_stored",
+            "event_not_kept",
+            "events_not_read",
+            "events_not_tidied",
+            "handover_not_loaded",
+            "jobs_not_read",
+            "lease_not_renewed",
+            "lock_not_renewed",
+            "quarantined",
+            "reminders_not_read",
+            "reminders_not_stored",
+            "reminders_not_swept",
+            "reminders_owed",
+            "results_not_read",
+            "session_not_read",
+            "session_not_stored",
+            "sessions_not_swept",
+            "snapshot_not_kept",
+            "tool_results_not_stored",
+        ),
+        ERROR,
+    ),
+    **dict.fromkeys(
+        (
+            "api_key_command_failed",
+            "clock_set_back",
+            "deliveries_dropped",
+            "directive_ignored",
+            "reminders_expired",
+            "run_interrupted",
+            "stop_message_disarmed",
+            "stop_message_lowered",
+            "times_missed",
+            "webhook_failed",
+        ),
+        WARNING,
+    ),
+}
+_find_stamp = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z").findall
 _is_bare = re.compile(r"[\w.,:/@*+-]+").fullmatch
 
 Fields = dict[str, Any]
-Line = tuple[float, str, Callable[[Any], str], Any]
+Line = tuple[float, str, str, Callable[[Any], str], Any]
+"""When, the level, the event, how its particulars are written, and what these are."""
+NO_IDS: Mapping[str, str] = MappingProxyType({})
+# The one value that belongs to a task and not to an object: it is the only way in which a line of
+# the store or a tool can name the request that it was written for.
+_ids: ContextVar[Mapping[str, str]] = ContextVar("holdgate_ids", default=NO_IDS)
 T = TypeVar("T")
+
+
+def bind_ids(exchange_id: str, request_id: str = "") -> None:
+    """Have all lines of this task, from now on, name the exchange and the client's request id."""
+    if request_id and request_id != exchange_id:
+        _ids.set({"exchange": exchange_id, "request": request_id})
+    else:
+        _ids.set({"exchange": exchange_id})
 
 
 def text_line(when: str, level: str, event: str, members: str) -> str:
@@ -106,6 +182,7 @@ class LogWriter:
         self._lines: list[str] = []
         self._size = 0
         self._untold = 0
+        self._newest = ""
         self._thread: threading.Thread | None = None
         self.dropped = 0
         """Lines that were never written."""
@@ -117,6 +194,7 @@ class LogWriter:
                 self._drop(text.count("\n"))
                 return
             self._lines.append(text)
+            self._newest = text
             self._size += len(text)
             if self._thread is None:
                 self._start()
@@ -155,7 +233,10 @@ class LogWriter:
 
     def _tell(self) -> None:
         members = WRITERS[self._form]({"lines": self._untold})
-        line = FRAMES[self._form](_instant(time.time()), "WARNING", DROPPED, members)
+        # As of the line before it: lines that are still to come may be older than this moment.
+        stamps = _find_stamp(self._newest)
+        when = stamps[-1] if stamps else _instant(time.time())
+        line = FRAMES[self._form](when, "WARNING", DROPPED, members)
         self._lines.append(line)
         self._size += len(line)
         self._untold = 0
@@ -182,32 +263,61 @@ class LogWriter:
 class EventLog:
     """Notes what happens, in lines that are written a moment later, many at once."""
 
-    def __init__(self, form: str, stream: LogStream, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        form: str,
+        stream: LogStream,
+        now: Callable[[], float] = time.time,
+        level: str = INFO,
+    ) -> None:
         self.form = form
         self._stream = stream
         self._now = now
+        self._least = LEVELS[level]
         self._lines: list[Line] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._newest = 0.0
+
+    def writes(self, level: str) -> bool:
+        """Whether lines of this level are written at all."""
+        return LEVELS[level] >= self._least
 
     @property
     def dropped(self) -> int:
         """How many lines were never written."""
         return self._stream.dropped if isinstance(self._stream, LogWriter) else 0
 
-    def note(self, event: str, **fields: Any) -> None:
-        """Note what happened, with its particulars."""
-        self._add((self._now(), event, WRITERS[self.form], fields))
+    def note(self, event: str, *, level: str = "", **fields: Any) -> None:
+        """Note what happened, with its particulars and the ids of its request."""
+        level = level or EVENT_LEVELS.get(event, INFO)
+        if LEVELS[level] >= self._least:
+            named = {**_ids.get(), **fields}
+            self._add((self._now(), level, event, WRITERS[self.form], named))
 
-    def defer(self, event: str, write: Callable[[T], str], what: T) -> None:
+    def defer(self, event: str, write: Callable[[T], str], what: T, *, level: str = INFO) -> None:
         """Note what happened; how it is said is asked when the line is written.
 
         Said one by one, each line finds the processor's caches full of other things, which
         doubled its cost.
         """
-        self._add((self._now(), event, write, what))
+        if LEVELS[level] >= self._least:
+            self._add((self._now(), level, event, write, what))
+
+    def note_record(self, record: logging.LogRecord, fields: Fields) -> None:
+        """Note what `logging` was told, by whatever thread."""
+        level = record.levelname.lower()
+        line = (record.created, level, "log", WRITERS[self.form], {**_ids.get(), **fields})
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            self._lines.append(line)
+            self.flush()
+        else:
+            loop.call_soon_threadsafe(self._add, line)
 
     def _add(self, line: Line) -> None:
         if not self._lines:
-            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(FLUSH_SECONDS, self.flush)
         self._lines.append(line)
 
     def flush(self) -> None:
@@ -216,30 +326,36 @@ class EventLog:
         if lines:
             frame = FRAMES[self.form]
             written = [
-                frame(_instant(at), "INFO", event, write(what)) for at, event, write, what in lines
+                frame(self._stamp(at), level.upper(), event, write(what))
+                for at, level, event, write, what in lines
             ]
             self._stream.write("".join(written))
             self._stream.flush()
 
+    def _stamp(self, at: float) -> str:
+        """Write a time; never one before that of the line before, whatever the host's clock did."""
+        self._newest = max(self._newest, at)
+        return _instant(self._newest)
 
-class _Lines(logging.Formatter):
-    def __init__(self, form: str) -> None:
+
+class EventLogHandler(logging.Handler):
+    """Hands what `logging` is told to an `EventLog`."""
+
+    def __init__(self, event_log: EventLog) -> None:
         super().__init__()
-        self._form = form
+        self._event_log = event_log
+        self._formatter = logging.Formatter()
 
-    def format(self, record: logging.LogRecord) -> str:
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand a record over."""
         fields: Fields = {"logger": record.name, "says": record.getMessage()}
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        when = _instant(record.created)
-        members = WRITERS[self._form](fields)
-        return FRAMES[self._form](when, record.levelname, "log", members).removesuffix("\n")
+            fields["exception"] = self._formatter.formatException(record.exc_info)
+        self._event_log.note_record(record, fields)
 
 
-def set_up(form: str, stream: LogStream) -> None:
-    """Send what `logging` takes, ours and the libraries', to this stream in this form."""
-    handler: logging.StreamHandler[Any] = logging.StreamHandler(stream)
-    handler.setFormatter(_Lines(form))
+def set_up(event_log: EventLog) -> None:
+    """Have this log take what `logging` is told, by us and by libraries."""
     root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
+    root.handlers[:] = [EventLogHandler(event_log)]
+    root.setLevel(logging.ERROR if not event_log.writes(WARNING) else logging.WARNING)

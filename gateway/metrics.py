@@ -97,7 +97,7 @@ class Metrics(Collector):
             self._count(report)
 
     def _count(self, report: ExchangeEnded) -> None:
-        upstream = report.upstream
+        upstream = report.route.upstream
         self._ended[(report.state, upstream, report.status)] += 1
         self._turns[upstream] += report.turns
         self._whole[upstream].add(report.seconds)

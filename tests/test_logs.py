@@ -118,7 +118,7 @@ def test_what_logging_takes_has_the_same_form() -> None:
     stream = io.StringIO()
     before = logging.getLogger().handlers[:]
     try:
-        set_up("text", stream)
+        set_up(EventLog("text", stream))
         try:
             raise ValueError("two\nlines")
         except ValueError:

@@ -4,16 +4,16 @@ from types import SimpleNamespace
 from typing import cast
 
 from gateway.exchange.machine import State
-from gateway.exchange.model import Usage
+from gateway.exchange.model import ExchangeInfo, Route, Usage
 from gateway.exchange.observer import ExchangeEnded
 from gateway.metrics import Metrics
 from gateway.wire.http_client.upstream import Upstream
 
 
 def report(seconds: float, first: float | None, usage: Usage | None = None) -> ExchangeEnded:
-    return ExchangeEnded(
-        "id", "local", "m", True, State.DONE, "up", 2, 200, "", seconds, first, usage
-    )
+    info = ExchangeInfo("id", "id", "local", None, "m", "openai-chat", True)
+    route = Route("up", "m")
+    return ExchangeEnded(info, State.DONE, route, 2, 2, 200, seconds, first, 10, usage)
 
 
 def test_numbers_are_shown_when_asked_for() -> None:

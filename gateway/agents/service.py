@@ -148,7 +148,6 @@ class Agents:
     def _log(self, message: AgentMessage, outcome: Outcome) -> None:
         self.services.note(
             "chat_done",
-            id=message.request_id,
             owner=message.owner,
             agent=message.agent.id,
             session=message.session,

@@ -25,13 +25,21 @@ from gateway.errors import (
     Unauthorized,
     UpgradeRequired,
 )
+from gateway.exchange.model import ExchangeInfo
+from gateway.exchange.observer import RequestAnswered, RequestRefused
 from gateway.exchange.ports import error_headers
+from gateway.logs import bind_ids
 from gateway.wire.http_server.request_cycle import offers_websocket
 from gateway.wire.http_server.response import ClientResponse, Message, Receive, Send
 
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+Tell = Callable[[RequestRefused | RequestAnswered], None]
+"""Hears of requests that do not become exchanges."""
+
 KEY = "holdgate"
+# What servers log where nobody was left to answer.
+CLIENT_LEFT = 499
 INTERNAL_ERROR = "Something went wrong inside the gateway; its log says what."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 # Made once: randomness is asked of the system, and a request has better things to wait for.
@@ -49,9 +57,13 @@ ACCOUNT = b"chatgpt-account-id"
 CORS_ORIGIN = b"access-control-allow-origin"
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
 CORS_EXPOSED = (
-    b"x-request-id, request-id, x-holdgate-upstream, x-holdgate-session, x-holdgate-directive, "
-    b"x-holdgate-event-id"
+    b"x-request-id, request-id, x-holdgate-exchange, x-holdgate-upstream, x-holdgate-session, "
+    b"x-holdgate-directive, x-holdgate-event-id"
 )
+
+
+def tell_nobody(happening: RequestRefused | RequestAnswered) -> None:
+    """Let it go unheard."""
 
 
 @dataclass(slots=True)
@@ -67,7 +79,23 @@ class IncomingRequest:
     query: bytes = b""
     """The parameters of the URL."""
     answer_headers: Headers = ()
-    """What every answer to it carries: its id, and who may read it across origins."""
+    """What every answer to it carries: its ids, and who may read it across origins."""
+    method: str = ""
+    path: str = ""
+    owner: str = ""
+    """Whose request it is, once its key was looked up."""
+    session: str | None = None
+    model: str = ""
+
+    def describe(self, dialect: str = "") -> ExchangeInfo:
+        """Say which request it is, as far as that is known."""
+        return ExchangeInfo(
+            self.exchange_id, self.request_id, self.owner, self.session, self.model, dialect
+        )
+
+    def rest(self) -> None:
+        """Let go of what came with it: a held answer may be one of thousands."""
+        self.headers, self.listed, self.query = {}, (), b""
 
 
 def incoming_of(scope: Mapping[str, Any]) -> IncomingRequest:
@@ -129,10 +157,17 @@ class AdmissionMiddleware:
     Model requests go straight to their relay; all others through the router.
     """
 
-    def __init__(self, app: App, admission: Admission, models: Mapping[str, ModelEndpoint]) -> None:
+    def __init__(
+        self,
+        app: App,
+        admission: Admission,
+        models: Mapping[str, ModelEndpoint],
+        tell: Tell = tell_nobody,
+    ) -> None:
         self._app = app
         self._admission = admission
         self._models = models
+        self._tell = tell
         self._known_host: bytes | None = None
 
     def replace_routes(self, app: App, models: Mapping[str, ModelEndpoint]) -> None:
@@ -148,9 +183,14 @@ class AdmissionMiddleware:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         exchange_id = new_exchange_id()
         named, query = request_id(headers, exchange_id), scope["query_string"]
+        bind_ids(exchange_id, named)
         incoming = IncomingRequest(exchange_id, named, headers, scope["headers"], query)
-        path, name = scope["path"], incoming.request_id.encode()
-        incoming.answer_headers = ((b"x-request-id", name),)
+        incoming.method, incoming.path = scope["method"], scope["path"]
+        path, name = scope["path"], named.encode()
+        incoming.answer_headers = (
+            (b"x-request-id", name),
+            (b"x-holdgate-exchange", exchange_id.encode()),
+        )
         if VERSION in headers or path.startswith(MESSAGES):
             # Where their clients look for it.
             incoming.answer_headers += ((b"request-id", name),)
@@ -160,11 +200,13 @@ class AdmissionMiddleware:
             self._admit(incoming)
         except HoldgateError as error:
             dialect = relay.dialect if relay is not None else dialect_of(incoming, path)
+            self._tell(RequestRefused(incoming.describe(), incoming.method, path, error))
             headers_too = incoming.answer_headers + _closing(error)
             await refuse(error, receive, send, headers_too, dialect.error_body)
             return
         if scope["method"] == "OPTIONS":
             preflight = _preflight(incoming, relay is not None)
+            self._tell(RequestAnswered(incoming.describe(), incoming.method, path, 204, 0.0))
             await ClientResponse(receive, send, incoming.answer_headers).whole(204, preflight, b"")
         elif relay is not None:
             # A frame passes every call between the server and the relay, so there are few.

@@ -210,18 +210,22 @@ class ChatEndpoint:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
             owner = self.keys.owner(incoming.headers)
+            incoming.owner = owner.name
             exchanges.check_open()
             body = await receive_body(incoming.headers, receive, self.limits.size)
             exchanges.check_open()
             given = await self._read(body, owner.name, incoming)
             await self._answer(self._make_message(given, owner, incoming), incoming, answer)
         except Exception as error:  # noqa: BLE001 - the outer loop of a request
-            if (told := tell_failure(error, incoming.request_id, exchanges, answer)) is not None:
+            told = tell_failure(error, incoming, "", exchanges, answer)
+            if told is not None:
                 await self._say(told, answer)
 
     async def _answer(
         self, message: AgentMessage, incoming: IncomingRequest, answer: ClientResponse
     ) -> None:
+        incoming.owner, incoming.session = message.owner, message.session
+        incoming.model = message.agent.model
         answer.also(session_header(message.session))
         lease = await self.locks.take(message.owner, message.session, CHAT)
         if isinstance(lease, str):

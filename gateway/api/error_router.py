@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping, Sequence
+import time
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Router
 from starlette.types import Lifespan
 
-from gateway.api.admission import INTERNAL_ERROR, dialect_of, incoming_of, refuse
+from gateway.api.admission import (
+    CLIENT_LEFT,
+    INTERNAL_ERROR,
+    Tell,
+    dialect_of,
+    incoming_of,
+    refuse,
+    tell_nobody,
+)
 from gateway.api.jobs import ADMIN_PATHS, PATHS, write_job_error
 from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
-from gateway.wire.http_server.response import Receive, Send
+from gateway.exchange.observer import RequestAnswered, RequestRefused
+from gateway.wire.http_server.response import Message, Receive, Send
 
 log = logging.getLogger("holdgate.web")
 JOB_PATHS = tuple(f"{path}/" for path in (*PATHS, *ADMIN_PATHS))
@@ -23,8 +33,16 @@ JOB_PATHS = tuple(f"{path}/" for path in (*PATHS, *ADMIN_PATHS))
 class ErrorRouter:
     """Starlette's router, with our errors instead of its own."""
 
-    def __init__(self, routes: Sequence[BaseRoute], lifespan: Lifespan[Any]) -> None:
+    def __init__(
+        self,
+        routes: Sequence[BaseRoute],
+        lifespan: Lifespan[Any],
+        tell: Tell = tell_nobody,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
+        self._tell = tell
+        self._now = now
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Find the endpoint and run it."""
@@ -33,9 +51,22 @@ class ErrorRouter:
             return
         # The router raises instead of answering by itself when it knows its application.
         scope["app"] = self
-        incoming = incoming_of(scope)
+        incoming, begun, status = incoming_of(scope), self._now(), CLIENT_LEFT
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         try:
-            await self._router(scope, receive, send)
+            await self._router(scope, receive, send_and_note)
+            seconds = self._now() - begun
+            self._tell(
+                RequestAnswered(
+                    incoming.describe(), incoming.method, incoming.path, status, seconds
+                )
+            )
             return
         except HoldgateError as raised:
             error = raised
@@ -46,6 +77,7 @@ class ErrorRouter:
             log.exception("request %s failed", incoming.request_id, exc_info=raised)
             error = Unavailable(INTERNAL_ERROR)
         path = scope["path"]
+        self._tell(RequestRefused(incoming.describe(), incoming.method, path, error))
         is_about_jobs = path.startswith(JOB_PATHS)
         write = write_job_error if is_about_jobs else dialect_of(incoming, path).error_body
         await refuse(error, receive, send, (), write)

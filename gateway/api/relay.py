@@ -13,12 +13,12 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
-from gateway.api.admission import INTERNAL_ERROR, KEY, IncomingRequest, Keys
+from gateway.api.admission import CLIENT_LEFT, INTERNAL_ERROR, KEY, IncomingRequest, Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import ModelRequest
-from gateway.exchange.observer import NOBODY, NullObserver
+from gateway.exchange.observer import NOBODY, NullObserver, RequestAnswered, RequestRefused
 from gateway.exchange.ports import Request, error_headers
 from gateway.exchange.prepare import (
     ExchangeInput,
@@ -89,7 +89,7 @@ class Relay:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        request_id, headers, limit = incoming.request_id, incoming.headers, self._limit
+        headers, limit = incoming.headers, self._limit
         direct = scope.get("extensions", {}).get(CYCLE)
         answer = ClientResponse(receive, send, incoming.answer_headers, direct)
         try:
@@ -97,7 +97,7 @@ class Relay:
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
             body = direct.take_json_body(headers, limit) if direct is not None else None
             forwarded = towards_upstream(incoming.listed)
-            owner = self._keys.owner(headers).name
+            owner = incoming.owner = self._keys.owner(headers).name
             if body is None:
                 self._exchanges.check_open()
                 body = await receive_body(headers, receive, limit)
@@ -106,10 +106,12 @@ class Relay:
             request = await read(incoming, owner, body, forwarded, answer)
             driving = self._exchanges.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.
-            del scope, incoming, headers, body, forwarded, request
+            incoming.rest()
+            del scope, headers, body, forwarded, request
             await driving
         except Exception as error:  # noqa: BLE001 - the outer loop of a request
-            if (told := tell_failure(error, request_id, self._exchanges, answer)) is not None:
+            told = tell_failure(error, incoming, self.dialect.name, self._exchanges, answer)
+            if told is not None:
                 await self._say(told, answer)
 
     async def _read_large(
@@ -144,6 +146,7 @@ class Relay:
         prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
         read = await self._reader.read(body, prefers_stream, incoming.listed, owner)
         asked, who = read.asked, read.who
+        incoming.session, incoming.model = who.session, asked.model
         if read.previous:
             asked = await self._go_on_from(read.previous, asked, owner)
         offer = self._offer
@@ -187,18 +190,24 @@ class Relay:
 
 
 def tell_failure(
-    error: Exception, request_id: str, exchanges: LiveExchanges, answer: ClientResponse
+    error: Exception,
+    incoming: IncomingRequest,
+    dialect: str,
+    exchanges: LiveExchanges,
+    answer: ClientResponse,
 ) -> HoldgateError | None:
-    """Note why a request failed; return what is to be said of it, if anybody is there to hear it.
+    """Tell why a request failed; return what is to be said of it, if anybody is there to hear it.
 
     A bug of ours must not look like a finished answer.
     """
+    info, method, path = incoming.describe(dialect), incoming.method, incoming.path
     if isinstance(error, HoldgateError):
-        exchanges.refuse(request_id, error)
+        exchanges.tell(RequestRefused(info, method, path, error))
         return error
     if isinstance(error, ClientLeft):
+        exchanges.tell(RequestAnswered(info, method, path, CLIENT_LEFT, 0.0))
         return None
-    log.exception("request %s failed", request_id, exc_info=error)
+    log.exception("request %s failed", incoming.request_id, exc_info=error)
     return None if answer.ended else Unavailable(INTERNAL_ERROR)
 
 

@@ -29,7 +29,9 @@ _fields = msgspec.json.Decoder(Fields)
 
 def find_owner(keys: Keys, request: WebRequest) -> str:
     """Return whose request it is, or raise `Unauthorized`."""
-    return keys.owner(incoming_of(request.scope).headers).name
+    incoming = incoming_of(request.scope)
+    incoming.owner = keys.owner(incoming.headers).name
+    return incoming.owner
 
 
 def find_session(keys: Keys, request: WebRequest, part: str = "") -> tuple[str, str]:
@@ -39,6 +41,7 @@ def find_session(keys: Keys, request: WebRequest, part: str = "") -> tuple[str, 
     if part and not name:
         raise NotFound(f"The session is missing; write /api/sessions/{{id}}/{part}.")
     check_session_id(name)
+    incoming_of(request.scope).session = name
     return owner, name
 
 

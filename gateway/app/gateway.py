@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from starlette.routing import BaseRoute
 
 from gateway.api.admission import AdmissionMiddleware
 from gateway.api.error_router import ErrorRouter
@@ -59,7 +60,9 @@ class Gateway:
     ) -> None:
         self.config = config
         form = config.server.log_format
-        self.event_log = event_log or EventLog(form, LogWriter(sys.stderr, form))
+        self.event_log = event_log or EventLog(
+            form, LogWriter(sys.stderr, form), level=config.server.log_level
+        )
         self.key_commands = wiring.key_commands_of(config, self.event_log.note)
         commands = self.key_commands
         self.upstreams: dict[str, Upstream] = {
@@ -85,8 +88,8 @@ class Gateway:
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
-        site = ErrorRouter([], lifespan=lambda app: self)
-        self.asgi = AdmissionMiddleware(site, wiring.admission_of(config, bool(self.keys)), {})
+        admission = wiring.admission_of(config, bool(self.keys))
+        self.asgi = AdmissionMiddleware(self._router([]), admission, {}, self.exchanges.tell)
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
         self._leaving = anyio.Event()
@@ -110,9 +113,10 @@ class Gateway:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._start(self._tasks)
         self.parts.agents.announce()
-        self.asgi.replace_routes(
-            ErrorRouter(routes_of(self.parts), lambda app: self), relays_of(self.parts)
-        )
+        self.asgi.replace_routes(self._router(routes_of(self.parts)), relays_of(self.parts))
+
+    def _router(self, routes: list[BaseRoute]) -> ErrorRouter:
+        return ErrorRouter(routes, lambda app: self, self.exchanges.tell)
 
     def _start(self, tasks: TaskGroup) -> None:
         parts, config = self.parts, self.config

@@ -19,7 +19,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
 from gateway.config import Config, UpstreamSection
 from gateway.dialects import DIALECTS
-from gateway.dialects.profiles import profile_for
+from gateway.dialects.profiles import Profile, profile_for
 from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.errors import Headers
 from gateway.exchange.additions import ToolDeclaration
@@ -94,11 +94,18 @@ def _upstream_dialects(config: Config) -> dict[str, UpstreamDialect]:
     return {
         section.id: UpstreamDialect(
             section.dialect,
-            profile_for(section.profile, urlsplit(section.base_url).hostname or ""),
+            _profile_of(section),
             (ANTHROPIC_VERSION,) if section.dialect == MESSAGES else (),
         )
         for section in config.upstreams
     } | {DEMO: UpstreamDialect("openai-chat")}
+
+
+def _profile_of(section: UpstreamSection) -> Profile:
+    profile = profile_for(section.profile, urlsplit(section.base_url).hostname or "")
+    if section.ask_usage:
+        return profile
+    return msgspec.structs.replace(profile, always_reports=True)
 
 
 def clock_of(config: Config) -> Clock:

@@ -44,8 +44,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
         return 1
     form = config.server.log_format
     out, log = LogWriter(sys.stdout, form), LogWriter(sys.stderr, form)
-    set_up(form, log)
-    event_log = EventLog(form, log)
+    event_log = EventLog(form, log, level=config.server.log_level)
+    set_up(event_log)
 
     def listening(url: str) -> None:
         announce(config, url, out, event_log, sys.stdout.isatty())

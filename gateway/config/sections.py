@@ -68,6 +68,7 @@ PresetName = Literal[
 Auth = Literal["", "bearer", "x-api-key", "api-key", "none", "client"]
 Transport = Literal["fast", "httpx"]
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 TimeTag = Literal["always", "user_turns", "off"]
 BdMode = Literal["auto", "runtime", "heuristic"]
 
@@ -103,6 +104,9 @@ class ServerSection:
     drain_ms: Annotated[Ms, "How long answers in progress may continue after SIGTERM."] = 30_000
     workers: Annotated[SomeCount, "Server processes; more than one needs a shared store."] = 1
     log_format: Annotated[LogFormat, "Format of log lines: `text` or `json`."] = "text"
+    log_level: Annotated[
+        LogLevel, "Least level of log lines: `debug` (every step), `info`, `warning` or `error`."
+    ] = "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,11 @@ class UpstreamSection:
     connect_ms: Annotated[SomeMs, "Longest time to connect."] = 10_000
     first_byte_ms: Annotated[SomeMs, "Longest wait for the first byte of an answer."] = 120_000
     idle_ms: Annotated[SomeMs, "Longest silence between two bytes of an answer."] = 120_000
+    ask_usage: Annotated[
+        bool,
+        "Whether a Chat Completions upstream is asked for the tokens of streams; false if it "
+        "refuses that.",
+    ] = True
     settle_ms: Annotated[
         Ms,
         "If a model has several routes: how long first frames without content wait for content or "

@@ -191,6 +191,10 @@ class BaseDialect(ABC):
         # The search saves parsing the history of nearly every request (test_fast_paths.py).
         return self.strip_reasoning(body) if may_be_sealed(body) else body
 
+    def ask_usage(self, body: bytes) -> bytes:
+        """Return the body: a stream tells its usage unasked."""
+        return body
+
     def strip_tools(self, body: bytes) -> bytes:
         """Take out the client's tools: nobody is there to run them when a job asks."""
         fields = fields_of(body)

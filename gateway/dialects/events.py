@@ -323,7 +323,15 @@ class StreamSplice:
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    __slots__ = ("_event_bytes", "_ids", "_unread", "server_tools", "settling", "text_shown")
+    __slots__ = (
+        "_event_bytes",
+        "_ids",
+        "_unread",
+        "hides_usage",
+        "server_tools",
+        "settling",
+        "text_shown",
+    )
 
     def __init__(self, asked: ModelRequest, server_tools: frozenset[str], event_bytes: int) -> None:
         self.server_tools = server_tools
@@ -331,7 +339,7 @@ class StreamSplice:
         self._event_bytes = event_bytes
         self._unread: list[RecordedTap] = []
         """Turns of the answer of which nobody knows yet whether they said a word."""
-        self.settling = self.text_shown = False
+        self.settling = self.text_shown = self.hides_usage = False
 
     def accepts(self, content_type: bytes) -> bool:
         """Whether an upstream's answer of this type can be read."""

@@ -59,6 +59,9 @@ class Splice(Protocol):
     settling: bool
     """Whether what came of the turn at hand is not shown yet, and may never be."""
 
+    hides_usage: bool
+    """Whether the gateway asked for the usage of the turn at hand, and the client did not."""
+
     @property
     def content_type(self) -> bytes:
         """What the client is told the answer is."""
@@ -116,6 +119,9 @@ class Dialect(Protocol):
 
     def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out reasoning that only an upstream of another dialect would take back."""
+
+    def ask_usage(self, body: bytes) -> bytes:
+        """Have a stream end with its usage, where the dialect tells that only if asked."""
 
     def make_assistant_turn(self, text: str) -> AnsweredTurn:
         """Make an assistant's turn of what it said."""

@@ -25,7 +25,7 @@ class WholeAnswer(Generic[T]):
     """Makes one body out of n; a dialect says how they are joined."""
 
     content_type = b"application/json"
-    settling = False
+    settling = hides_usage = False
 
     __slots__ = ("_limit", "_taken", "ids", "server_tools")
 

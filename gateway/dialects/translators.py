@@ -96,7 +96,7 @@ class Translators:
         answer_bytes: int,
         wall: Callable[[], float],
     ) -> None:
-        self._upstream_dialects = dialects
+        self._upstream_dialects = dict(dialects)
         self._event_bytes = event_bytes
         self._answer_bytes = answer_bytes
         self._wall = wall
@@ -174,6 +174,20 @@ class Translators:
         if spoken is None:
             return None
         return partial(_fit, spoken, parts())
+
+    def asks_usage(self, upstream: str) -> bool:
+        """Whether an upstream is asked to tell the usage of its streams."""
+        spoken = self._upstream_dialects.get(upstream)
+        return spoken is not None and not spoken.profile.always_reports
+
+    def stop_asking_usage(self, upstream: str) -> bool:
+        """Never ask an upstream for usage again, since it refuses that; False if that is known."""
+        if not self.asks_usage(upstream):
+            return False
+        spoken = self._upstream_dialects[upstream]
+        profile = msgspec.structs.replace(spoken.profile, always_reports=True)
+        self._upstream_dialects[upstream] = msgspec.structs.replace(spoken, profile=profile)
+        return True
 
     def find_dialect(self, upstream: str) -> str:
         """Return the dialect an upstream speaks, if that is known."""

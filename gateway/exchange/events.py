@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.errors import HoldgateError
 from gateway.exchange.additions import Addition, ToolResult
-from gateway.exchange.model import ToolCall, TurnEnd
+from gateway.exchange.model import Route, ToolCall, TurnEnd
 
 
 class TurnOpened(msgspec.Struct, frozen=True, gc=False):
@@ -30,6 +30,8 @@ class RouteFailed(msgspec.Struct, frozen=True, gc=False):
     """A route did not give a first frame; to the machine it also means that a try is left."""
 
     error: HoldgateError
+    route: Route | None = None
+    """Which one, for observers."""
 
 
 class RoutesExhausted(msgspec.Struct, frozen=True, gc=False):

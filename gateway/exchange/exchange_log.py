@@ -1,48 +1,213 @@
-"""How an exchange went, as a log line; made on every request, so with little ado."""
+"""What requests come to, as log lines: one for each request, and one for what deserves its own.
+
+The line of an exchange is made on every request, so with little ado. Other lines are noted where
+something happens, in the task of the exchange, and get its ids there (`gateway/logs.py`). With the
+level `debug` every happening is a line. Texts of messages and arguments of tools are in none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, get_args
 
-from gateway.errors import UpstreamAuth
-from gateway.exchange.observer import ExchangeEnded, Happening, Wants
-from gateway.logs import EventLog, members, quote
+from gateway.errors import Draining, HoldgateError, Unavailable, UpstreamAuth
+from gateway.exchange.events import HoldEnded, RouteFailed
+from gateway.exchange.model import ExchangeInfo, Usage
+from gateway.exchange.observer import (
+    ExchangeEnded,
+    FirstFrame,
+    Happening,
+    Heartbeat,
+    HeldUntil,
+    RequestAnswered,
+    RequestRefused,
+    RouteTried,
+    Spliced,
+    StateChanged,
+    StopMessageFired,
+    ToolReturned,
+    ToolStarted,
+    TurnBroke,
+    TurnEnded,
+    UpstreamClosed,
+    UsageRefused,
+    Wants,
+)
+from gateway.logs import DEBUG, ERROR, INFO, WARNING, EventLog, Fields, members, pairs, quote
+from gateway.timestamps import iso
 
 LONGEST_NAME = 100
 CHECK_KEY = "The gateway has no key that the upstream takes: the operator has to check it."
+NO_USAGE = "It refuses stream_options; set ask_usage = false for it. Its streams count no tokens."
+EVERYTHING: Wants = frozenset(get_args(Happening))
+# Asked every few seconds by machines, and not worth a line each.
+PROBES = frozenset({"/", "/healthz", "/readyz", "/metrics"})
+H = TypeVar("H", bound=Happening)
 
 
 class ExchangeLog:
-    """Writes one line about each exchange that ended."""
-
-    wants: Wants = frozenset({ExchangeEnded})
+    """Writes one line about each request, and lines about some of its steps."""
 
     def __init__(self, event_log: EventLog) -> None:
         self._event_log = event_log
+        self._shows_steps = event_log.writes(DEBUG)
+        self.wants: Wants = EVERYTHING if self._shows_steps else frozenset(LINES)
 
     def observe(self, at: float, happening: Happening) -> None:
         """Have a line written, with many others a moment later."""
-        if isinstance(happening, ExchangeEnded):
-            self._event_log.defer("exchange", FORMS[self._event_log.form], happening)
-            if happening.code == UpstreamAuth.code:
-                told = {"id": happening.request_id, "upstream": happening.upstream}
-                self._event_log.note(UpstreamAuth.code, **told, says=CHECK_KEY)
+        kind = type(happening)
+        if (write := LINES.get(kind)) is not None:
+            write(self._event_log, happening)
+        if self._shows_steps and kind not in WHOLE_REQUESTS:
+            describe = STEPS.get(kind)
+            fields = describe(happening) if describe is not None else {}
+            self._event_log.note("step", level=DEBUG, what=kind.__name__, **fields)
+
+
+def level_of(error: HoldgateError | None) -> str:
+    """Return how grave an error is: `error` is for what the gateway has to answer for."""
+    if error is None:
+        return INFO
+    is_ours = isinstance(error, Unavailable) and not isinstance(error, Draining)
+    return ERROR if is_ours else WARNING
+
+
+def _log_exchange(log: EventLog, ended: ExchangeEnded) -> None:
+    log.defer("exchange", FORMS[log.form], ended, level=level_of(ended.error))
+    if ended.code == UpstreamAuth.code:
+        upstream = ended.route.upstream
+        log.note(UpstreamAuth.code, level=WARNING, upstream=upstream, says=CHECK_KEY)
+
+
+def _log_refusal(log: EventLog, refused: RequestRefused) -> None:
+    error = refused.error
+    fields = {
+        **describe_request(refused.info),
+        "method": refused.method,
+        "path": refused.path[:LONGEST_NAME],
+        "status": error.status,
+        "code": error.code,
+        "says": error.message,
+    }
+    log.note("refused", level=level_of(error), **fields)
+
+
+def _log_request(log: EventLog, answered: RequestAnswered) -> None:
+    is_probe = answered.path in PROBES and answered.status < 400
+    fields = {
+        **describe_request(answered.info),
+        "method": answered.method,
+        "path": answered.path[:LONGEST_NAME],
+        "status": answered.status,
+        "ms": round(answered.seconds * 1000, 1),
+    }
+    log.note("request", level=DEBUG if is_probe else INFO, **fields)
+
+
+def describe_request(info: ExchangeInfo) -> Fields:
+    """Return the fields that say which request it is; what is not known of it is left out."""
+    named = info.request_id != info.exchange_id
+    fields: Fields = {"exchange": info.exchange_id, "request": info.request_id if named else None}
+    fields |= {"owner": info.owner or None, "session": info.session}
+    return fields | {"dialect": info.dialect or None, "model": info.model[:LONGEST_NAME] or None}
+
+
+def _log_turn(log: EventLog, ended: TurnEnded) -> None:
+    # The line of the exchange says all there is to say of a first turn.
+    if ended.number > 1:
+        route, tokens = ended.route, describe_tokens(ended.turn.usage)
+        fields: Fields = {"turn": ended.number, "upstream": route.upstream}
+        fields |= {"upstream_model": route.model, "stop": str(ended.turn.stop)}
+        log.note("turn", **fields, ms=round(ended.seconds * 1000, 1), **tokens)
+
+
+def describe_tokens(usage: Usage | None) -> Fields:
+    """Return the fields that say how many tokens were used; none if that was not reported."""
+    if usage is None:
+        return {}
+    return {
+        "tokens_in": usage.input,
+        "tokens_cached": usage.cached or None,
+        "tokens_out": usage.output,
+        "tokens_reasoning": usage.reasoning or None,
+    }
+
+
+def _log_tool(log: EventLog, returned: ToolReturned) -> None:
+    call, failed = returned.call, bool(returned.error)
+    # Why it failed may quote what the model wrote.
+    level = WARNING if failed else INFO
+    log.note("tool", level=level, tool=call.name, call=call.id, ms=returned.ms, failed=failed)
+
+
+def _log_failed_route(log: EventLog, failed: RouteFailed) -> None:
+    error, route = failed.error, failed.route
+    # An error that no other route could better is told by the line of the exchange.
+    if error.may_fail_over and route is not None:
+        where = {"upstream": route.upstream, "upstream_model": route.model}
+        told = {"status": error.status, "code": error.code, "says": error.message}
+        log.note("route_failed", level=WARNING, **where, **told)
+
+
+def _log_refused_usage(log: EventLog, refused: UsageRefused) -> None:
+    log.note("usage_refused", level=WARNING, upstream=refused.upstream, says=NO_USAGE)
+
+
+LINES: Mapping[type[Happening], Callable[[EventLog, Any], None]] = {
+    ExchangeEnded: _log_exchange,
+    RequestRefused: _log_refusal,
+    RequestAnswered: _log_request,
+    TurnEnded: _log_turn,
+    ToolReturned: _log_tool,
+    RouteFailed: _log_failed_route,
+    UsageRefused: _log_refused_usage,
+}
+WHOLE_REQUESTS = (ExchangeEnded, RequestRefused, RequestAnswered)
+
+# What a step says beside its name. None of it is text that a user or a model wrote.
+STEPS: Mapping[type[Happening], Callable[[Any], Fields]] = {
+    StateChanged: lambda step: {
+        "state": str(step.state),
+        "turn": step.turn,
+        "why": step.reason or None,
+    },
+    RouteTried: lambda step: {"turn": step.turn, "route": str(step.route)},
+    FirstFrame: lambda step: {"turn": step.turn},
+    TurnEnded: lambda step: {
+        "turn": step.number,
+        "stop": str(step.turn.stop),
+        "bytes": step.bytes,
+        **describe_tokens(step.turn.usage),
+    },
+    TurnBroke: lambda step: {"turn": step.number, "route": str(step.route)},
+    Heartbeat: lambda step: {"turn": step.turn},
+    Spliced: lambda step: {"turn": step.turn},
+    UpstreamClosed: lambda step: {"turn": step.turn, "was_cut": step.was_cut},
+    ToolStarted: lambda step: {"tool": step.call.name, "call": step.call.id},
+    HeldUntil: lambda step: {"until": iso(step.until_ms)},
+    HoldEnded: lambda step: {"why": step.reason},
+    StopMessageFired: lambda step: {"n": step.n, "of": step.of},
+}
 
 
 def text_of(report: ExchangeEnded) -> str:
     """Write it for people."""
+    info, route, usage, error = report.info, report.route, report.usage, report.error
+    # Each part is written only where there is something to say: this is made for every request.
+    named = f" request={info.request_id}" if info.request_id != info.exchange_id else ""
+    session = f" session={_quote_name(info.session[:LONGEST_NAME])}" if info.session else ""
     first = "" if report.first_seconds is None else f" first_ms={report.first_seconds * 1000:.1f}"
-    code = f" code={report.code}" if report.code else ""
-    usage = report.usage
-    tokens = f" tokens_in={usage.input} tokens_out={usage.output}" if usage else ""
+    tokens = "" if usage is None else f" {pairs(describe_tokens(usage))}"
     lost = f" lost={quote(','.join(report.lost))}" if report.lost else ""
+    failed = "" if error is None else f" code={error.code} says={quote(error.message)}"
     return (
-        f"id={report.request_id} owner={_quote_name(report.owner[:LONGEST_NAME])} "
-        f"model={_quote_name(report.model[:LONGEST_NAME])} upstream={report.upstream} "
-        f"state={report.state} status={report.status}{code} stream={report.stream} "
-        f"turns={report.turns}{first} ms={report.seconds * 1000:.1f}{tokens}{lost}"
+        f"exchange={info.exchange_id}{named} owner={_quote_name(info.owner[:LONGEST_NAME])}"
+        f"{session} dialect={info.dialect} model={_quote_name(info.model[:LONGEST_NAME])} "
+        f"upstream={route.upstream} upstream_model={_quote_name(route.model[:LONGEST_NAME])} "
+        f"state={report.state} status={report.status}{failed} stream={info.stream} "
+        f"turns={report.turns} tries={report.tries}{first} ms={report.seconds * 1000:.1f} "
+        f"bytes={report.bytes}{tokens}{lost}"
     )
 
 
@@ -51,23 +216,24 @@ def _quote_name(name: str) -> str:
     return quote(name)
 
 
-def fields_of(report: ExchangeEnded) -> dict[str, Any]:
+def fields_of(report: ExchangeEnded) -> Fields:
     """Write it for machines."""
-    first, usage = report.first_seconds, report.usage
+    info, route, first, error = report.info, report.route, report.first_seconds, report.error
     return {
-        "id": report.request_id,
-        "owner": report.owner,
-        "model": report.model[:LONGEST_NAME],
-        "upstream": report.upstream,
+        **describe_request(info),
+        "upstream": route.upstream,
+        "upstream_model": route.model[:LONGEST_NAME],
         "state": str(report.state),
         "status": report.status,
-        "code": report.code or None,
-        "stream": report.stream,
+        "code": None if error is None else error.code,
+        "says": None if error is None else error.message,
+        "stream": info.stream,
         "turns": report.turns,
+        "tries": report.tries,
         "first_ms": None if first is None else round(first * 1000, 1),
         "ms": round(report.seconds * 1000, 1),
-        "tokens_in": usage.input if usage else None,
-        "tokens_out": usage.output if usage else None,
+        "bytes": report.bytes,
+        **describe_tokens(report.usage),
         "lost": list(report.lost) or None,
     }
 

@@ -40,10 +40,37 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens of one turn, as the upstream reported them."""
 
     input: int = 0
+    """All of the prompt, cached or not."""
     output: int = 0
+    """All of the answer, reasoning included."""
+    cached: int = 0
+    """The part of the input that was read from the upstream's cache."""
+    reasoning: int = 0
+    """The part of the output that the model thought."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.input + other.input, self.output + other.output)
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+        )
+
+
+class ExchangeInfo(msgspec.Struct, frozen=True, gc=False):
+    """Which exchange it is, and whose: what log lines, metrics and usage are told by."""
+
+    exchange_id: str
+    """Ours, and never used again."""
+    request_id: str
+    """The client's own id, if it named one; else the same as ours."""
+    owner: str = ""
+    session: str | None = None
+    model: str = ""
+    """As the client called it."""
+    dialect: str = ""
+    """The client's."""
+    stream: bool = False
 
 
 class TurnEnd(msgspec.Struct, frozen=True, gc=False):

@@ -20,7 +20,7 @@ from gateway.errors import HoldgateError
 from gateway.exchange.additions import Addition
 from gateway.exchange.events import HoldEnded, ReminderDue, RouteFailed
 from gateway.exchange.machine import State
-from gateway.exchange.model import Route, ToolCall, TurnEnd, Usage
+from gateway.exchange.model import ExchangeInfo, Route, ToolCall, TurnEnd, Usage
 
 
 class StateChanged(msgspec.Struct, frozen=True, gc=False):
@@ -56,8 +56,29 @@ class TurnEnded(msgspec.Struct, frozen=True, gc=False):
 
     turn: TurnEnd
     read_text: Callable[[], str]
-    bytes: int = 0
+    bytes: int
     """How many bytes of it were read, in the client's dialect."""
+    reads: int
+    """In how many reads they came."""
+    number: int
+    route: Route
+    seconds: float
+    """From its first frame to its last."""
+    info: ExchangeInfo
+
+
+class TurnBroke(msgspec.Struct, frozen=True, gc=False):
+    """A turn that had begun ended before its end: it failed, or nobody listens any more."""
+
+    number: int
+    route: Route
+    info: ExchangeInfo
+
+
+class UsageRefused(msgspec.Struct, frozen=True, gc=False):
+    """An upstream refuses to be asked for usage, so it is not asked again."""
+
+    upstream: str
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
@@ -126,27 +147,45 @@ class ExchangeFailed(msgspec.Struct, frozen=True, gc=False):
 class ExchangeEnded(msgspec.Struct, frozen=True, gc=False):
     """How the exchange went, at its end: no text, no secret."""
 
-    request_id: str
-    owner: str
-    model: str
-    stream: bool
+    info: ExchangeInfo
     state: State
-    upstream: str
+    route: Route
     turns: int
+    tries: int
+    """How often an upstream was asked: for a turn more than once where a route failed."""
     status: int
-    code: str
     seconds: float
     first_seconds: float | None
+    bytes: int
+    """How many bytes of upstreams' answers were read, in the client's dialect."""
     usage: Usage | None
+    error: HoldgateError | None = None
     lost: tuple[str, ...] = ()
     """What of the request the upstream's dialect cannot say."""
+
+    @property
+    def code(self) -> str:
+        """The code of the error it ended with, if it did."""
+        return "" if self.error is None else self.error.code
 
 
 class RequestRefused(msgspec.Struct, frozen=True, gc=False):
     """A request did not become an exchange."""
 
-    request_id: str
+    info: ExchangeInfo
+    method: str
+    path: str
     error: HoldgateError
+
+
+class RequestAnswered(msgspec.Struct, frozen=True, gc=False):
+    """A request that asks no model was answered."""
+
+    info: ExchangeInfo
+    method: str
+    path: str
+    status: int
+    seconds: float
 
 
 Happening = (
@@ -156,6 +195,8 @@ Happening = (
     | FirstFrame
     | RequestExtended
     | TurnEnded
+    | TurnBroke
+    | UsageRefused
     | Heartbeat
     | Spliced
     | UpstreamClosed
@@ -170,6 +211,7 @@ Happening = (
     | ExchangeFailed
     | ExchangeEnded
     | RequestRefused
+    | RequestAnswered
 )
 
 

@@ -63,6 +63,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
 
     id: str
+    exchange_id: str
     owner: str
     asked: ModelRequest
     dialect: Dialect

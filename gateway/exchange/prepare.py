@@ -146,6 +146,7 @@ class ExchangePreparer:
             routes = self._skip_keyless(routes, given.client_key)
         return Request(
             id=given.id,
+            exchange_id=given.exchange_id,
             owner=given.owner,
             asked=view.asked,
             dialect=given.dialect,

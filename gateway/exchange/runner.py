@@ -37,6 +37,7 @@ from gateway.exchange.observer import (
     NOBODY,
     ExchangeEnded,
     Observer,
+    RequestAnswered,
     RequestRefused,
     StateChanged,
     combine,
@@ -147,21 +148,19 @@ class ExchangeRunner:
     def tell_end(self) -> None:
         """Tell how it went; nobody is waited for."""
         state, now = self._state, self._state.services.now()
-        request, error = state.request, state.error
         first = state.first_at - state.begun if state.first_at is not None else None
         ended = ExchangeEnded(
-            request_id=request.id,
-            owner=request.owner,
-            model=request.asked.model,
-            stream=request.asked.stream,
+            info=state.info,
             state=state.exchange.state,
-            upstream=state.exchange.route.upstream,
+            route=state.exchange.route,
             turns=state.exchange.number,
+            tries=state.tries,
             status=state.status,
-            code=error.code if error else "",
             seconds=now - state.begun,
             first_seconds=first,
+            bytes=state.past_bytes + state.turn_bytes,
             usage=state.usage,
+            error=state.error,
             lost=state.lost,
         )
         state.observer.observe(now, ended)
@@ -232,10 +231,10 @@ class LiveExchanges:
         if self.draining:
             raise Draining("The gateway is shutting down; try again shortly.", retry_after=1)
 
-    def refuse(self, request_id: str, error: HoldgateError) -> None:
-        """Tell that a request does not become an exchange."""
-        if RequestRefused in self.observer.wants:
-            self.observer.observe(self.services.now(), RequestRefused(request_id, error))
+    def tell(self, happening: RequestRefused | RequestAnswered) -> None:
+        """Tell of a request that does not become an exchange."""
+        if type(happening) in self.observer.wants:
+            self.observer.observe(self.services.now(), happening)
 
     async def idle(self) -> None:
         """Return when no exchange is under way."""

@@ -17,7 +17,7 @@ from gateway.dialects.translators import Translator
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
 from gateway.exchange.machine import Exchange
-from gateway.exchange.model import Usage
+from gateway.exchange.model import ExchangeInfo, Usage
 from gateway.exchange.observer import (
     NOBODY,
     Committed,
@@ -26,6 +26,7 @@ from gateway.exchange.observer import (
     Observer,
     Released,
     RequestExtended,
+    TurnBroke,
     UpstreamClosed,
     Wants,
 )
@@ -63,6 +64,7 @@ class ExchangeState:
     client: Client
     observer: Observer = NOBODY
     wants: Wants = field(init=False)
+    info: ExchangeInfo = field(init=False)
     tools: ServerTools | None = field(init=False)
     exchange: Exchange = field(init=False)
     splice: Splice = field(init=False)
@@ -77,6 +79,14 @@ class ExchangeState:
     turn: Turn | None = None
     turn_bytes: int = 0
     """How many bytes of the turn were read so far."""
+    turn_reads: int = 0
+    """In how many reads they came."""
+    turn_began: float = 0.0
+    """When its first frame was in."""
+    past_bytes: int = 0
+    """How many bytes of earlier turns and tries were read."""
+    tries: int = 0
+    """How often an upstream was asked."""
     translator: Translator | None = None
     lost: tuple[str, ...] = ()
     remark: str = ""
@@ -103,6 +113,15 @@ class ExchangeState:
         size = limits.event_bytes if asked.stream else limits.answer_bytes
         names = NO_TOOLS if request.tools is None else request.tools.names
         self.wants = self.observer.wants
+        self.info = ExchangeInfo(
+            request.exchange_id,
+            request.id,
+            request.owner,
+            request.session_id,
+            asked.model,
+            request.dialect.name,
+            asked.stream,
+        )
         self.tools = request.tools
         self.exchange = Exchange(routes, services.rules, limits.turns)
         self.splice = request.dialect.splice(asked, names, size)
@@ -114,10 +133,13 @@ class ExchangeState:
         self.release_slot()
         turn, self.turn = self.turn, None
         if turn is not None:
+            number, route = self.exchange.number, self.exchange.route
             with anyio.move_on_after(CLEAN_UP, shield=True):
                 await turn.aclose()
                 if UpstreamClosed in self.wants:
-                    await self.tell(UpstreamClosed(self.exchange.number, was_cut=True))
+                    await self.tell(UpstreamClosed(number, was_cut=True))
+                if self.turn_reads and TurnBroke in self.wants:
+                    await self.tell(TurnBroke(number, route, self.info))
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""

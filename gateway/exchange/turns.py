@@ -29,6 +29,7 @@ from gateway.exchange.observer import (
     StopMessageFired,
     TurnEnded,
     UpstreamClosed,
+    UsageRefused,
 )
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
@@ -40,6 +41,9 @@ from gateway.wire.http_client.upstream import Turn
 from gateway.wire.sse import BOM
 
 OPENED = TurnOpened()
+# Statuses with which upstreams refuse a member they do not know, and how they name it.
+REFUSALS = (400, 422)
+USAGE_OPTION = b"stream_options"
 STREAM_HEADERS: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
@@ -61,13 +65,14 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
             services.health.note_failure(upstream, services.now(), _retry_after(error))
         await state.let_go()
         if RouteFailed in state.wants:
-            await state.tell(RouteFailed(error))
+            await state.tell(RouteFailed(error, effect.route))
         return OpeningFailed(error)
     if upstream in services.health.troubles:
         services.health.note_answer(upstream)
     state.error = None
+    state.turn_began = services.now()
     if state.first_at is None:
-        state.first_at = services.now()
+        state.first_at = state.turn_began
     if FirstFrame in state.wants:
         await state.tell(FirstFrame(effect.number))
     if effect.number > 1 and Spliced in state.wants:
@@ -76,8 +81,27 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
 
 
 async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
+    """Send the turn's request; without asking for usage if the upstream refuses to be asked."""
+    try:
+        await _send(state, effect)
+    except UpstreamAnswered as error:
+        asked, upstream = state.request.asked, effect.route.upstream
+        is_own = asked.stream and (state.translator is not None or not asked.wants_usage)
+        if not (is_own and error.status in REFUSALS and USAGE_OPTION in error.body):
+            raise
+        await state.let_go()
+        is_news = state.services.translators.stop_asking_usage(upstream)
+        if is_news and UsageRefused in state.wants:
+            await state.tell(UsageRefused(upstream))
+        await _send(state, effect)
+
+
+async def _send(state: ExchangeState, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
     request, state.translator = state.request, None
+    state.past_bytes += state.turn_bytes
+    state.turn_bytes = state.turn_reads = 0
+    state.tries += 1
     if effect.waits_its_turn:
         await state.acquire_slot()
     if effect.number > state.body_turn:
@@ -108,10 +132,11 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
 async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = state.tap = state.splice.tap()
-    state.first, state.turn_bytes = b"", 0
+    state.first = b""
     while data is not None:
         if data:
             state.turn_bytes += len(data)
+            state.turn_reads += 1
             state.first += tap.feed(data)
         if tap.seen:
             return
@@ -137,6 +162,8 @@ def _address(state: ExchangeState, route: Route, name: str) -> bytes:
     state.translator = translator
     if translator is None:
         body = dialect.strip_foreign_reasoning(body)
+        if asked.stream and not asked.wants_usage and _asks_usage(state, route.upstream):
+            body = dialect.ask_usage(body)
         return translators.fit_body(route.upstream, body, state.gateway_parts)
     body = translator.request(body, state.gateway_parts())
     state.lost = translator.lost
@@ -155,12 +182,20 @@ async def _address_aside(state: ExchangeState, route: Route, name: str) -> bytes
     if task is None:
         if may_be_sealed(body):
             body = await work(partial(dialect.strip_foreign_reasoning, body))
+        if asked.stream and not asked.wants_usage and _asks_usage(state, upstream):
+            body = await work(partial(dialect.ask_usage, body))
         fitting = translators.make_fitter(upstream, state.gateway_parts)
         return body if fitting is None else await work(partial(fitting, body))
     translated = await work(partial(translate_large, task, body))
     state.translator = translators.make_answer_translator(upstream, dialect, translated)
     state.lost = translated.lost
     return translated.body
+
+
+def _asks_usage(state: ExchangeState, upstream: str) -> bool:
+    """Whether a client's stream is asked for usage in its place; then the client gets no usage."""
+    asks = state.splice.hides_usage = state.services.translators.asks_usage(upstream)
+    return asks
 
 
 async def _build(state: ExchangeState, effect: OpenTurn) -> None:
@@ -220,27 +255,31 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
-    client, feed, size = state.client, tap.feed, 0
+    client, feed, size, reads = state.client, tap.feed, 0, 0
     claims = None if state.tools is None else state.tools.claims
-    async for data in turn:
-        size += len(data)
-        shown = feed(data)
-        if shown:
-            await client.frames(shown)
-            if claims is not None and claims.current is not None:
-                await _deliver(state, claims, shown)
-        if tap.ended:
-            break
-        if client.blocked:
-            # What was read is not to be kept twice meanwhile.
-            data = shown = b""
-            await _wait_for_client(state, turn)
-        if state.ending:
-            # A stream that never pauses leaves no moment to cancel it in.
-            await checkpoint_if_cancelled()
-    else:
-        await _show(state, tap.close())
-    state.turn_bytes += size
+    try:
+        async for data in turn:
+            size += len(data)
+            reads += 1
+            shown = feed(data)
+            if shown:
+                await client.frames(shown)
+                if claims is not None and claims.current is not None:
+                    await _deliver(state, claims, shown)
+            if tap.ended:
+                break
+            if client.blocked:
+                # What was read is not to be kept twice meanwhile.
+                data = shown = b""
+                await _wait_for_client(state, turn)
+            if state.ending:
+                # A stream that never pauses leaves no moment to cancel it in.
+                await checkpoint_if_cancelled()
+        else:
+            await _show(state, tap.close())
+    finally:
+        state.turn_bytes += size
+        state.turn_reads += reads
 
 
 async def _wait_for_client(state: ExchangeState, turn: Turn) -> None:
@@ -272,7 +311,7 @@ async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
     if UpstreamClosed in state.wants:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     if TurnEnded in state.wants:
-        await state.tell(TurnEnded(end, tap.text, state.turn_bytes))
+        await state.tell(_describe_turn(state, end, tap))
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
     if tools is not None and tools.claims.current is not None:
@@ -290,6 +329,20 @@ async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
     if tools is not None and end.stop in (Stop.STOP, Stop.LENGTH):
         return TurnFinished(end, wait=await tools.policy.find_wait())
     return TurnFinished(end)
+
+
+def _describe_turn(state: ExchangeState, end: TurnEnd, tap: Tap) -> TurnEnded:
+    exchange = state.exchange
+    return TurnEnded(
+        end,
+        tap.text,
+        state.turn_bytes,
+        state.turn_reads,
+        exchange.number,
+        exchange.route,
+        state.services.now() - state.turn_began,
+        state.info,
+    )
 
 
 async def _offer(

@@ -39,6 +39,7 @@ from gateway.jobs.run_rules import (
 )
 from gateway.jobs.run_services import RunExecutor, RunOutcome, SchedulerServices
 from gateway.jobs.view import show_run
+from gateway.logs import INFO, WARNING, bind_ids
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.rows import OutboxItem
@@ -163,6 +164,7 @@ class JobRunner:
     async def run_job(self, job: Job, run: Run, has_slot: bool) -> None:
         """Do a claimed run, and record its end, whatever happens."""
         outcome = STOPPED
+        bind_ids(run.run_id)
         self._waiting.add(run.run_id)
         self._sessions[run.run_id] = (job.user_id, job.session_id)
         try:
@@ -345,6 +347,7 @@ class JobRunner:
     def _log(self, event: str, job: Job, run: Run, why: str | None) -> None:
         self._services.note(
             event,
+            level=WARNING if run.status == "error" else INFO,
             run=run.run_id,
             job=job.job_id,
             owner=job.user_id,

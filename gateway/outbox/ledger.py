@@ -44,6 +44,9 @@ class LedgerItem(Protocol):
 
     @property
     def id(self) -> str: ...
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered."""
 
 
 I = TypeVar("I", bound=LedgerItem)  # noqa: E741
@@ -141,7 +144,8 @@ class Ledger(Generic[I]):
             self._keeper.note(
                 self._keeper.events.owed, owner=owner, session=session, why=error.message
             )
-        self._log(self._keeper.events.committed, claim, items)
+        counts = ",".join(str(item.deliveries + 1) for item in items)
+        self._log(self._keeper.events.committed, claim, items, delivery_counts=counts)
         self.wake(key)
 
     def release(self, claim: Claim[I]) -> None:
@@ -198,7 +202,7 @@ class Ledger(Generic[I]):
         if not held:
             self._held.pop(key, None)
 
-    def _log(self, event: str, claim: Claim[I], items: tuple[I, ...]) -> None:
+    def _log(self, event: str, claim: Claim[I], items: tuple[I, ...], **more: object) -> None:
         owner, session = claim.key
         fields = self._keeper.describe_claim(claim, items)
-        self._keeper.note(event, owner=owner, session=session, **fields)
+        self._keeper.note(event, owner=owner, session=session, **fields, **more)

@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.reminders.model import Reminder, ReminderList, earliest_due
 from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.timestamps import iso
 
 DAY_MS = 24 * 60 * 60 * 1000
 MOST_ENDED = 20_000
@@ -94,14 +95,14 @@ class ReminderRecords:
     def log(self, event: str, key: SessionKey, about: tuple[Reminder, ...], **more: object) -> None:
         """Log what was done with some reminders; never their text."""
         (owner, session), first = key, earliest_due(ReminderList(about))
-        self._note(
-            event, owner=owner, session=session, count=len(about), earliest_due=first, **more
-        )
+        due = None if first is None else iso(first)
+        who = {"owner": owner, "session": session, "count": len(about)}
+        self._note(event, **who, earliest_due=due, store="ok", **more)
 
     def log_trouble(self, event: str, key: SessionKey, error: StoreUnavailable) -> None:
         """Log why something could not be done."""
         owner, session = key
-        self._note(event, owner=owner, session=session, why=error.message)
+        self._note(event, owner=owner, session=session, store="failed", why=error.message)
 
 
 def join_ids(reminders: tuple[Reminder, ...]) -> str:

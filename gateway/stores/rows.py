@@ -73,6 +73,11 @@ class OutboxItem(msgspec.Struct, frozen=True):
     seq: int = 0
     """Its place in the session's queue, given by the store; higher is later."""
 
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered: an item that was is not read again."""
+        return 0
+
 
 class SessionEvent(msgspec.Struct, frozen=True):
     """Something that happened in a session; `key` is unique for each kind in a session."""

@@ -83,7 +83,7 @@ class TestLeaving:
 
     def all_ended_soon(self, gate: Running, went: dict[str, float]) -> None:
         ended = {
-            line["id"]: datetime.fromisoformat(line["time"]).timestamp()
+            line["request"]: datetime.fromisoformat(line["time"]).timestamp()
             for line in gate.exchanges
             if line["state"] == "gone"
         }

@@ -180,7 +180,18 @@ def test_a_body_without_usage() -> None:
 @given(
     st.none() | st.text(),
     st.sampled_from(["stop", "length", "content_filter", "new", "", None]),
-    st.sampled_from([None, {"prompt_tokens": 5, "completion_tokens": 1}, {"prompt_tokens": 5}]),
+    st.sampled_from(
+        [
+            None,
+            {"prompt_tokens": 5, "completion_tokens": 1},
+            {"prompt_tokens": 5},
+            {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 3}},
+            {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": None}},
+            {"prompt_tokens": 5, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 2},
+            {"prompt_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 4}},
+            {"prompt_tokens": 5, "completion_tokens_details": {"reasoning_tokens": "odd"}},
+        ]
+    ),
 )
 def test_a_plain_answer_is_read_as_any_other(text: str | None, reason: Any, usage: Any) -> None:
     choice: dict[str, Any] = {"message": {"content": text}, "finish_reason": reason}

@@ -66,7 +66,7 @@ def test_the_tail_waits_for_the_verdict() -> None:
         "message_delta",
         "message_stop",
     ]
-    assert tap.end() == TurnEnd(Stop.STOP, usage=Usage(36, 15))
+    assert tap.end() == TurnEnd(Stop.STOP, usage=Usage(36, 15, cached=11))
 
 
 def test_each_frame_is_shown_at_once() -> None:
@@ -171,7 +171,7 @@ def test_what_turns_cost_is_added_up_and_listed() -> None:
     )
     answer = splice()
     shown, tap = run(answer, first)
-    assert tap.end().usage == Usage(19, 5)
+    assert tap.end().usage == Usage(19, 5, cached=7)
     usage = read(shown + joined(answer, second + last + STOP)).end["usage"]
     assert usage == {
         "input_tokens": 40,

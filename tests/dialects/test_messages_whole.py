@@ -50,7 +50,7 @@ def test_one_turn_passes_byte_for_byte() -> None:
         tap = run(answer, said)
         assert answer.tail(neutral_finish=False) == said
         assert tap.text() == "hi"
-        assert tap.end().usage == Usage(6, 3)
+        assert tap.end().usage == Usage(6, 3, cached=4)
         assert tap.end().spoke
         assert tap.end().client_calls
         assert tap.client_call_ids() == ("w",)
@@ -61,7 +61,16 @@ def test_one_turn_passes_byte_for_byte() -> None:
 @given(
     st.lists(st.text()),
     st.sampled_from(["end_turn", "max_tokens", "tool_use", "refusal", "pause_turn", "new", ""]),
-    st.sampled_from([None, {"input_tokens": 5, "output_tokens": 1}, {"output_tokens": 1}, {}]),
+    st.sampled_from(
+        [
+            None,
+            {"input_tokens": 5, "output_tokens": 1},
+            {"output_tokens": 1},
+            {"input_tokens": 5, "output_tokens": 1, "cache_read_input_tokens": 3},
+            {"input_tokens": 5, "output_tokens": 1, "cache_creation_input_tokens": 3},
+            {},
+        ]
+    ),
 )
 def test_a_plain_answer_is_read_as_any_other(texts: list[str], reason: str, usage: Any) -> None:
     plain = body(*map(text, texts), reason=reason, usage=usage)

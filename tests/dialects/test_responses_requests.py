@@ -56,7 +56,7 @@ def test_what_is_read() -> None:
 
 def test_what_is_absent_or_null() -> None:
     for data in (b'{"model":"m"}', body(stream=None, input=None, tools=None, tool_choice=None)):
-        assert read(data) == ModelRequest(model="m", body=data, last_role="")
+        assert read(data) == ModelRequest(model="m", body=data, last_role="", wants_usage=True)
 
 
 def test_who_it_may_be() -> None:

@@ -74,7 +74,7 @@ def test_a_stream_that_changes_its_line_ends_is_not_taken_for_plain() -> None:
 def test_the_end_waits_for_the_verdict() -> None:
     shown, tap = run(splice(), TEXT)
     assert kinds(shown)[-1] == "output_item.done"
-    assert tap.end() == TurnEnd(Stop.STOP, usage=Usage(41, 17))
+    assert tap.end() == TurnEnd(Stop.STOP, usage=Usage(41, 17, reasoning=9))
 
 
 def test_each_frame_is_shown_at_once() -> None:

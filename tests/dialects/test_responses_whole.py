@@ -51,7 +51,7 @@ def test_one_turn_passes_byte_for_byte() -> None:
         tap = run(answer, data)
         assert answer.tail(neutral_finish=False) == data
         assert tap.text() == "hi"
-        assert tap.end().usage == Usage(2, 3)
+        assert tap.end().usage == Usage(2, 3, cached=1, reasoning=1)
         assert tap.end().client_calls
         assert tap.failure is None
     assert answer.content_type == b"application/json"
@@ -85,7 +85,17 @@ def test_why_a_turn_ended(data: bytes, stop: Stop) -> None:
 
 @given(
     st.lists(st.none() | st.text()),
-    st.sampled_from([None, usage(5, 1, 0), {"output_tokens": 1}, {}]),
+    st.sampled_from(
+        [
+            None,
+            usage(5, 1, 0),
+            {"output_tokens": 1},
+            {"input_tokens": 5, "output_tokens": 1},
+            {"input_tokens": 5, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 2}},
+            {"input_tokens": 5, "output_tokens": 1, "output_tokens_details": None},
+            {},
+        ]
+    ),
 )
 def test_a_plain_answer_is_read_as_any_other(texts: list[str | None], told: Any) -> None:
     items = [reasoning("r") if text is None else message("m", text) for text in texts]

@@ -39,7 +39,7 @@ from gateway.clock.manual import ManualClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.dialects.openai_chat import DIALECT
-from gateway.dialects.translators import Translators
+from gateway.dialects.translators import Translators, UpstreamDialect
 from gateway.errors import (
     Draining,
     SessionDeleted,
@@ -197,11 +197,12 @@ class Stage:
         return services
 
     def _make_services(self) -> Services:
+        dialects = {name: UpstreamDialect(DIALECT.name) for name in self.upstreams}
         return Services(
             self.upstreams,
             Heartbeats(15.0, 30.0, self._steady),
             self._steady,
-            Translators({}, 2**20, 2**20, self._steady),
+            Translators(dialects, 2**20, 2**20, self._steady),
             limits=Limits(turns=self.scene.tool_turns),
             rules=self.scene.rules,
             follow_up_slots=anyio.Semaphore(SLOTS),
@@ -312,6 +313,12 @@ def act(pattern: str) -> Callable[[Act], Act]:
 def _fail(stage: Stage, name: str, status: str) -> None:
     body = json.dumps({"error": {"message": "no", "code": f"upstream_{status}"}}).encode()
     stage.upstreams[name].fail(UpstreamAnswered(int(status), JSON, body))
+
+
+@act(r"(\w) refuses stream_options")
+def _refuse_usage(stage: Stage, name: str) -> None:
+    body = b'{"error":{"message":"Unknown parameter: stream_options"}}'
+    stage.upstreams[name].fail(UpstreamAnswered(400, JSON, body))
 
 
 @act(r"(\w) can not be reached")

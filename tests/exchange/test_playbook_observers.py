@@ -11,7 +11,7 @@ from gateway.errors import BadRequest
 from gateway.exchange.additions import AnsweredTurn, UserText
 from gateway.exchange.events import HoldEnded, ReminderDue, RouteFailed
 from gateway.exchange.machine import State
-from gateway.exchange.model import Route, Stop, ToolCall
+from gateway.exchange.model import ExchangeInfo, Route, Stop, ToolCall
 from gateway.exchange.observer import (
     Committed,
     ExchangeEnded,
@@ -21,6 +21,7 @@ from gateway.exchange.observer import (
     Heartbeat,
     HeldUntil,
     Released,
+    RequestAnswered,
     RequestExtended,
     RequestRefused,
     RouteTried,
@@ -29,8 +30,10 @@ from gateway.exchange.observer import (
     StopMessageFired,
     ToolReturned,
     ToolStarted,
+    TurnBroke,
     TurnEnded,
     UpstreamClosed,
+    UsageRefused,
 )
 from gateway.exchange.state import ExchangeState
 from gateway.exchange.turns import _greet
@@ -165,10 +168,13 @@ async def test_routes_fail_and_the_answer_breaks_off() -> None:
     (failed,) = heard(stage, RouteFailed)
     assert (failed.error.status, failed.error.code) == (503, "upstream_error")
     assert heard(stage, UpstreamClosed) == [UpstreamClosed(1, was_cut=True)]
+    (broke,) = heard(stage, TurnBroke)
+    assert (broke.number, broke.route.upstream, broke.info.owner) == (1, "b", "local")
     (failure,) = heard(stage, ExchangeFailed)
     assert failure.error.code == "upstream_broke"
     (ended,) = heard(stage, ExchangeEnded)
-    assert (ended.state, ended.upstream, ended.turns) == (State.FAILED, "b", 1)
+    assert (ended.state, ended.route.upstream, ended.turns) == (State.FAILED, "b", 1)
+    assert ended.tries == 2
     assert (ended.status, ended.code, ended.first_seconds) == (200, "upstream_broke", 3.0)
 
 
@@ -246,12 +252,35 @@ async def test_a_stop_message() -> None:
     assert heard(stage, RequestExtended)[0].additions[-1] == UserText("Go on.")
 
 
+async def test_an_upstream_that_refuses_to_be_asked_for_usage() -> None:
+    story = """
+        >> client asks
+        << opens a
+        >> a refuses stream_options
+        << opens a
+        >> a sends "Hi"
+        << client sees text "Hi"
+        >> a stops
+        << a is released
+        << client sees finish stop, the end
+        << exchange is done
+        """
+    stage = await play(story, Scene())
+    assert heard(stage, UsageRefused) == [UsageRefused("a")]
+    assert heard(stage, ExchangeEnded)[0].tries == 2
+    assert not stage.live.services.translators.asks_usage("a")
+
+
 async def test_a_refused_request() -> None:
     stage, error = Stage(Scene(), hears_all=True), BadRequest("No.")
-    stage.live.refuse("request", error)
-    assert stage.audience.happenings == [RequestRefused("request", error)]
+    refused = RequestRefused(ExchangeInfo("req_1", "req_1"), "POST", "/v1/messages", error)
+    stage.live.tell(refused)
+    assert stage.audience.happenings == [refused]
+    answered = RequestAnswered(refused.info, "GET", "/api/clock", 200, 0.1)
+    stage.live.tell(answered)
+    assert stage.audience.happenings == [refused, answered]
     other = Stage(Scene(), hears_all=False)
-    other.live.refuse("request", error)
+    other.live.tell(refused)
     assert not other.audience.happenings
 
 
@@ -266,6 +295,7 @@ async def test_times_are_those_of_the_clock() -> None:
         ("FirstFrame", 3),
         ("StateChanged", 3),
         ("UpstreamClosed", 3),
+        ("TurnBroke", 3),
         ("StateChanged", 3),
         ("ExchangeFailed", 3),
         ("ExchangeEnded", 3),

@@ -120,8 +120,9 @@ async def test_error_after_bytes() -> None:
         """,
         Scene(routes="ab"),
     )
-    assert stage.audience.kinds[-4:] == [
+    assert stage.audience.kinds[-5:] == [
         "UpstreamClosed",
+        "TurnBroke",
         "StateChanged",
         "ExchangeFailed",
         "ExchangeEnded",

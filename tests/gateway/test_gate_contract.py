@@ -228,7 +228,7 @@ async def test_a_sane_request_id_is_taken(given: str) -> None:
         await gate.quiet()
         assert answer.headers["x-request-id"] == given
         assert gate.requests[0].headers[b"x-request-id"] == given.encode()
-        assert gate.exchanges[0]["id"] == given
+        assert gate.exchanges[0]["request"] == given
 
 
 @pytest.mark.parametrize("given", ["", "x" * 129, "a b", "a:b", "a\tb", "ä", '"'])

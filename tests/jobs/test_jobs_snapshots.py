@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from gateway.clock import ManualClock
-from gateway.exchange.model import ModelRequest, Stop, TurnEnd, Usage
+from gateway.exchange.model import ExchangeInfo, ModelRequest, Route, Stop, TurnEnd, Usage
 from gateway.exchange.observer import NOBODY, TurnEnded
 from gateway.jobs.relay_sessions import LARGEST, JobIndex, Snapshots
 from gateway.stores import Memory, open_rows
@@ -23,6 +23,7 @@ from tests.jobs.words import NOW, job, seen
 from tests.run import until
 
 END = TurnEnd(Stop.STOP, usage=Usage())
+ROUTE, INFO = Route("up", "m"), ExchangeInfo("req_1", "req_1")
 
 
 class Notes(list[str]):
@@ -52,7 +53,7 @@ def hear(snapshots: Snapshots, session: str, body: bytes, *texts: str) -> None:
     observer = snapshots.observer("o", session, "openai-chat", asked, ((b"openai-beta", b"x"),))
     assert observer is not NOBODY
     for text in texts:
-        observer.observe(0.0, TurnEnded(END, partial(str, text)))
+        observer.observe(0.0, TurnEnded(END, partial(str, text), 1, 1, 1, ROUTE, 0.0, INFO))
 
 
 async def test_a_request_and_all_that_answered_it() -> None:

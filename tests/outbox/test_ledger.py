@@ -25,6 +25,7 @@ class Letter(msgspec.Struct, frozen=True):
     """Something that waits."""
 
     id: str
+    deliveries: int = 0
 
 
 class Desk:

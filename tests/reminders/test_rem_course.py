@@ -11,6 +11,7 @@ from gateway.errors import InvalidInput
 from gateway.outbox.ledger import Claim
 from gateway.reminders.model import Reminder, ReminderList, ReminderRequest, Rules
 from gateway.reminders.records import ReminderCounts
+from gateway.timestamps import iso
 
 from .conftest import LATER, LATEST, MINUTE, NOW, OWNER, SESSION, TEA, Desk, Place, key_of
 
@@ -168,35 +169,39 @@ async def test_what_ended_is_told_for_a_day_and_not_at_length(desk: Desk) -> Non
 
 async def test_what_is_logged(desk: Desk) -> None:
     who = {"owner": OWNER, "session": SESSION}
+    stored = {**who, "store": "ok"}
     tea, plants, birds = await desk.add(
         TEA, LATER, ReminderRequest(NOW + 5 * MINUTE, "feed the birds")
     )
     assert desk.notes.pop() == (
         "reminders_scheduled",
-        {**who, "count": 3, "earliest_due": NOW},
+        {**stored, "count": 3, "earliest_due": iso(NOW)},
     )
     await desk.reminders.list_reminders(OWNER, SESSION)
-    assert desk.notes.pop() == ("reminders_listed", {**who, "count": 3, "earliest_due": NOW})
+    assert desk.notes.pop() == (
+        "reminders_listed",
+        {**stored, "count": 3, "earliest_due": iso(NOW)},
+    )
     carried = {**who, "reservation": "c:clock", "count": 1, "tasks": tea}
     reservation = await reserved(desk)
     assert desk.notes.pop() == ("reminders_reserved", carried)
     desk.reminders.release(reservation)
     assert desk.notes.pop() == ("reminders_released", carried)
     await desk.reminders.commit(await reserved(desk))
-    assert desk.notes.pop() == ("reminders_committed", carried)
+    assert desk.notes.pop() == ("reminders_committed", {**carried, "delivery_counts": "1"})
     await desk.reminders.cancel(OWNER, SESSION, plants)
     assert desk.notes.pop() == (
         "reminders_cancelled",
-        {**who, "count": 1, "earliest_due": LATER.due_ms},
+        {**stored, "count": 1, "earliest_due": iso(LATER.due_ms)},
     )
     desk.clock.advance(5 * MINUTE + LATEST)
     assert await desk.reminders.clear(OWNER, SESSION) == 0
     assert desk.notes[-2:] == [
         (
             "reminders_expired",
-            {**who, "count": 1, "earliest_due": NOW + 5 * MINUTE, "tasks": birds},
+            {**stored, "count": 1, "earliest_due": iso(NOW + 5 * MINUTE), "tasks": birds},
         ),
-        ("reminders_cleared", {**who, "count": 0, "earliest_due": None}),
+        ("reminders_cleared", {**stored, "count": 0, "earliest_due": None}),
     ]
     said = repr(desk.notes)
     assert not any(text in said for text in ("drink tea", "water", "birds"))

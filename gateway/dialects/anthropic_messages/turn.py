@@ -57,7 +57,8 @@ PIECES: dict[str, tuple[tuple[str, str, object], ...]] = {
 }
 DELTA_NAMES = {"input_json_delta": "partial_json"}
 # What was asked is counted in three parts; only their sum is comparable with other dialects.
-INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+CACHED = "cache_read_input_tokens"
+INPUT = ("input_tokens", "cache_creation_input_tokens", CACHED)
 
 
 def stop_of(reason: object) -> Stop:
@@ -301,7 +302,11 @@ def usage_of(usage: Json) -> Usage | None:
     """Translate a usage object; what came from a cache was told as well."""
     if not usage:
         return None
-    return Usage(sum(number_in(usage, name) for name in INPUT), number_in(usage, "output_tokens"))
+    return Usage(
+        sum(number_in(usage, name) for name in INPUT),
+        number_in(usage, "output_tokens"),
+        number_in(usage, CACHED),
+    )
 
 
 def update_usage(usage: Json, more: Json) -> Json:

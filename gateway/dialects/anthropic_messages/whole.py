@@ -42,8 +42,9 @@ class _MessagesTokens(msgspec.Struct, gc=False):
 
     def usage(self) -> Usage:
         """Count what came from a cache as well: it was told too."""
-        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
-        return Usage(self.input_tokens + cached, self.output_tokens)
+        cached = self.cache_read_input_tokens or 0
+        told = self.input_tokens + (self.cache_creation_input_tokens or 0) + cached
+        return Usage(told, self.output_tokens, cached)
 
 
 class _PlainMessage(msgspec.Struct, gc=False):

@@ -157,6 +157,8 @@ class ChatTap(RecordedStreamTap):
         self._said_text = False
         self.finish: str | None = None
         self.usage: Json | None = None
+        # Of several choices none is known to be the last one to end: the usage may come any time.
+        self._reads_all |= splice.hides_usage and splice.choices != 1
 
     @property
     def seen(self) -> bool:
@@ -282,6 +284,9 @@ class ChatTap(RecordedStreamTap):
             return self._fail(data)
         if not self._looked:
             self._look(chunk, data)
+        if self._splice.hides_usage and _tells_only_usage(chunk):
+            self.usage = chunk["usage"]
+            return b""
         if self._splice.choices != 1:
             # Choices are mixed and end one by one: they pass, and nothing is ever joined on.
             return frame
@@ -387,6 +392,11 @@ class ChatTap(RecordedStreamTap):
     def _write_fragments(self, fragments: Iterable[Json]) -> bytes:
         # One by one: clients join fragments of two chunks, but not always those of one.
         return b"".join([self._splice.chunk({"tool_calls": [f]}) for f in fragments])
+
+
+def _tells_only_usage(chunk: Json) -> bool:
+    """Whether a chunk tells what the answer cost, and nothing of the answer."""
+    return not chunk.get("choices") and isinstance(chunk.get("usage"), dict)
 
 
 def _split_finish(chunk: Json, choice: Json) -> tuple[Json, Json]:

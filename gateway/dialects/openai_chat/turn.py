@@ -91,7 +91,15 @@ def usage_of(usage: Json | None) -> Usage | None:
     """Translate a usage object."""
     if not usage:
         return None
-    return Usage(number_in(usage, "prompt_tokens"), number_in(usage, "completion_tokens"))
+    details = part_of(usage, "prompt_tokens_details")
+    # DeepSeek has a name of its own for it.
+    cached = number_in(details, "cached_tokens") or number_in(usage, "prompt_cache_hit_tokens")
+    return Usage(
+        number_in(usage, "prompt_tokens"),
+        number_in(usage, "completion_tokens"),
+        cached,
+        number_in(part_of(usage, "completion_tokens_details"), "reasoning_tokens"),
+    )
 
 
 def calls_of(part: Json) -> list[Json]:

@@ -41,9 +41,30 @@ class _PlainChoice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
 
 
+class _PromptDetails(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
 class _ChatTokens(msgspec.Struct, gc=False):
     prompt_tokens: int
     completion_tokens: int = 0
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+
+    def usage(self) -> Usage:
+        """Return what `usage_of` returns of the same object."""
+        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        return Usage(
+            self.prompt_tokens,
+            self.completion_tokens,
+            (prompt.cached_tokens if prompt else 0) or self.prompt_cache_hit_tokens or 0,
+            (completion.reasoning_tokens if completion else 0) or 0,
+        )
 
 
 class _PlainCompletion(msgspec.Struct, gc=False):
@@ -139,7 +160,7 @@ class WholeChatTap(WholeObjectTap):
         stop = Stop.STOP if reason == "stop" else stop_of(reason)
         return TurnEnd(
             stop=stop,
-            usage=Usage(tokens.prompt_tokens, tokens.completion_tokens) if tokens else None,
+            usage=tokens.usage() if tokens else None,
             spoke=bool(choice.message.content),
             continuable=self.choices == 1 and stop is not Stop.UNKNOWN,
         )

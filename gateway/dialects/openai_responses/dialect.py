@@ -81,6 +81,10 @@ class _ResponsesRequest(RequestMembers, gc=False):
             return False
         return self.tool_choice is ABSENT or not restricts_tools(self.tool_choice)
 
+    def wants_usage(self) -> bool:
+        """Whether the client wants to be told the usage: it always is."""
+        return True
+
 
 _text = msgspec.json.Decoder(_TextOptions)
 

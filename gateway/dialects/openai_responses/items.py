@@ -11,6 +11,7 @@ from gateway.dialects.events import (
     Json,
     NewId,
     as_text,
+    number_in,
     objects_in,
     part_of,
     read_events,
@@ -185,8 +186,12 @@ def usage_of(usage: Json | None) -> Usage | None:
     """Translate a usage object."""
     if not usage:
         return None
-    counts = (usage.get("input_tokens"), usage.get("output_tokens"))
-    return Usage(*(count if isinstance(count, int) else 0 for count in counts))
+    return Usage(
+        number_in(usage, "input_tokens"),
+        number_in(usage, "output_tokens"),
+        number_in(part_of(usage, "input_tokens_details"), "cached_tokens"),
+        number_in(part_of(usage, "output_tokens_details"), "reasoning_tokens"),
+    )
 
 
 def join_usage(usages: Iterable[Json | None]) -> Json | None:

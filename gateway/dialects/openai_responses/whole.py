@@ -48,9 +48,29 @@ class _OutputReasoning(msgspec.Struct, gc=False, tag="reasoning"):
     pass
 
 
+class _InputDetails(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
 class _ResponsesTokens(msgspec.Struct, gc=False):
     input_tokens: int
     output_tokens: int
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+    def usage(self) -> Usage:
+        """Return what `usage_of` returns of the same object."""
+        told, said = self.input_tokens_details, self.output_tokens_details
+        return Usage(
+            self.input_tokens,
+            self.output_tokens,
+            (told.cached_tokens if told else 0) or 0,
+            (said.reasoning_tokens if said else 0) or 0,
+        )
 
 
 class _PlainResponse(msgspec.Struct, gc=False):
@@ -116,7 +136,7 @@ class WholeResponsesTap(WholeTap, RecordedTap):
         tokens = plain.usage
         return TurnEnd(
             stop=Stop.STOP,
-            usage=Usage(tokens.input_tokens, tokens.output_tokens) if tokens else None,
+            usage=tokens.usage() if tokens else None,
             spoke=plain.speaks,
         )
 
