@@ -22,8 +22,6 @@ LONGEST_MODEL = 200
 MOST_TOKENS = 10**9
 # A dollar for a million tokens is a millionth of a dollar for one, and so many of its millionths.
 PICOS = 10**6
-PRICE_DIGITS = 6
-"""How many digits after the point a price has at most: then every cost is a whole number."""
 
 Group = Literal["owner", "model", "upstream", "hour"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -70,6 +68,14 @@ class UsageCounts(msgspec.Struct, frozen=True, gc=False):
 
 
 UsageTable = Mapping[RowKey, UsageCounts]
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """What an owner spent: what budgets go by."""
+
+    tokens: int = 0
+    cost_micros: int = 0
+
 
 NO_USAGE = UsageCounts()
 ONE_EXCHANGE = UsageCounts(exchanges=1)
@@ -119,12 +125,15 @@ class Price(msgspec.Struct, frozen=True, gc=False):
 
 
 def make_price(dollars: Mapping[str, Decimal]) -> Price:
-    """Make a price of dollars for a million tokens; cached input costs as much unless it says."""
+    """Make a price of dollars for a million tokens, with at most six digits after the point.
+
+    Cached input costs as much as other input unless it has a price of its own.
+    """
     picos = {name: int(value * PICOS) for name, value in dollars.items()}
     return Price(picos["input"], picos.get("cached", picos["input"]), picos["output"])
 
 
-def bound_usage(usage: Usage) -> Usage:
+def limit_usage(usage: Usage) -> Usage:
     """Return usage whose numbers are not negative and can be stored, whatever was reported."""
     numbers = (usage.input, usage.output, usage.cached, usage.reasoning)
     if min(numbers) >= 0 and max(numbers) <= MOST_TOKENS:
@@ -142,6 +151,11 @@ def count_turn(usage: Usage, cost_micros: int | None) -> UsageCounts:
 def is_countable(model: str) -> bool:
     """Tell whether a model's name can be stored as it is: a client may have written anything."""
     return len(model) <= LONGEST_MODEL and model.isprintable()
+
+
+def find_spending(counts: UsageCounts) -> Spending:
+    """Return what counts mean for a budget."""
+    return Spending(counts.input + counts.output, counts.cost_micros or 0)
 
 
 def add_up(rows: Iterable[tuple[RowKey, UsageCounts]], group_by: Collection[Group]) -> UsageTable:

@@ -25,6 +25,13 @@ def model(routes: str) -> str:
     return f'{GLM}[[models]]\nname = "default"\nroutes = {routes}'
 
 
+DEFAULT = '["glm/glm-4.7"]'
+
+
+def priced(members: str) -> str:
+    return f"{model(DEFAULT)}\nprice = {{ {members} }}"
+
+
 ONE_MISTAKE = {
     # names
     "[clock]\nhold_max_sm = 1": ("clock.hold_max_sm: unknown key; did you mean clock.hold_max_ms?"),
@@ -54,6 +61,40 @@ ONE_MISTAKE = {
     ),
     upstream('base_ulr = "x"'): (
         "upstreams[0].base_ulr: unknown key; did you mean upstreams[0].base_url?"
+    ),
+    priced("input = 1, outputs = 2"): (
+        'models[0].price: unknown key "outputs"; did you mean output?'
+    ),
+    priced("input = 1, output = 2, image = 3"): (
+        'models[0].price: unknown key "image"; valid are input, cached, output'
+    ),
+    priced("input = 1"): "models[0].price: output is required; write 0 if it costs nothing",
+    priced("cached = 1, output = 0"): (
+        "models[0].price: input is required; write 0 if it costs nothing"
+    ),
+    priced("input = -0.5, output = 1"): (
+        "models[0].price: input must be a number from 0 to 1000000"
+    ),
+    priced("input = 1, output = 1e300"): (
+        "models[0].price: output must be a number from 0 to 1000000"
+    ),
+    priced("input = 0.0000001, output = 1"): (
+        "models[0].price: input must not have more than 6 digits after the point"
+    ),
+    priced('input = "1 USD", output = 1'): (
+        'models[0].price: the value of "input": expected a number, got "1 USD"'
+    ),
+    priced("input = true, output = 1"): (
+        'models[0].price: the value of "input": expected a number, got true'
+    ),
+    priced("input = inf, output = 1"): (
+        'models[0].price: the value of "input": expected a number that is finite'
+    ),
+    f"{model(DEFAULT)}\nprice = 2": (
+        "models[0].price: expected a table of numbers, got an integer"
+    ),
+    f"{model(DEFAULT)}\nprices = {{}}": (
+        "models[0].prices: unknown key; did you mean models[0].price?"
     ),
     # types
     '[server]\nport = "abc"': 'server.port: expected an integer, got "abc"',

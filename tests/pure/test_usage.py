@@ -20,13 +20,15 @@ from gateway.usage.model import (
     Group,
     Price,
     RowKey,
+    Spending,
     UsageCounts,
     UsageQuery,
     add_up,
-    bound_usage,
     count_turn,
     end_of_hour,
+    find_spending,
     is_countable,
+    limit_usage,
     make_price,
     read_time,
     sort_groups,
@@ -115,7 +117,12 @@ def test_a_price_is_a_value() -> None:
     ],
 )
 def test_whatever_is_reported_can_be_counted(reported: Usage, bound: Usage) -> None:
-    assert bound_usage(reported) == bound
+    assert limit_usage(reported) == bound
+
+
+def test_what_budgets_go_by() -> None:
+    assert find_spending(UsageCounts(1, 2, 2, 10, 4, 5, 3)) == Spending(15, 0)
+    assert find_spending(TOTAL) == Spending(183, 8)
 
 
 def test_a_turn() -> None:
