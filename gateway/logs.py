@@ -72,6 +72,8 @@ EVENT_LEVELS: Mapping[str, str] = {
             "sessions_not_swept",
             "snapshot_not_kept",
             "tool_results_not_stored",
+            "usage_not_pruned",
+            "usage_not_stored",
         ),
         ERROR,
     ),

@@ -13,11 +13,13 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # Whoever makes a figure better tightens it here; whoever must make one worse says why.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    "plain: modules": 39,
+    # Each turn and each exchange is counted in the row of its hour.
+    "plain: modules": 41,
     # Usage of streams is asked for, every turn is told, and lines are named by their exchange.
-    "plain: package switches": 67,
-    "hold: modules": 60,
-    "isolated: modules": 60,
+    "plain: package switches": 71,
+    # Usage may be stored meanwhile.
+    "hold: modules": 65,
+    "isolated: modules": 65,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
     "code lines": 36_000,  # features may grow it

@@ -30,7 +30,7 @@ from gateway.demo.server import DemoServer
 from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import ExchangeLog
-from gateway.exchange.observer import combine
+from gateway.exchange.observer import ObserverGroup
 from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
@@ -84,7 +84,8 @@ class Gateway:
         self.holds = Holds(self.timers, time.monotonic, limits.holds, most_of_one)
         self.zone = zone_of(config.clock.timezone)
         self.metrics = Metrics(self.exchanges.live, self.upstreams)
-        self.exchanges.observer = combine(self.metrics, ExchangeLog(self.event_log))
+        self._observers = (self.metrics, ExchangeLog(self.event_log))
+        self.exchanges.observer = ObserverGroup(*self._observers)
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -98,6 +99,8 @@ class Gateway:
     async def __aenter__(self) -> None:
         """Open the stores, and start what runs beside the requests."""
         self.parts = await self._open()
+        self.exchanges.observer = ObserverGroup(*self._observers, self.parts.usage)
+        self._stack.push_async_callback(self.parts.usage.aclose)
         self.metrics.reminders = self.parts.reminders.counts
         self.metrics.deliveries = self.parts.deliveries.counts
         if self.parts.scheduler is not None:
@@ -134,6 +137,7 @@ class Gateway:
         tasks.start_soon(parts.webhooks.run)
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
+        tasks.start_soon(parts.usage.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         for command in self.key_commands.values():
@@ -184,6 +188,7 @@ class Gateway:
         self.exchanges.cut(Draining("The gateway is shutting down; try again.", retry_after=1))
         with anyio.move_on_after(rest):
             await self._idle()
+            await parts.usage.flush()
         self._left()
 
     async def _idle(self) -> None:

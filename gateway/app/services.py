@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ from gateway.stores import Documents
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
+from gateway.usage.meter import UsageMeter
 from gateway.wire.http_client.upstream import Upstream
 
 Note = Callable[..., None]
@@ -116,6 +118,8 @@ class GatewayServices:
         self.offer = ScheduleTaskOffer(self.jobs, config.cron.offer_to_clients)
         self.agents = self._agents()
         self.scheduler = self._scheduler()
+        prices, writer = wiring.prices_of(config), secrets.token_hex(8)
+        self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
 
     def _sessions(self) -> Sessions:
         config = self.base.config

@@ -200,6 +200,12 @@ class ExchangeState:
             tools = frozenset([name for name in SERVER_TOOLS if not declares(offered, name)])
         return parts_of(self.additions, tools, request.is_composed)
 
+    def hide_usage(self) -> None:
+        """Keep the usage that a translated stream always tells from a client that did not ask."""
+        asked = self.request.asked
+        if asked.stream:
+            self.splice.hides_usage = not asked.wants_usage
+
     async def acquire_slot(self) -> None:
         """Wait for a place among the follow-ups of due reminders, which may be many at once."""
         if not self.has_slot:

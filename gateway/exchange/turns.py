@@ -113,6 +113,8 @@ async def _send(state: ExchangeState, effect: OpenTurn) -> None:
     else:
         body = await _address_aside(state, effect.route, name)
     translator = state.translator
+    if translator is not None:
+        state.hide_usage()
     headers = translators.select_headers(where, request.dialect.name, request.headers)
     upstream = state.services.upstreams[where]
     query = request.query if translator is None else b""
@@ -438,4 +440,5 @@ async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
         len(asked), translators.make_context_reader(request.dialect, asked, name)
     )
     where, stream = state.exchange.route.upstream, request.asked.stream
+    state.hide_usage()
     return translators.make_converter(where, request.dialect, context, stream)
