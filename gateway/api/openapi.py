@@ -16,7 +16,17 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from gateway.api import chat, count_tokens, delivery, jobs, models, operations, reminders, sessions
+from gateway.api import (
+    chat,
+    count_tokens,
+    delivery,
+    jobs,
+    models,
+    operations,
+    reminders,
+    sessions,
+    usage,
+)
 from gateway.api.jobs import JobError
 from gateway.api.operations import NotReady
 from gateway.api.requests import JSON
@@ -130,6 +140,7 @@ AREAS = (
         delivery.ROUTES,
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
+    Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )
 

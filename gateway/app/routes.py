@@ -20,6 +20,7 @@ from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
+from gateway.api.usage import UsageArea
 from gateway.app.services import GatewayServices
 from gateway.app.wiring import MESSAGES
 from gateway.dialects import DIALECTS
@@ -49,6 +50,7 @@ def routes_of(parts: GatewayServices) -> list[BaseRoute]:
         _counting(parts),
         _chat(parts),
         JobsArea(parts.jobs, keys, limits),
+        UsageArea(parts.usage, keys, base.clock.now_ms),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
