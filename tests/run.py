@@ -371,7 +371,11 @@ def _config(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
 
 
 def upstreams_of(*ports: int, **keys: Any) -> dict[str, list[dict[str, Any]]]:
-    """Write the tables of a model `m` and the upstreams it leads to."""
+    """Write the tables of a model `m` and the upstreams it leads to.
+
+    They are asked for no usage unless the keys say so, so that requests arrive as they were sent.
+    """
+    keys = {"ask_usage": False, **keys}
     ids = "abcdef"[: len(ports)]
     upstreams = [
         {"id": name, "base_url": f"http://127.0.0.1:{port}/v1", **keys}

@@ -26,7 +26,7 @@ LAYERS = (
     ("routing", "outbox"),
     ("sessions", "reminders"),
     ("exchange",),
-    ("agents", "jobs", "metrics"),
+    ("agents", "jobs", "metrics", "usage"),
     ("api", "demo"),
     ("config",),
     ("app",),

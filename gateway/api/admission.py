@@ -93,10 +93,6 @@ class IncomingRequest:
             self.exchange_id, self.request_id, self.owner, self.session, self.model, dialect
         )
 
-    def rest(self) -> None:
-        """Let go of what came with it: a held answer may be one of thousands."""
-        self.headers, self.listed, self.query = {}, (), b""
-
 
 def incoming_of(scope: Mapping[str, Any]) -> IncomingRequest:
     """Return what admission noted of this request."""

@@ -58,7 +58,7 @@ class TokenCounter:
     async def count(self, request: WebRequest) -> TokenCount | Response:
         """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
-        owner = self.services.keys.owner(incoming.headers).name
+        owner = incoming.owner = self.services.keys.owner(incoming.headers).name
         most, offload = self.services.limits.size, self.services.exchanges.services.offload
         try:
             body = await receive_body(incoming.headers, request.receive, most)
@@ -87,7 +87,8 @@ class TokenCounter:
             # What is due is not claimed by a count.
             collects=False,
         )
-        model = preparer.models.find(asked.model)
+        incoming.session, incoming.model = who.session, asked.model
+        model = preparer.models.of(owner).find(asked.model)
         view = await preparer.preview(given)
         client_key = self.services.keys.client_key(incoming.headers)
         counters = self._choose_counters(bool(client_key))

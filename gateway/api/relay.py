@@ -89,30 +89,45 @@ class Relay:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        headers, limit = incoming.headers, self._limit
-        direct = scope.get("extensions", {}).get(CYCLE)
+        request_id, direct = incoming.request_id, scope.get("extensions", {}).get(CYCLE)
         answer = ClientResponse(receive, send, incoming.answer_headers, direct)
+        told: HoldgateError | None = None
         try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-            body = direct.take_json_body(headers, limit) if direct is not None else None
-            forwarded = towards_upstream(incoming.listed)
-            owner = incoming.owner = self._keys.owner(headers).name
-            if body is None:
-                self._exchanges.check_open()
-                body = await receive_body(headers, receive, limit)
-            is_large = len(body) > self._small or b"content-encoding" in headers
-            read = self._read_large if is_large else self._read
-            request = await read(incoming, owner, body, forwarded, answer)
-            driving = self._exchanges.run(request, answer)
-            # A held answer may be one of thousands: what it lets go of must not stay here.
-            incoming.rest()
-            del scope, headers, body, forwarded, request
-            await driving
+            request = await self._prepare(scope, receive, incoming, answer)
         except Exception as error:  # noqa: BLE001 - the outer loop of a request
             told = tell_failure(error, incoming, self.dialect.name, self._exchanges, answer)
-            if told is not None:
-                await self._say(told, answer)
+        else:
+            driving = self._exchanges.run(request, answer)
+            # A held answer may be one of thousands: what it lets go of must not stay here.
+            del scope, incoming, request
+            try:
+                await driving
+            except Exception as error:  # noqa: BLE001 - a bug must not look like an answer
+                told = log_crash(error, request_id, answer)
+        if told is not None:
+            await self._say(told, answer)
+
+    async def _prepare(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        incoming: IncomingRequest,
+        answer: ClientResponse,
+    ) -> Request:
+        """Receive a request and make an exchange of it, or raise why not."""
+        headers, limit = incoming.headers, self._limit
+        direct = scope.get("extensions", {}).get(CYCLE)
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
+        body = direct.take_json_body(headers, limit) if direct is not None else None
+        forwarded = towards_upstream(incoming.listed)
+        owner = incoming.owner = self._keys.owner(headers).name
+        if body is None:
+            self._exchanges.check_open()
+            body = await receive_body(headers, receive, limit)
+        is_large = len(body) > self._small or b"content-encoding" in headers
+        read = self._read_large if is_large else self._read
+        return await read(incoming, owner, body, forwarded, answer)
 
     async def _read_large(
         self,
@@ -196,10 +211,7 @@ def tell_failure(
     exchanges: LiveExchanges,
     answer: ClientResponse,
 ) -> HoldgateError | None:
-    """Tell why a request failed; return what is to be said of it, if anybody is there to hear it.
-
-    A bug of ours must not look like a finished answer.
-    """
+    """Tell why a request failed; return what is to be said of it, if anybody is there to hear."""
     info, method, path = incoming.describe(dialect), incoming.method, incoming.path
     if isinstance(error, HoldgateError):
         exchanges.tell(RequestRefused(info, method, path, error))
@@ -207,7 +219,12 @@ def tell_failure(
     if isinstance(error, ClientLeft):
         exchanges.tell(RequestAnswered(info, method, path, CLIENT_LEFT, 0.0))
         return None
-    log.exception("request %s failed", incoming.request_id, exc_info=error)
+    return log_crash(error, incoming.request_id, answer)
+
+
+def log_crash(error: Exception, request_id: str, answer: ClientResponse) -> HoldgateError | None:
+    """Log a bug of ours; return what is to be said of it, if the answer has not ended."""
+    log.exception("request %s failed", request_id, exc_info=error)
     return None if answer.ended else Unavailable(INTERNAL_ERROR)
 
 

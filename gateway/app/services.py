@@ -47,6 +47,7 @@ from gateway.stores import Documents
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
+from gateway.usage.limits import OwnerLimits
 from gateway.wire.http_client.upstream import Upstream
 
 Note = Callable[..., None]
@@ -111,6 +112,7 @@ class GatewayServices:
         offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
+        self.limits = OwnerLimits(wiring.owner_bounds(config), clock)
         self.preparer = self._preparer()
         self.jobs = self._jobs()
         self.offer = ScheduleTaskOffer(self.jobs, config.cron.offer_to_clients)
@@ -166,6 +168,7 @@ class GatewayServices:
             base.config.clock.enabled,
             self.snapshots if base.config.cron.enabled else None,
             wiring.find_client_key_upstreams(base.config),
+            self.limits,
         )
 
     def _jobs(self) -> JobService:

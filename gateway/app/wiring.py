@@ -18,6 +18,7 @@ from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
 from gateway.config import Config, UpstreamSection
+from gateway.config.budgets import read_budget
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import Profile, profile_for
 from gateway.dialects.translators import Translators, UpstreamDialect
@@ -38,6 +39,7 @@ from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
+from gateway.usage.limits_model import Budget, OwnerBounds
 from gateway.wire.heartbeats import Heartbeats
 from gateway.wire.http_client.connect import connect
 from gateway.wire.http_client.key_command import KeyCommand, KeyedUpstream
@@ -214,8 +216,27 @@ def models_of(config: Config) -> Models:
         offers = {DEMO: (DEMO,), **offers}
     if config.models:
         public = [_public(m.name, m.routes, m.clock) for m in config.models]
-        return Models(public, offers=offers)
-    return every_model(offers)
+        return Models(public, offers=offers, allowed=find_allowed_models(config))
+    return every_model(offers, find_allowed_models(config))
+
+
+def find_allowed_models(config: Config) -> dict[str, frozenset[str]]:
+    """Return the models of the owners that may not use all of them."""
+    return {key.owner: frozenset(key.models) for key in config.keys if key.models}
+
+
+def owner_bounds(config: Config) -> dict[str, OwnerBounds]:
+    """Return what bounds owners; the keys of an owner agree about it."""
+    found: dict[str, OwnerBounds] = {}
+    for key in config.keys:
+        known = found.get(key.owner, OwnerBounds())
+        found[key.owner] = OwnerBounds(
+            key.rpm or known.rpm,
+            key.tpm or known.tpm,
+            key.concurrent or known.concurrent,
+            Budget(*read_budget(key.budget)) if key.budget else known.budget,
+        )
+    return found
 
 
 def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:

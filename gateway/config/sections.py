@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NewType
 from gateway.config.checks import (
     Each,
     Range,
+    budget,
     digest,
     directory,
     header,
@@ -204,6 +205,17 @@ class KeySection:
     admin: Annotated[bool, "Whether the key may use the admin routes and act for other owners."] = (
         False
     )
+    models: Annotated[Texts, "Models that the owner may use, by public name; empty: all."] = ()
+    rpm: Annotated[Count, "Requests to models in 60 seconds; 0: no limit."] = 0
+    tpm: Annotated[Count, "Tokens in 60 seconds, input and output together; 0: no limit."] = 0
+    concurrent: Annotated[
+        Count, "Answers at the same time; held ones do not count; 0: no limit."
+    ] = 0
+    budget: Annotated[
+        str,
+        budget,
+        "What may be spent, such as `20 USD/month` or `2M tokens/day`; empty: no limit.",
+    ] = ""
 
     @property
     def sha256(self) -> str:

@@ -6,6 +6,7 @@ import anyio
 import msgspec
 
 from gateway.dialects.protocol import Renamed
+from gateway.errors import UpstreamAnswered
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.effects import Close, Hold, LetGo, RunTools, ShowError
@@ -81,6 +82,9 @@ async def show_error(state: ExchangeState, effect: ShowError) -> None:
     state.status = error.status
     route = (b"x-holdgate-upstream", state.exchange.route.upstream.encode())
     headers = (*error_headers(error), route)
+    if isinstance(error, UpstreamAnswered):
+        kind = (b"content-type", b"application/json")
+        headers = (kind, route, *state.choose_client_headers(error.headers))
     await state.client.whole(error.status, headers, dialect.error_body(error))
 
 
@@ -148,6 +152,8 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     if state.request.session is not None:
         state.request.session.rest()
     await state.pack()
+    if state.request.allowance is not None:
+        state.request.allowance.pause()
     outcome = await state.tools.policy.hold(effect)
     if type(outcome) in state.wants:
         await state.tell(outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Protocol
 
 import anyio
@@ -11,7 +12,13 @@ import msgspec
 
 from gateway.dialects.protocol import Dialect
 from gateway.dialects.translators import Translators
-from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
+from gateway.errors import (
+    Headers,
+    HoldgateError,
+    LimitExceeded,
+    MethodNotAllowed,
+    UpstreamAnswered,
+)
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer
@@ -59,6 +66,32 @@ class Client(HeartbeatTarget, Protocol):
         """Show an answer of one piece."""
 
 
+class Allowance(Protocol):
+    """What an exchange takes of the limits of its owner."""
+
+    def take_turn(self, number: int) -> None:
+        """Count a turn that is about to be asked for, once; raise `LimitExceeded` if it is over."""
+
+    def pause(self) -> None:
+        """Leave the place among those that run: the answer is held."""
+
+    def end(self) -> None:
+        """Leave it for good."""
+
+    def headers(self) -> Headers:
+        """Say what is left of the limits."""
+
+
+class LimitChecker(Protocol):
+    """Knows what bounds owners."""
+
+    def check(self, owner: str, dialect: str) -> None:
+        """Raise `LimitExceeded` if an owner may ask nothing now."""
+
+    def open(self, owner: str, dialect: str) -> Allowance | None:
+        """Return what an exchange takes of its owner's limits; None: there are none."""
+
+
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
 
@@ -84,6 +117,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Whose exchange it is, for whoever deletes the session."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
+    allowance: Allowance | None = None
+    """What it takes of its owner's limits, if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +157,8 @@ def error_headers(error: HoldgateError) -> Headers:
         return headers + towards_client(error.headers)
     if isinstance(error, MethodNotAllowed):
         return (*headers, (b"allow", error.allowed.encode()))
+    if isinstance(error, LimitExceeded):
+        headers += error.headers
     if error.retry_after is not None:
-        return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
+        return (*headers, (b"retry-after", b"%d" % max(1, ceil(error.retry_after))))
     return headers

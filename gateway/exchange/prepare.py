@@ -28,7 +28,7 @@ from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
-from gateway.exchange.ports import Request
+from gateway.exchange.ports import Allowance, LimitChecker, Request
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools, ToolServices
 from gateway.reminders.tool_scope import ServerTool, ToolScope
@@ -127,21 +127,27 @@ class ExchangePreparer:
     snapshots: SnapshotTaker | None = None
     client_keyed: frozenset[str] = frozenset()
     """The upstreams that are asked with the client's own key."""
+    limits: LimitChecker | None = None
+    """What bounds owners, if anything does."""
 
     async def prepare(self, given: ExchangeInput, begin: Begin) -> Request:
         """Enter the session, find the routes, and give the exchange all that it may have.
 
         `begin` hears what the session says of the request before anything else can go wrong, and
-        returns who observes. Raises `ModelNotFound`, `NoRoute` and `Unauthorized`.
+        returns who observes. Raises `LimitExceeded` before anything of the request acts, and
+        `ModelNotFound`, `NoRoute` and `Unauthorized`.
         """
+        if self.limits is not None:
+            self.limits.check(given.owner, given.dialect.name)
         request = _in_session(given)
         if given.acts:
             view = await self.sessions.enter(request, self.upstreams)
         else:
             view = await self.sessions.look(request)
         observer = begin(view)
-        model = self.models.find(given.asked.model)
-        routes = self._find_routes(model, view)
+        models = self.models.of(given.owner)
+        model = models.find(given.asked.model)
+        routes = _find_routes(models, model, view)
         if self.client_keyed:
             routes = self._skip_keyless(routes, given.client_key)
         return Request(
@@ -161,29 +167,15 @@ class ExchangePreparer:
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
+            allowance=self._open_allowance(given),
         )
+
+    def _open_allowance(self, given: ExchangeInput) -> Allowance | None:
+        return self.limits.open(given.owner, given.dialect.name) if self.limits else None
 
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
         return await self.sessions.preview(_in_session(given), self.upstreams)
-
-    def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
-        """Return whom to ask: where the model leads, as far as the session's directives go."""
-        public, routing, forced = model.routes, view.routing, view.forced
-        if forced is None and (routing is NOTHING or routing == NOTHING):
-            return public
-        # A directive is a user's text. It may name what the operator took out of the configuration
-        # since, or what was never in it: only what is offered is asked.
-        routes = tuple(
-            route
-            for route in candidates(public, routing, forced)
-            if route in public or self.models.offers(route)
-        )
-        if routes:
-            return routes
-        if forced is not None:
-            raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
-        raise NoRoute(no_route(view.asked.model, routing))
 
     def _skip_keyless(
         self, routes: tuple[Route, ...], client_key: Headers | None
@@ -248,6 +240,25 @@ class ExchangePreparer:
         is_side_call = None if asked.tools else session.is_auxiliary
         dialect, headers = given.dialect.name, given.headers
         return snapshots.observer(given.owner, given.session, dialect, asked, headers, is_side_call)
+
+
+def _find_routes(models: Models, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
+    """Return whom to ask: where the model leads, as far as the session's directives go."""
+    public, routing, forced = model.routes, view.routing, view.forced
+    if forced is None and (routing is NOTHING or routing == NOTHING):
+        return public
+    # A directive is a user's text. It may name what the operator took out of the configuration
+    # since, or what was never in it, or not for this owner: only what is offered is asked.
+    routes = tuple(
+        route
+        for route in candidates(public, routing, forced)
+        if route in public or models.offers(route)
+    )
+    if routes:
+        return routes
+    if forced is not None:
+        raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
+    raise NoRoute(no_route(view.asked.model, routing))
 
 
 def _in_session(given: ExchangeInput) -> SessionRequest:

@@ -202,6 +202,7 @@ class LiveExchanges:
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
         runner = ExchangeRunner(self.services, request, client, self._observer_of(request, client))
+        allowance = request.allowance
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
         self.live.add(runner)
@@ -212,6 +213,8 @@ class LiveExchanges:
             raise
         finally:
             self.services.heartbeats.remove(client)
+            if allowance is not None:
+                allowance.end()
             await runner.let_go()
             self.live.discard(runner)
             if self._left is not None:

@@ -34,6 +34,7 @@ from gateway.exchange.ports import Client, Request, Services
 from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import describe_failure
+from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Turn
 
 CLEAN_UP = 2.0
@@ -127,6 +128,17 @@ class ExchangeState:
         self.splice = request.dialect.splice(asked, names, size)
         self.body = asked.body
         self.body_turn = 1 if request.tools is None else 0
+
+    def choose_client_headers(self, headers: Headers) -> Headers:
+        """Return what a client is told of an upstream's headers.
+
+        Whoever has limits here hears of these: what is left of the upstream's is not theirs.
+        """
+        passed = towards_client(headers)
+        allowance = self.request.allowance
+        if allowance is None or not (own := allowance.headers()):
+            return passed
+        return (*[pair for pair in passed if b"ratelimit-" not in pair[0]], *own)
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""

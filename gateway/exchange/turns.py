@@ -9,7 +9,14 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from gateway.dialects.protocol import Tap
 from gateway.dialects.seals import may_be_sealed
 from gateway.dialects.translators import Translator, translate_large
-from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
+from gateway.errors import (
+    Headers,
+    HoldgateError,
+    LimitExceeded,
+    UpstreamAnswered,
+    UpstreamBroke,
+    UpstreamError,
+)
 from gateway.exchange.additions import UserText
 from gateway.exchange.effects import OpenTurn, RelayTurn
 from gateway.exchange.events import (
@@ -36,7 +43,6 @@ from gateway.exchange.state import ExchangeState
 from gateway.exchange.translated_turn import TranslatedTurn
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
-from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Turn
 from gateway.wire.sse import BOM
 
@@ -53,6 +59,12 @@ STREAM_HEADERS: Headers = (
 async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     """Ask a route, until its first frame is in."""
     upstream, services = effect.route.upstream, state.services
+    if (allowance := state.request.allowance) is not None:
+        try:
+            allowance.take_turn(effect.number)
+        except LimitExceeded as refused:
+            state.error = refused
+            return OpeningFailed(refused)
     if RouteTried in state.wants:
         await state.tell(RouteTried(effect.number, effect.route))
     try:
@@ -221,7 +233,7 @@ def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     """Prepare the start line: from here on a quiet upstream means heartbeats."""
     name = (b"x-holdgate-upstream", upstream.encode())
     kind = (b"content-type", state.splice.content_type)
-    state.headers = (kind, name, *towards_client(turn.headers))
+    state.headers = (kind, name, *state.choose_client_headers(turn.headers))
     if state.request.asked.stream:
         state.client.ready(state.headers + STREAM_HEADERS, state.splice.heartbeat)
         on_sent = state.tell_heartbeat if Heartbeat in state.wants else None

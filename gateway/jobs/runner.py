@@ -28,7 +28,7 @@ from contextlib import asynccontextmanager
 import anyio
 from msgspec.structs import asdict, replace
 
-from gateway.errors import HoldgateError
+from gateway.errors import HoldgateError, LimitExceeded
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_rules import (
     apply_end,
@@ -261,6 +261,9 @@ class JobRunner:
             finally:
                 if lease is not None:
                     await lease.release()
+        except LimitExceeded as error:
+            # No failure of the job: its next time stays, and it is not disabled for it.
+            return RunOutcome("skipped", error=error.message)
         except HoldgateError as error:
             return RunOutcome("error", error=error.message)
 

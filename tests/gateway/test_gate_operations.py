@@ -123,7 +123,8 @@ async def test_one_log_line_an_exchange() -> None:
         await gate.fetch(get("/healthz"))
         await gate.quiet()
         lines = gate.exchanges
-        assert len(gate.log.splitlines()) == 3
+        events = [json.loads(line)["event"] for line in gate.log.splitlines()]
+    assert events == ["exchange"] * 3 + ["refused"]
     assert {(line["state"], line["status"], line["upstream"]) for line in lines} == {
         ("done", 200, "a")
     }

@@ -184,6 +184,7 @@ async def recorded(
     quick = {"clock__due_window_ms": 0, "cron__idle_retry_ms": 10, "clock__timezone": "UTC"}
     settings = {"clock__enabled": False, **kept, **quick, **options.pop("settings", {})}
     told = {"agents": AGENTS, **(tables or {})}
+    options["upstream"] = {"ask_usage": True, **options.get("upstream", {})}
     with _warnings() as warnings:
         async with in_process(
             *stories, clock=clock, tables=told, settings=settings, **options
