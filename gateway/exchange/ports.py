@@ -83,6 +83,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Whose exchange it is, for whoever deletes the session."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
+    unread_at: Mapping[str, Upstream] | None = None
+    """The upstreams at the path on which they get it unread; None: it was read."""
 
 
 @dataclass(frozen=True, slots=True)

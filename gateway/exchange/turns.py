@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -36,9 +37,10 @@ from gateway.exchange.translated_turn import TranslatedTurn
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
 from gateway.wire.http_client.headers import towards_client
-from gateway.wire.http_client.upstream import Turn
+from gateway.wire.http_client.upstream import Turn, Upstream
 from gateway.wire.sse import BOM
 
+Ask = Callable[[ExchangeState, OpenTurn], Awaitable[None]]
 OPENED = TurnOpened()
 STREAM_HEADERS: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
@@ -46,13 +48,13 @@ STREAM_HEADERS: Headers = (
 )
 
 
-async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
+async def open_turn(state: ExchangeState, effect: OpenTurn, ask: Ask | None = None) -> Outcome:
     """Ask a route, until its first frame is in."""
     upstream, services = effect.route.upstream, state.services
     if RouteTried in state.wants:
         await state.tell(RouteTried(effect.number, effect.route))
     try:
-        await _ask(state, effect)
+        await (ask or _ask)(state, effect)
     except HoldgateError as raised:
         # An upstream's own error: translated, it may have lost its status.
         error = (state.translator and state.translator.failure) or raised
@@ -83,29 +85,35 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     if effect.number > state.body_turn:
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
-    translators, where = state.services.translators, effect.route.upstream
     if len(state.body) <= state.services.offload.above:
         body = _address(state, effect.route, name)
     else:
         body = await _address_aside(state, effect.route, name)
-    translator = state.translator
-    headers = translators.select_headers(where, request.dialect.name, request.headers)
-    upstream = state.services.upstreams[where]
-    query = request.query if translator is None else b""
-    headers = (*headers, (b"x-request-id", name.encode()))
-    if upstream.endpoint.takes_client_key:
-        headers += request.client_key
+    where = effect.route.upstream
+    upstream = state.upstreams[where]
+    query = request.query if state.translator is None else b""
+    translators = state.services.translators
+    passed = translators.select_headers(where, request.dialect.name, request.headers)
+    headers = make_headers(state, name, passed, upstream)
     turn = await upstream.open(body, headers, query, effect.route.model)
     state.turn = turn
     if not state.client.started:
-        _greet(state, effect.route.upstream, turn)
+        greet(state, where, turn)
     state.turn, first = await read_form(state, turn, name)
-    await _read_first(state, state.turn, first)
+    await read_first(state, state.turn, first)
     if request.asked.stream and state.exchange.has_other_routes:
         await settle(state, upstream.endpoint.timeouts.settle)
 
 
-async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
+def make_headers(state: ExchangeState, name: str, passed: Headers, upstream: Upstream) -> Headers:
+    """Return what an upstream is told beside the body: what passes of the client's, and an id."""
+    headers = (*passed, (b"x-request-id", name.encode()))
+    if upstream.endpoint.takes_client_key:
+        headers += state.request.client_key
+    return headers
+
+
+async def read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = state.tap = state.splice.tap()
     state.first, state.turn_bytes = b"", 0
@@ -182,7 +190,7 @@ async def _build(state: ExchangeState, effect: OpenTurn) -> None:
     state.body_turn = effect.number
 
 
-def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
+def greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     """Prepare the start line: from here on a quiet upstream means heartbeats."""
     name = (b"x-holdgate-upstream", upstream.encode())
     kind = (b"content-type", state.splice.content_type)
@@ -199,7 +207,7 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
     assert turn is not None
     assert tap is not None
     try:
-        if state.request.asked.stream:
+        if state.first or state.request.asked.stream:
             first, state.first = state.first, b""
             await _show(state, first)
         if not tap.ended:
@@ -321,11 +329,11 @@ async def _offer(
 def _retry_after(error: HoldgateError) -> float | None:
     if not isinstance(error, UpstreamAnswered):
         return error.retry_after
-    value = _find_header(error.headers, b"retry-after")
+    value = find_header(error.headers, b"retry-after")
     return float(value) if value.isdigit() else None
 
 
-def _find_header(headers: Headers, name: bytes) -> bytes:
+def find_header(headers: Headers, name: bytes) -> bytes:
     """Return the first header of this name, or nothing."""
     return next((value for key, value in headers if key == name), b"")
 
@@ -353,7 +361,7 @@ async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, 
     while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
         first += more
     if form in (None, OTHER):
-        if not state.splice.accepts(_find_header(turn.headers, b"content-type").lower()):
+        if not state.splice.accepts(find_header(turn.headers, b"content-type").lower()):
             raise state.request.dialect.read_disguised_error(first)
     elif form != (STREAM if stream else BODY):
         if stream:
