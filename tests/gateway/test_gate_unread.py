@@ -299,7 +299,9 @@ class TestAnswersThatBreakOff:
             answer = await gate.fetch(asks(COMPLETIONS))
         assert answer.failed == "upstream_timeout"
 
-    async def test_a_body_is_cut_off_with_its_connection(self) -> None:
+    async def test_a_body_is_cut_off_with_its_connection(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async with in_process(once(CHUNKED_JSON, chunk(VECTORS[:20]), reset=True)) as gate:
             client = await gate.send(asks())
             answer = await client.answer()
@@ -307,6 +309,8 @@ class TestAnswersThatBreakOff:
             (line,) = gate.exchanges
         assert (answer.status, answer.ending) == (200, "closed")
         assert bytes(answer.body) == VECTORS[:20]
+        # It is the upstream's fault, and not told as one of ours.
+        assert caplog.records == []
         assert (line["state"], line["code"]) == ("failed", "upstream_broke")
 
 
