@@ -16,7 +16,17 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from gateway.api import chat, count_tokens, delivery, jobs, models, operations, reminders, sessions
+from gateway.api import (
+    chat,
+    count_tokens,
+    delivery,
+    jobs,
+    models,
+    operations,
+    pass_through,
+    reminders,
+    sessions,
+)
 from gateway.api.jobs import JobError
 from gateway.api.operations import NotReady
 from gateway.api.requests import JSON
@@ -111,7 +121,7 @@ AREAS = (
         "models",
         "Models, in the dialects of OpenAI and Anthropic. Members that are not described here are "
         "those of the dialect, and are passed on.",
-        (*models.RELAYS, *count_tokens.ROUTES, *models.ROUTES),
+        (*models.RELAYS, *count_tokens.ROUTES, *pass_through.ROUTES, *models.ROUTES),
     ),
     Area("agents", "Agents, whose conversations are kept in the gateway.", chat.ROUTES),
     Area(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from gateway.api.admission import CLIENT_LEFT, INTERNAL_ERROR, KEY, IncomingRequest, Keys
 from gateway.dialects.protocol import Chained, Dialect
@@ -69,22 +71,18 @@ class RelayServices:
         return ModelRequestReader(dialect, offload, rules)
 
 
-class Relay:
-    """Answers the model requests of one dialect."""
+class BaseModelEndpoint(ABC):
+    """Takes requests in, has them run, and says what goes wrong; a kind of it reads them."""
 
     def __init__(self, dialect: Dialect, services: RelayServices) -> None:
         self.dialect = dialect
         self._exchanges = services.exchanges
         self._preparer = services.preparer
         self._keys = services.keys
-        self._offer = services.offer
-        self._answers = services.answers
-        self._chain = dialect if isinstance(dialect, Chained) else None
         self._limit = services.limits.size
         self._offload = services.exchanges.services.offload
         self._small = self._offload.above
         self._unpacking = BodyUnpacker(self._limit, self._offload)
-        self._reader = services.make_reader(dialect)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
@@ -102,6 +100,8 @@ class Relay:
             del scope, incoming, request
             try:
                 await driving
+                if not answer.ended:
+                    await cut_off(answer)
             except Exception as error:  # noqa: BLE001 - a bug must not look like an answer
                 told = log_crash(error, request_id, answer)
         if told is not None:
@@ -146,6 +146,34 @@ class Relay:
             finally:
                 unwatch()
         raise ClientLeft
+
+    @abstractmethod
+    async def _read(
+        self,
+        incoming: IncomingRequest,
+        owner: str,
+        body: bytes,
+        forwarded: Headers,
+        answer: ClientResponse,
+    ) -> Request:
+        """Read a request whose body is unpacked."""
+
+    async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
+        if answer.started:
+            await answer.end(self.dialect.error_frame(error))
+            return
+        await refuse_body(error, answer, self.dialect)
+
+
+class Relay(BaseModelEndpoint):
+    """Answers the model requests of one dialect."""
+
+    def __init__(self, dialect: Dialect, services: RelayServices) -> None:
+        super().__init__(dialect, services)
+        self._offer = services.offer
+        self._answers = services.answers
+        self._chain = dialect if isinstance(dialect, Chained) else None
+        self._reader = services.make_reader(dialect)
 
     async def _read(
         self,
@@ -197,12 +225,6 @@ class Relay:
         going_on = await self._offload.run(owner, len(asked.body), work)
         return msgspec.structs.replace(asked, body=going_on)
 
-    async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
-        if answer.started:
-            await answer.end(self.dialect.error_frame(error))
-            return
-        await refuse_body(error, answer, self.dialect)
-
 
 def tell_failure(
     error: Exception,
@@ -233,6 +255,13 @@ async def refuse_body(error: HoldgateError, answer: ClientResponse, dialect: Dia
     # What is left of a refused body must not be read as the next request.
     headers = (*error_headers(error), (b"connection", b"close"))
     await answer.whole(error.status, headers, dialect.error_body(error))
+
+
+async def cut_off(answer: ClientResponse) -> None:
+    """End the connection of an answer that has no end: what was sent must not look whole."""
+    if answer.scope is not None:
+        answer.scope.cancel()
+        await checkpoint()
 
 
 def _attempt(incoming: IncomingRequest) -> Attempt:

@@ -16,12 +16,13 @@ from gateway.api.jobs import JobsArea
 from gateway.api.models import ModelsArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
+from gateway.api.pass_through import PassThrough
 from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
 from gateway.app.services import GatewayServices
-from gateway.app.wiring import MESSAGES
+from gateway.app.wiring import MESSAGES, find_pass_through
 from gateway.dialects import DIALECTS
 from gateway.wire.http_server.request_body import BodyLimits
 
@@ -33,7 +34,7 @@ def relays_of(parts: GatewayServices) -> Mapping[str, ModelEndpoint]:
     """Return those whose answers stream, by their paths."""
     services = _relay_services(parts)
     relays = {f"/v1{dialect.path}": Relay(dialect, services) for dialect in DIALECTS.values()}
-    return {**relays, CHAT: _chat(parts)}
+    return {**relays, **_pass_through(parts, services), CHAT: _chat(parts)}
 
 
 def routes_of(parts: GatewayServices) -> list[BaseRoute]:
@@ -55,6 +56,12 @@ def routes_of(parts: GatewayServices) -> list[BaseRoute]:
         SessionsArea(*kept, keys, SessionRemoval(*kept, base.exchanges, parts.locks, base.holds)),
     )
     return [route for area in areas for route in area.routes()]
+
+
+def _pass_through(parts: GatewayServices, services: RelayServices) -> Mapping[str, ModelEndpoint]:
+    upstreams = parts.base.exchanges.services.upstreams
+    found = find_pass_through(parts.base.config, upstreams)
+    return {f"/v1{path}": PassThrough(f"/v1{path}", at, services) for path, at in found.items()}
 
 
 def _body_limits(parts: GatewayServices, most: int | None = None) -> BodyLimits:

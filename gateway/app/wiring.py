@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -48,6 +48,12 @@ from gateway.wire.http_server.limits import ConnectionLimits
 
 DEMO = "demo"
 MESSAGES = "anthropic-messages"
+# What upstreams have beside the path of their dialect, and who of them.
+PASS_THROUGH = {
+    "/embeddings": ("openai-chat", "openai-responses"),
+    "/completions": ("openai-chat", "openai-responses"),
+    "/responses/compact": ("openai-responses",),
+}
 # How long what nobody was held for any more stays in memory, at most.
 HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
@@ -167,12 +173,9 @@ def connect_upstream(
 def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
     """Return where an upstream is, and how it is called."""
     path = section.path or DIALECTS[section.dialect].path
-    url = section.base_url.rstrip("/") + path + below
-    if section.query:
-        url += "?" + urlencode([(name, value.reveal()) for name, value in section.query])
     return Endpoint(
         id=section.id,
-        url=url,
+        url=_url_of(section, path + below),
         headers=_credentials(section) + _constant_headers(section),
         timeouts=Timeouts(
             section.connect_ms / 1000,
@@ -184,6 +187,35 @@ def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
         transport=section.transport,
         takes_client_key=section.auth == "client",
     )
+
+
+def _url_of(section: UpstreamSection, path: str) -> str:
+    url = section.base_url.rstrip("/") + path
+    if not section.query:
+        return url
+    return url + "?" + urlencode([(name, value.reveal()) for name, value in section.query])
+
+
+def find_pass_through(
+    config: Config, upstreams: Mapping[str, Upstream]
+) -> dict[str, dict[str, Upstream]]:
+    """Return the upstreams that have each of the paths that are passed through."""
+    found: dict[str, dict[str, Upstream]] = {path: {} for path in PASS_THROUGH}
+    for section in config.upstreams:
+        base = _base_path(section)
+        for path, dialects in PASS_THROUGH.items():
+            if base is not None and section.dialect in dialects:
+                url = _url_of(section, base + path)
+                found[path][section.id] = upstreams[section.id].copy_with_url(url)
+    return found
+
+
+def _base_path(section: UpstreamSection) -> str | None:
+    """Return what stands before the dialect's path; None if an own path does not end with it."""
+    own = DIALECTS[section.dialect].path
+    if not section.path:
+        return ""
+    return section.path.removesuffix(own) if section.path.endswith(own) else None
 
 
 def _credentials(section: UpstreamSection) -> Headers:

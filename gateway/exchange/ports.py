@@ -119,6 +119,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Whether the gateway wrote all of it, as for an agent."""
     allowance: Allowance | None = None
     """What it takes of its owner's limits, if there are any."""
+    unread_at: Mapping[str, Upstream] | None = None
+    """The upstreams at the path on which they get it unread; None: it was read."""
 
 
 @dataclass(frozen=True, slots=True)

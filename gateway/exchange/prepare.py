@@ -15,7 +15,7 @@ Requests of clients are read here, too, before all this: `ModelRequestReader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -32,7 +32,7 @@ from gateway.exchange.ports import Allowance, LimitChecker, Request
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools, ToolServices
 from gateway.reminders.tool_scope import ServerTool, ToolScope
-from gateway.routing import Models, PublicModel
+from gateway.routing import LONGEST_NAME, Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.identity import Identity, identify
@@ -40,6 +40,7 @@ from gateway.sessions.request_kind import Sentinels, read_facts
 from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import KIND, Kind, SessionRequest
 from gateway.stores.documents import DocumentKey
+from gateway.wire.http_client.upstream import Upstream
 
 # Upstreams of this dialect may answer nothing at all when the time follows the results of tools.
 SILENT_AFTER_TIME = frozenset({"anthropic-messages"})
@@ -52,6 +53,8 @@ NO_CLIENT_KEY = (
     "Upstream {} is asked with your own key: send it as Authorization or x-api-key, and the "
     "gateway's key as x-holdgate-key."
 )
+
+NO_PATH = "No upstream of model '{}' has {}."
 
 
 class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
@@ -167,6 +170,32 @@ class ExchangePreparer:
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
+            allowance=self._open_allowance(given),
+        )
+
+    def prepare_unread(
+        self, given: ExchangeInput, path: str, upstreams: Mapping[str, Upstream]
+    ) -> Request:
+        """Find the routes of a request that is passed on unread to upstreams that have this path.
+
+        It has no session, and nothing is added to it. Raises the same as `prepare`.
+        """
+        if self.limits is not None:
+            self.limits.check(given.owner, given.dialect.name)
+        model = self.models.of(given.owner).find(given.asked.model)
+        routes = tuple([route for route in model.routes if route.upstream in upstreams])
+        if not routes:
+            raise NoRoute(NO_PATH.format(model.name[:LONGEST_NAME], path))
+        return Request(
+            id=given.id,
+            exchange_id=given.exchange_id,
+            owner=given.owner,
+            asked=given.asked,
+            dialect=given.dialect,
+            routes=self._skip_keyless(routes, given.client_key) if self.client_keyed else routes,
+            headers=given.headers,
+            client_key=given.client_key or (),
+            unread_at=upstreams,
             allowance=self._open_allowance(given),
         )
 

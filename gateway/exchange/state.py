@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -14,6 +14,7 @@ from anyio.to_thread import run_sync
 
 from gateway.dialects.protocol import Splice, Tap
 from gateway.dialects.translators import Translator
+from gateway.dialects.unread import UnreadAnswer
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
 from gateway.exchange.machine import Exchange
@@ -35,9 +36,11 @@ from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import describe_failure
 from gateway.wire.http_client.headers import towards_client
-from gateway.wire.http_client.upstream import Turn
+from gateway.wire.http_client.upstream import Turn, Upstream
 
 CLEAN_UP = 2.0
+# What log lines call the dialect of a request that nobody read.
+UNREAD = "pass-through"
 # A history is mostly text, of which a fifth is left; in small requests it is not worth the while.
 PACKED_ABOVE = 16 * 1024
 # What takes more than a millisecond or two is done beside the event loop.
@@ -66,6 +69,7 @@ class ExchangeState:
     observer: Observer = NOBODY
     wants: Wants = field(init=False)
     info: ExchangeInfo = field(init=False)
+    upstreams: Mapping[str, Upstream] = field(init=False)
     tools: ServerTools | None = field(init=False)
     exchange: Exchange = field(init=False)
     splice: Splice = field(init=False)
@@ -111,8 +115,6 @@ class ExchangeState:
         routes = request.routes
         if len(routes) > 1:
             routes = services.health.order(routes, self.begun)
-        size = limits.event_bytes if asked.stream else limits.answer_bytes
-        names = NO_TOOLS if request.tools is None else request.tools.names
         self.wants = self.observer.wants
         self.info = ExchangeInfo(
             request.exchange_id,
@@ -120,14 +122,27 @@ class ExchangeState:
             request.owner,
             request.session_id,
             asked.model,
-            request.dialect.name,
+            request.dialect.name if request.unread_at is None else UNREAD,
             asked.stream,
         )
         self.tools = request.tools
         self.exchange = Exchange(routes, services.rules, limits.turns)
-        self.splice = request.dialect.splice(asked, names, size)
+        if request.unread_at is None:
+            size = limits.event_bytes if asked.stream else limits.answer_bytes
+            names = NO_TOOLS if request.tools is None else request.tools.names
+            self.splice = request.dialect.splice(asked, names, size)
+            self.upstreams = services.upstreams
+        else:
+            self.splice = UnreadAnswer(limits.event_bytes)
+            self.upstreams = request.unread_at
         self.body = asked.body
         self.body_turn = 1 if request.tools is None else 0
+
+    def begin_try(self) -> None:
+        """Count that an upstream is asked; what is read from now on belongs to this try."""
+        self.past_bytes += self.turn_bytes
+        self.turn_bytes = self.turn_reads = 0
+        self.tries += 1
 
     def choose_client_headers(self, headers: Headers) -> Headers:
         """Return what a client is told of an upstream's headers.
@@ -242,7 +257,7 @@ class ExchangeState:
 
     def note_failure(self, upstream: str, error: HoldgateError) -> HoldgateError:
         """Keep an error, and return it as it is told: without the upstream's address or key."""
-        endpoint = self.services.upstreams[upstream].endpoint
+        endpoint = self.upstreams[upstream].endpoint
         error = self.error = describe_failure(error, endpoint, self.request.client_key)
         translator = self.translator if self.turn is None else None
         if isinstance(error, UpstreamAnswered) and translator is not None:

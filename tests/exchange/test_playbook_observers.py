@@ -36,7 +36,7 @@ from gateway.exchange.observer import (
     UsageRefused,
 )
 from gateway.exchange.state import ExchangeState
-from gateway.exchange.turns import _greet
+from gateway.exchange.turns import greet
 
 from .fakes import STREAM, FakeTurn, chunk, whole
 from .playbook import NOW, Scene, Stage, play
@@ -315,6 +315,6 @@ async def test_who_does_not_want_it_pays_nothing(hears_all: bool) -> None:
     stage = Stage(Scene(), hears_all)
     services, request = stage.live.services, await stage.prepare()
     state = ExchangeState(services, request, stage.client, stage.audience)
-    _greet(state, "a", FakeTurn("a", stage.transcript, STREAM))
+    greet(state, "a", FakeTurn("a", stage.transcript, STREAM))
     (target,) = services.heartbeats._targets.values()
     assert (target is stage.client) is not hears_all

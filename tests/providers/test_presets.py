@@ -25,7 +25,7 @@ from tests.gateway.wire import request
 from tests.pairs.gate import CHAT, JSON, MESSAGES, RESPONSES
 from tests.pairs.neutral import Ask, Call, Result, Tongue, Turn, events
 from tests.run import Running, environment, in_process
-from tests.wire.fake import CHUNKED, LAST, Peer, chunk, fake_upstream
+from tests.wire.fake import CHUNKED, LAST, Peer, Story, answering, chunk, fake_upstream, sized
 
 from .shapes import ARGUMENTS, MODEL, SHAPES, TEXT, Shape
 
@@ -96,8 +96,8 @@ def provider(name: str, shape: Shape) -> Any:
 
 
 @asynccontextmanager
-async def connected(name: str) -> AsyncIterator[Running]:
-    async with fake_upstream(provider(name, SHAPES[name])) as fake:
+async def connected(name: str, story: Story | None = None) -> AsyncIterator[Running]:
+    async with fake_upstream(story or provider(name, SHAPES[name])) as fake:
         given = {"id": "p", "preset": name, "api_key": KEY, **GIVEN.get(name, {})}
         known = given.get("base_url") or PRESETS[name].values["base_url"]
         given["base_url"] = f"http://127.0.0.1:{fake.port}{urlsplit(known).path}"
@@ -155,6 +155,23 @@ async def test_what_it_says_passes_unchanged_in_its_own_dialect(name: str) -> No
         if name != "gemini":
             assert told.body == b"".join(shape.text)
         assert TEXT.encode() in told.body or b"is calm." in told.body
+
+
+@presets
+async def test_embeddings_are_asked_for_beside_it(name: str) -> None:
+    path, credential = WANTED[name]
+    wanted = path.replace("/chat/completions", "/embeddings")
+    async with connected(name, answering(sized(b'{"data": []}', JSON))) as gate:
+        body = json.dumps({"model": "m", "input": "x"}).encode()
+        answer = await gate.fetch(request("POST", "/v1/embeddings", JSON, body=body))
+        asked = gate.fakes[0].requests
+    if name == "anthropic":
+        assert (answer.status, answer.error["code"], asked) == (400, "no_route", [])
+        return
+    assert answer.json == {"data": []}
+    assert asked[0].line.decode() == f"POST {wanted} HTTP/1.1"
+    assert asked[0].headers[credential[0].encode()].decode() == credential[1]
+    assert json.loads(asked[0].body)["model"] == MODEL
 
 
 @presets

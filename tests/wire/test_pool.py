@@ -36,6 +36,22 @@ async def test_a_connection_is_used_again(connected: Connected) -> None:
             assert fake.connections == [1, 1, 1]
 
 
+async def test_other_urls_of_an_upstream_share_its_connections(connected: Connected) -> None:
+    async with fake_upstream(answering(sized(b"ok"))) as fake:
+        async with connected(fake, max_connections=1, connect=0.1) as upstream:
+            other = upstream.copy_with_url(f"http://127.0.0.1:{fake.port}/v1/other")
+            assert await ask(upstream) == b"ok"
+            assert await ask(other) == b"ok"
+            turn = await other.open(BODY, ())
+            assert upstream.busy == other.busy == 1
+            with pytest.raises(UpstreamBusy):
+                await upstream.open(BODY, ())
+            await turn.aclose()
+    assert fake.connections == [1, 1, 1]
+    assert [one.line.split()[1] for one in fake.requests[1:]] == [b"/v1/other"] * 2
+    assert fake.requests[1].headers == fake.requests[0].headers
+
+
 async def test_the_connection_used_last_is_used_next(fast: Connected) -> None:
     async with fake_upstream(answering(sized(b"ok"))) as fake, fast(fake) as upstream:
         first = await upstream.open(BODY, ())

@@ -20,7 +20,7 @@ import asyncio
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import anyio
@@ -244,15 +244,15 @@ def _make_closed_error() -> httpx.ConnectError:
 class FastUpstream:
     """One upstream: HTTP/1.1 without a proxy, over a pool of kept-alive connections."""
 
-    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ssl_context: ssl.SSLContext | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         self.endpoint = endpoint
         self._head = RequestHead(endpoint)
-        url, tls = self._head.url, None
-        if url.scheme == "https":
-            # Certificates are loaded by the first connection: a gateway starts without them.
-            tls = default_context if ssl_context is None else lambda: ssl_context
-        origin = UpstreamOrigin(url.host, url.port or _PORTS[url.scheme], tls)
-        self._pool = Pool(origin, endpoint.max_connections)
+        self._pool = pool or _make_pool(endpoint, self._head.url, ssl_context)
 
     def __repr__(self) -> str:
         return f"<FastUpstream {self.endpoint.id} busy {self.busy}>"
@@ -268,6 +268,10 @@ class FastUpstream:
             raise upstream_error(error) from None
         return await accept(connection.status, FastTurn(self._pool, connection))
 
+    def copy_with_url(self, url: str) -> FastUpstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+        return FastUpstream(replace(self.endpoint, url=url), pool=self._pool)
+
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
@@ -276,6 +280,15 @@ class FastUpstream:
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
         self._pool.close()
+
+
+def _make_pool(endpoint: Endpoint, url: httpx.URL, ssl_context: ssl.SSLContext | None) -> Pool:
+    tls = None
+    if url.scheme == "https":
+        # Certificates are loaded by the first connection: a gateway starts without them.
+        tls = default_context if ssl_context is None else lambda: ssl_context
+    origin = UpstreamOrigin(url.host, url.port or _PORTS[url.scheme], tls)
+    return Pool(origin, endpoint.max_connections)
 
 
 class FastTurn:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import cast
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import anyio
 import httpx
@@ -28,18 +29,32 @@ RELEASE_BYTES = 64 * 1024
 CLOSE_SECONDS = 1.0
 
 
+class HttpxConnections(NamedTuple):
+    """Connections of httpx's, and the places for them."""
+
+    slots: ConnectionSlots
+    transport: httpx.AsyncHTTPTransport
+
+
 class HttpxUpstream:
     """One upstream, asked through httpx."""
 
-    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ssl_context: ssl.SSLContext | None = None,
+        connections: HttpxConnections | None = None,
+    ) -> None:
         self.endpoint = endpoint
-        self._slots = ConnectionSlots(endpoint.max_connections)
         self._head = RequestHead(endpoint)
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=ssl_context or _context(self._head.url),
-            trust_env=False,
-            limits=httpx.Limits(
-                max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
+        self._connections = connections or HttpxConnections(
+            ConnectionSlots(endpoint.max_connections),
+            httpx.AsyncHTTPTransport(
+                verify=ssl_context or _context(self._head.url),
+                trust_env=False,
+                limits=httpx.Limits(
+                    max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
+                ),
             ),
         )
 
@@ -66,27 +81,31 @@ class HttpxUpstream:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = HttpxTurn(response, self._slots, timeouts)
+        turn = HttpxTurn(response, self._connections.slots, timeouts)
         return await accept(response.status_code, turn)
+
+    def copy_with_url(self, url: str) -> HttpxUpstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+        return HttpxUpstream(replace(self.endpoint, url=url), connections=self._connections)
 
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
-        return self._slots.busy
+        return self._connections.slots.busy
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
-        self._slots.close()
-        await self._transport.aclose()
+        self._connections.slots.close()
+        await self._connections.transport.aclose()
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         # httpx's own pool does not serve those who wait in the order they came.
-        if not self._slots.grab():
-            await self._slots.wait(self.endpoint.timeouts.connect)
+        if not self._connections.slots.grab():
+            await self._connections.slots.wait(self.endpoint.timeouts.connect)
         try:
-            return await self._transport.handle_async_request(request)
+            return await self._connections.transport.handle_async_request(request)
         except BaseException:
-            self._slots.free()
+            self._connections.slots.free()
             raise
 
 

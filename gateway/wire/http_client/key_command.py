@@ -213,6 +213,10 @@ class KeyedUpstream:
                 self._key.forget(key)
             raise
 
+    def copy_with_url(self, url: str) -> KeyedUpstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+        return KeyedUpstream(self._upstream.copy_with_url(url), self._key, self._header)
+
     @property
     def busy(self) -> int:
         """How many connections are in use now."""

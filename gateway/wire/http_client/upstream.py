@@ -109,6 +109,9 @@ class Upstream(Protocol):
         `query` is put at the end of the endpoint's URL, `model` into its path if it has a place.
         """
 
+    def copy_with_url(self, url: str) -> Upstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
