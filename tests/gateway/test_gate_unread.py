@@ -116,7 +116,7 @@ class TestWhatPasses:
             assert (answer.ending, bytes(answer.body)) == ("whole", ONE + TWO + DONE)
             (line,) = gate.exchanges
             assert line["stream"] is True
-            assert (line.get("tokens_in"), line.get("tokens_out")) == (3, 2)
+            assert (line["tokens_in"], line["tokens_out"]) == (3, 2)
 
     async def test_a_body_comes_piece_by_piece_and_nothing_waits(self) -> None:
         cue = Cue()
@@ -427,7 +427,7 @@ class TestClients:
                 done.set()
             assert bytes(answer.body) == vectors
             (line,) = gate.exchanges
-        assert line.get("tokens_in") == 9
+        assert line["tokens_in"] == 9
         # The upstream, the client and this watch run in the same loop, and copy as much.
         assert longest < 0.1
 
@@ -479,7 +479,7 @@ class TestWhatIsRefused:
             (line,) = gate.exchanges
         assert (line["owner"], line["model"], line["upstream"]) == ("alice", "m", "a")
         assert (line["state"], line["status"]) == ("done", 200)
-        assert (line.get("tokens_in"), line.get("tokens_out")) == (8, 0)
+        assert (line["tokens_in"], line["tokens_out"]) == (8, 0)
 
 
 async def test_the_key_of_a_command_goes_up() -> None:
@@ -570,4 +570,4 @@ async def test_codex_compacts_a_conversation() -> None:
         assert (await gate.fetch(packed)).json == compacted
         (line,) = gate.exchanges
     assert gate.requests[0].body == body
-    assert (line.get("tokens_in"), line.get("tokens_out")) == (40, 9)
+    assert (line["tokens_in"], line["tokens_out"]) == (40, 9)
