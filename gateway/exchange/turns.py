@@ -33,6 +33,7 @@ from gateway.exchange.observer import (
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
 from gateway.exchange.translated_turn import TranslatedTurn
+from gateway.exchange.turn_signatures import keep_signatures, load_signatures
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
 from gateway.wire.http_client.headers import towards_client
@@ -84,6 +85,8 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
     translators, where = state.services.translators, effect.route.upstream
+    if where in translators.signed and state.signatures is None:
+        await load_signatures(state)
     if len(state.body) <= state.services.offload.above:
         body = _address(state, effect.route, name)
     else:
@@ -273,6 +276,8 @@ async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     if TurnEnded in state.wants:
         await state.tell(TurnEnded(end, tap.text, state.turn_bytes))
+    if state.signatures is not None and (end.server_calls or end.client_calls):
+        await keep_signatures(state, tap)
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
     if tools is not None and tools.claims.current is not None:
