@@ -171,6 +171,13 @@ def document() -> Json:
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+                "gatewayKey": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "x-holdgate-key",
+                    "description": "For clients whose other headers carry their own key for an "
+                    "upstream.",
+                },
             },
         },
     }

@@ -36,6 +36,7 @@ from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import SHAPE as REMINDERS
+from gateway.sessions.call_signatures import SHAPE as SIGNATURES
 from gateway.sessions.session_request import SHAPE
 from gateway.stores import open_documents
 from gateway.stores.documents import Shape
@@ -193,7 +194,7 @@ class Gateway:
 
     async def _open(self) -> GatewayServices:
         url, session_dir = self.config.store.url, Path(self.config.server.session_dir)
-        shapes: list[Shape[Any]] = [SHAPE, REMINDERS, ANSWERS]
+        shapes: list[Shape[Any]] = [SHAPE, SIGNATURES, REMINDERS, ANSWERS]
         # What is stored is dated by the same clock that reminders go by.
         now_ms = self.clock.now_ms
         store = await open_documents(

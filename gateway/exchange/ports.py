@@ -26,6 +26,7 @@ from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools
 from gateway.routing import Health
+from gateway.sessions.call_signatures import CallSignatures
 from gateway.sessions.request_session import RequestSession
 from gateway.wire.heartbeats import Heartbeats, HeartbeatTarget
 from gateway.wire.http_client.headers import towards_client
@@ -111,6 +112,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     tools: ServerTools | None = None
     """The gateway's own tools, what waits for the session, and the hold."""
     answers: AnswerIds | None = None
+    signatures: CallSignatures | None = None
+    """What upstreams signed calls with, for those that want it back."""
     observer: Observer = NOBODY
     """Who hears all that happens in this exchange."""
     session_id: str | None = None

@@ -166,6 +166,7 @@ class ExchangePreparer:
             notes=given.notes,
             session=view.session,
             answers=given.answers,
+            signatures=self.sessions.states.signatures,
             tools=self.give_tools(given, view, model, routes[0]),
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,

@@ -16,7 +16,14 @@ from gateway.dialects.protocol import Splice, Tap
 from gateway.dialects.translators import Translator
 from gateway.dialects.unread import UnreadAnswer
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
-from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
+from gateway.exchange.additions import (
+    NO_SIGNATURES,
+    Addition,
+    GatewayParts,
+    ToolDeclaration,
+    UserText,
+    parts_of,
+)
 from gateway.exchange.machine import Exchange
 from gateway.exchange.model import ExchangeInfo, Usage
 from gateway.exchange.observer import (
@@ -94,6 +101,8 @@ class ExchangeState:
     """How often an upstream was asked."""
     translator: Translator | None = None
     lost: tuple[str, ...] = ()
+    signatures: dict[str, str] | None = None
+    """What the calls of the request are signed with; None: no upstream wants to know yet."""
     remark: str = ""
     """What is to be said with the next note."""
     first: bytes = b""
@@ -209,6 +218,9 @@ class ExchangeState:
         self.splice.rest()
         self.client.rest()
         self.first = b""
+        if request.session_id is not None:
+            # They are read again; without a session only this exchange knows them all.
+            self.signatures = None
         if self.client.started:
             self.headers = ()
         bare = msgspec.structs.replace(request.asked, body=b"", tools=b"")
@@ -225,7 +237,8 @@ class ExchangeState:
             # Without tools in this request, earlier turns may still have called them.
             declares, offered = request.dialect.declares, request.asked.tools
             tools = frozenset([name for name in SERVER_TOOLS if not declares(offered, name)])
-        return parts_of(self.additions, tools, request.is_composed)
+        signatures = self.signatures or NO_SIGNATURES
+        return parts_of(self.additions, tools, request.is_composed, signatures)
 
     async def acquire_slot(self) -> None:
         """Wait for a place among the follow-ups of due reminders, which may be many at once."""

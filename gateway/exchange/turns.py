@@ -41,6 +41,7 @@ from gateway.exchange.observer import (
 )
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
+from gateway.exchange.turn_signatures import keep_signatures, load_signatures
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
 from gateway.wire.http_client.upstream import Turn, Upstream
@@ -117,14 +118,15 @@ async def _send(state: ExchangeState, effect: OpenTurn) -> None:
     if effect.number > state.body_turn:
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
+    translators, where = state.services.translators, effect.route.upstream
+    if where in translators.signed and state.signatures is None:
+        await load_signatures(state)
     if len(state.body) <= state.services.offload.above:
         body = _address(state, effect.route, name)
     else:
         body = await _address_aside(state, effect.route, name)
-    where = effect.route.upstream
     upstream = state.upstreams[where]
     query = request.query if state.translator is None else b""
-    translators = state.services.translators
     passed = translators.select_headers(where, request.dialect.name, request.headers)
     headers = make_headers(state, name, passed, upstream)
     turn = await upstream.open(body, headers, query, effect.route.model)
@@ -328,6 +330,8 @@ async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     if TurnEnded in state.wants:
         await state.tell(_describe_turn(state, end, tap))
+    if state.signatures is not None and (end.server_calls or end.client_calls):
+        await keep_signatures(state, tap)
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
     if tools is not None and tools.claims.current is not None:
