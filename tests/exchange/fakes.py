@@ -293,6 +293,9 @@ class FakeUpstream:
         else:
             self.turns[-1].put(error)
 
+    async def retire(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 

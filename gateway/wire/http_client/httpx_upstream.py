@@ -7,7 +7,7 @@ sends after the end of an answer are taken for the beginning of the next one.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import cast
 
@@ -34,6 +34,7 @@ class HttpxUpstream:
     def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
         self.endpoint = endpoint
         self._slots = ConnectionSlots(endpoint.max_connections)
+        self._retired = False
         self._head = RequestHead(endpoint)
         self._transport = httpx.AsyncHTTPTransport(
             verify=ssl_context or _context(self._head.url),
@@ -66,7 +67,7 @@ class HttpxUpstream:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = HttpxTurn(response, self._slots, timeouts)
+        turn = HttpxTurn(response, self._settle, timeouts)
         return await accept(response.status_code, turn)
 
     @property
@@ -74,10 +75,27 @@ class HttpxUpstream:
         """How many connections are in use now."""
         return self._slots.busy
 
+    async def retire(self) -> None:
+        """Close connections that are not in use, and the others when none is."""
+        self._retired = True
+        await self._close_idle()
+
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
         self._slots.close()
         await self._transport.aclose()
+
+    async def _settle(self) -> None:
+        """Free the place of an answer that has ended."""
+        self._slots.free()
+        if self._retired:
+            await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        # httpx closes all connections or none; it makes new ones if it is asked again.
+        if not self._slots.busy:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+                await self._transport.aclose()
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         # httpx's own pool does not serve those who wait in the order they came.
@@ -86,22 +104,22 @@ class HttpxUpstream:
         try:
             return await self._transport.handle_async_request(request)
         except BaseException:
-            self._slots.free()
+            await self._settle()
             raise
 
 
 class HttpxTurn:
     """One answer of httpx's."""
 
-    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_slots", "headers")
+    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_settle", "headers")
 
     def __init__(
-        self, response: httpx.Response, slots: ConnectionSlots, timeouts: Timeouts
+        self, response: httpx.Response, settle: Callable[[], Awaitable[None]], timeouts: Timeouts
     ) -> None:
         self.headers: Headers = tuple(
             [(name.lower(), value) for name, value in response.headers.raw]
         )
-        self._slots = slots
+        self._settle = settle
         self._response = response
         stream = cast(httpx.AsyncByteStream, response.stream)
         self._pieces = cast(AsyncGenerator[bytes, None], aiter(stream))
@@ -160,7 +178,7 @@ class HttpxTurn:
                 await self._pieces.aclose()
                 await self._response.aclose()
         finally:
-            self._slots.free()
+            await self._settle()
 
 
 def _context(url: httpx.URL) -> ssl.SSLContext:
