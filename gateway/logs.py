@@ -197,6 +197,13 @@ class EventLog:
         """Note what happened, with its particulars."""
         self._add((self._now(), event, WRITERS[self.form], fields))
 
+    def warn(self, event: str, **fields: Any) -> None:
+        """Note what somebody has to look after, in a line that is written at once."""
+        self.flush()
+        line = WRITERS[self.form](fields)
+        self._stream.write(FRAMES[self.form](_instant(self._now()), "WARNING", event, line))
+        self._stream.flush()
+
     def defer(self, event: str, write: Callable[[T], str], what: T) -> None:
         """Note what happened; how it is said is asked when the line is written.
 

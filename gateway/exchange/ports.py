@@ -59,32 +59,6 @@ class Client(HeartbeatTarget, Protocol):
         """Show an answer of one piece."""
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
-    """One client request, read and routed: all an exchange starts from."""
-
-    id: str
-    owner: str
-    asked: ModelRequest
-    dialect: Dialect
-    routes: tuple[Route, ...]
-    headers: Headers = ()
-    query: bytes = b""
-    """What the client says in the URL, for an upstream of its own dialect."""
-    client_key: Headers = ()
-    """The client's own key, for an upstream that is asked with it and for no other."""
-    notes: bool = False
-    session: RequestSession | None = None
-    tools: ServerTools | None = None
-    """The gateway's own tools, what waits for the session, and the hold."""
-    answers: AnswerIds | None = None
-    observer: Observer = NOBODY
-    """Who hears all that happens in this exchange."""
-    session_id: str | None = None
-    """Whose exchange it is, for whoever deletes the session."""
-    is_composed: bool = False
-    """Whether the gateway wrote all of it, as for an agent."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What bounds an exchange."""
@@ -112,6 +86,34 @@ class Services:
     """How many follow-ups of due reminders may be under way at once."""
     offload: Offload = field(default_factory=Offload)
     """Does work on large requests beside the loop."""
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One client request, read and routed: all an exchange starts from."""
+
+    services: Services
+    """What it is answered with to its end, also if the configuration changes meanwhile."""
+    id: str
+    owner: str
+    asked: ModelRequest
+    dialect: Dialect
+    routes: tuple[Route, ...]
+    headers: Headers = ()
+    query: bytes = b""
+    """What the client says in the URL, for an upstream of its own dialect."""
+    client_key: Headers = ()
+    """The client's own key, for an upstream that is asked with it and for no other."""
+    notes: bool = False
+    session: RequestSession | None = None
+    tools: ServerTools | None = None
+    """The gateway's own tools, what waits for the session, and the hold."""
+    answers: AnswerIds | None = None
+    observer: Observer = NOBODY
+    """Who hears all that happens in this exchange."""
+    session_id: str | None = None
+    """Whose exchange it is, for whoever deletes the session."""
+    is_composed: bool = False
+    """Whether the gateway wrote all of it, as for an agent."""
 
 
 def error_headers(error: HoldgateError) -> Headers:

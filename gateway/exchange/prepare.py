@@ -28,7 +28,7 @@ from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
-from gateway.exchange.ports import Request
+from gateway.exchange.ports import Request, Services
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools, ToolServices
 from gateway.reminders.tool_scope import ServerTool, ToolScope
@@ -118,10 +118,8 @@ class ExchangePreparer:
     models: Models
     sessions: Sessions
     services: ToolServices
-    upstreams: Collection[str]
-    """The names that directives may speak of."""
-    dialect_of: Callable[[str], str]
-    """Tells which dialect an upstream speaks."""
+    exchange_services: Services
+    """What the exchanges are run with."""
     clock: bool = True
     """Whether models that may have a clock get one."""
     snapshots: SnapshotTaker | None = None
@@ -136,7 +134,7 @@ class ExchangePreparer:
         """
         request = _in_session(given)
         if given.acts:
-            view = await self.sessions.enter(request, self.upstreams)
+            view = await self.sessions.enter(request, self.exchange_services.upstreams)
         else:
             view = await self.sessions.look(request)
         observer = begin(view)
@@ -145,6 +143,7 @@ class ExchangePreparer:
         if self.client_keyed:
             routes = self._skip_keyless(routes, given.client_key)
         return Request(
+            services=self.exchange_services,
             id=given.id,
             owner=given.owner,
             asked=view.asked,
@@ -164,7 +163,7 @@ class ExchangePreparer:
 
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
-        return await self.sessions.preview(_in_session(given), self.upstreams)
+        return await self.sessions.preview(_in_session(given), self.exchange_services.upstreams)
 
     def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
         """Return whom to ask: where the model leads, as far as the session's directives go."""
@@ -212,7 +211,7 @@ class ExchangePreparer:
             self.services.holds.end(owner, session)
         if kind is Kind.COMPACTION or not given.adds:
             return None
-        asked = view.asked
+        asked, translators = view.asked, self.exchange_services.translators
         tools = given.tools if is_free else ()
         has_clock = self.clock and (model.clock or given.wants_clock)
         collects = given.collects and is_free and not asked.forces_one
@@ -227,7 +226,7 @@ class ExchangePreparer:
             streams=asked.stream,
             may_hold=given.may_hold and is_free,
             tags_results=asked.last_role != TOOL
-            or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
+            or translators.find_dialect(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
             collects=collects,
             main=given.main,

@@ -61,10 +61,8 @@ class ExchangeRunner:
 
     __slots__ = ("_scope", "_state")
 
-    def __init__(
-        self, services: Services, request: Request, client: Client, observer: Observer
-    ) -> None:
-        self._state = ExchangeState(services, request, client, observer)
+    def __init__(self, request: Request, client: Client, observer: Observer) -> None:
+        self._state = ExchangeState(request, client, observer)
         self._scope: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
@@ -193,6 +191,7 @@ class LiveExchanges:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        """What new exchanges are run with."""
         self.live: set[ExchangeRunner] = set()
         self._left: anyio.Event | None = None
         self.observer: Observer = NOBODY
@@ -202,7 +201,7 @@ class LiveExchanges:
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        runner = ExchangeRunner(self.services, request, client, self._observer_of(request, client))
+        runner = ExchangeRunner(request, client, self._observer_of(request, client))
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
         self.live.add(runner)
