@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from gateway.config.schema import settings
 from gateway.config.sections import LimitsSection
 
 Loader = Callable[..., Config]
+PAGE = Path(__file__).parents[2].joinpath("docs/operations.md").read_text()
 
 BEFORE = """
 [server]
@@ -143,8 +145,12 @@ def test_every_other_key_needs_a_restart_and_says_so(path: str, loaded: Loader) 
         assert merged == running
 
 
-def test_the_limits_that_need_a_restart_are_limits() -> None:
+def test_the_limits_that_need_a_restart_are_documented() -> None:
     assert {field.name for field in fields(LimitsSection)} >= FIXED_LIMITS
+    (row,) = [line for line in PAGE.splitlines() if line.startswith("| `limits.header_bytes`")]
+    assert {name.removeprefix("limits.") for name in re.findall(r"`(.*?)`", row)} == FIXED_LIMITS
+    (row,) = [line for line in PAGE.splitlines() if line.startswith("| `[[keys]]`")]
+    assert set(re.findall(r"`\[\[(.*?)\]\]`", row)) == set(RELOADED)
 
 
 KEYED = '[server]\nhost = "0.0.0.0"\n[[keys]]\nowner = "ann"\nkey = "secret"\n'
