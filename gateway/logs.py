@@ -79,6 +79,8 @@ EVENT_LEVELS: Mapping[str, str] = {
         (
             "api_key_command_failed",
             "clock_set_back",
+            "config_needs_restart",
+            "config_not_reloaded",
             "deliveries_dropped",
             "directive_ignored",
             "reminders_expired",

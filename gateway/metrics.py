@@ -63,9 +63,9 @@ class Spread:
 class Metrics(Collector):
     """Numbers of one gateway; nothing is global."""
 
-    def __init__(self, live: Sized, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, live: Sized) -> None:
         self._live = live
-        self._upstreams = upstreams
+        self.upstreams: Mapping[str, Upstream] = {}
         self._ended: Counter[tuple[str, str, int]] = Counter()
         self._turns: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
@@ -78,6 +78,7 @@ class Metrics(Collector):
         self.holds: Holds | None = None
         self.runs: Mapping[str, int] = {}
         self.deliveries = DeliveryCounts()
+        self.config_reloads: Mapping[str, int] = {}
         self._waiting: list[ExchangeEnded] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -123,7 +124,7 @@ class Metrics(Collector):
         yield _histogram("first_frame", "From the request to the first frame.", self._first)
         yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
         family, says = "holdgate_upstream_connections_busy", "Connections to an upstream in use."
-        busy = (((name,), upstream.busy) for name, upstream in self._upstreams.items())
+        busy = (((name,), upstream.busy) for name, upstream in self.upstreams.items())
         yield _fill(GaugeMetricFamily(family, says, labels=("upstream",)), busy)
         says = "Reminders, by what became of them."
         yield _count_by("reminders", says, "event", asdict(self.reminders))
@@ -132,6 +133,8 @@ class Metrics(Collector):
         yield _count_by("runs", "Runs of jobs that ended.", "status", self.runs)
         says = "Results for clients, by what became of them."
         yield _count_by("deliveries", says, "event", asdict(self.deliveries))
+        says = "How often the configuration was read again, by what came of it."
+        yield _count_by("config_reloads", says, "result", self.config_reloads)
         says = "Log lines that were not written, since nobody read them."
         yield CounterMetricFamily("holdgate_log_lines_dropped", says, self.log_lines_dropped())
         says = "Client connections refused for their number."

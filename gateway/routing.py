@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -127,6 +127,17 @@ class Health:
     def __init__(self) -> None:
         self.troubles: dict[str, UpstreamTrouble] = {}
         """The upstreams that failed and did not answer since."""
+
+    def keep_only(self, upstreams: Collection[str]) -> Health:
+        """Return what is remembered of these upstreams, to go on with apart from the others.
+
+        What happens to exchanges with a former upstream does not count for one of the same name.
+        """
+        kept = Health()
+        kept.troubles = {
+            name: replace(trouble) for name, trouble in self.troubles.items() if name in upstreams
+        }
+        return kept
 
     def note_failure(self, upstream: str, now: float, retry_after: float | None = None) -> None:
         """Note a failure; each in a row cools down longer, and `retry-after` is honoured."""

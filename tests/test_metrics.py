@@ -17,12 +17,15 @@ def report(seconds: float, first: float | None, usage: Usage | None = None) -> E
 
 
 def test_numbers_are_shown_when_asked_for() -> None:
-    metrics = Metrics(range(3), {"up": cast(Upstream, SimpleNamespace(busy=7))})
+    metrics = Metrics(range(3))
+    metrics.upstreams = {"up": cast(Upstream, SimpleNamespace(busy=7))}
+    metrics.config_reloads = {"applied": 2}
     metrics.observe(0.0, report(0.2, 0.01, Usage(4, 5)))
     metrics.observe(0.0, report(1000, None))
     text = metrics.render().decode()
     for line in (
         "holdgate_exchanges_live 3.0",
+        'holdgate_config_reloads_total{result="applied"} 2.0',
         'holdgate_exchanges_total{state="done",status="200",upstream="up"} 2.0',
         'holdgate_turns_total{upstream="up"} 4.0',
         'holdgate_tokens_total{direction="input",upstream="up"} 4.0',

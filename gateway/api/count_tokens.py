@@ -93,8 +93,7 @@ class TokenCounter:
         client_key = self.services.keys.client_key(incoming.headers)
         counters = self._choose_counters(bool(client_key))
         to = next((r for r in model.routes if r.upstream in counters), model.routes[0])
-        services = self.services.exchanges.services
-        run = partial(services.offload.run, owner, len(body))
+        run = partial(preparer.exchange_services.offload.run, owner, len(body))
         tools = preparer.give_tools(given, view, model, to)
         additions = (tools.begin_now() or ()) if tools is not None else ()
         sent = view.asked.body
@@ -119,7 +118,7 @@ class TokenCounter:
     ) -> Response:
         dialect, endpoint = self.dialect.name, counter.endpoint
         client_key = self.services.keys.client_key(incoming.headers)
-        headers = self.services.exchanges.services.translators.select_headers(
+        headers = self.services.preparer.exchange_services.translators.select_headers(
             endpoint.id, dialect, towards_upstream(incoming.listed)
         )
         if endpoint.takes_client_key:

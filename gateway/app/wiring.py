@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -17,7 +17,7 @@ from gateway.api.admission import Admission, Keys, Owner
 from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
-from gateway.config import Config, UpstreamSection
+from gateway.config import Config, UpstreamSection, Url
 from gateway.config.budgets import read_budget
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import Profile, profile_for
@@ -36,7 +36,7 @@ from gateway.outbox.webhooks import Hook
 from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.reminders.model import Rules as ReminderRules
 from gateway.reminders.tool_scope import TimeSettings
-from gateway.routing import Models, PublicModel, every_model
+from gateway.routing import Health, Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
 from gateway.usage.limits_model import Budget, OwnerBounds
@@ -65,37 +65,48 @@ AUTH_HEADERS = {
 }
 
 
-def make_exchanges(
-    config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]
-) -> LiveExchanges:
-    """Return who runs exchanges."""
+def make_exchanges(config: Config, rules: tuple[Rule, ...]) -> LiveExchanges:
+    """Return who runs exchanges; it knows no upstreams yet."""
     limits = config.limits
     heartbeats = Heartbeats(
         config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic
     )
-    bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
-    follow_up_slots = anyio.Semaphore(limits.due_followups)
     offload = OffloadSettings(
         limits.offload_bytes,
         limits.offload_processes,
         limits.offload_ms / 1000,
         limits.offload_queue_bytes,
     )
-    translators = Translators(
-        _upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time
-    )
     return LiveExchanges(
         Services(
-            upstreams,
+            {},
             heartbeats,
             time.monotonic,
-            translators,
-            bounds,
-            rules,
-            follow_up_slots=follow_up_slots,
+            _translators(config),
+            rules=rules,
+            follow_up_slots=anyio.Semaphore(limits.due_followups),
             offload=Offload(offload),
         )
     )
+
+
+def exchange_services(
+    config: Config, base: Services, upstreams: Mapping[str, Upstream], health: Health
+) -> Services:
+    """Return what new exchanges are run with: these upstreams, and all else as before."""
+    limits = config.limits
+    return replace(
+        base,
+        upstreams=upstreams,
+        translators=_translators(config),
+        limits=Limits(limits.event_bytes, limits.body_bytes, limits.turns),
+        health=health,
+    )
+
+
+def _translators(config: Config) -> Translators:
+    limits = config.limits
+    return Translators(_upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time)
 
 
 def _upstream_dialects(config: Config) -> dict[str, UpstreamDialect]:
@@ -148,15 +159,6 @@ def reminder_rules(config: Config) -> ReminderRules:
         limits.task_bytes,
         limits.arguments_bytes,
     )
-
-
-def key_commands_of(config: Config, note: Callable[..., None]) -> dict[str, KeyCommand]:
-    """Return the commands that print keys, by their upstreams."""
-    return {
-        section.id: KeyCommand(section.id, section.api_key_command, note, time.monotonic, time.time)
-        for section in config.upstreams
-        if section.api_key_command
-    }
 
 
 def connect_upstream(
@@ -281,11 +283,11 @@ def keys_of(config: Config) -> Keys:
     return Keys({key.sha256: Owner(key.owner, key.admin) for key in config.keys})
 
 
-def admission_of(config: Config, keyed: bool) -> Admission:
+def admission_of(config: Config) -> Admission:
     """Return who is let in."""
     return Admission(
         hosts=frozenset(name.lower() for name in config.server.hosts),
-        any_host=keyed,
+        any_host=bool(config.keys),
         origins=frozenset(config.server.cors_origins),
         header_bytes=config.limits.header_bytes,
     )
@@ -302,6 +304,17 @@ def connection_limits(config: Config) -> ConnectionLimits:
         limits.connections,
         limits.connections_per_address,
     )
+
+
+def hold_limits(config: Config) -> tuple[int, int]:
+    """Return how many answers may be held: of all, and of one owner."""
+    limits = config.limits
+    return limits.holds, limits.holds_per_owner if limits.holds_per_session else 0
+
+
+def demo_section(port: int) -> UpstreamSection:
+    """Return the demo as an upstream that listens here."""
+    return UpstreamSection(DEMO, Url(f"http://127.0.0.1:{port}/v1"))
 
 
 def time_settings(config: Config) -> TimeSettings:

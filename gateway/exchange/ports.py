@@ -93,9 +93,40 @@ class LimitChecker(Protocol):
         """Return what an exchange takes of its owner's limits; None: there are none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds an exchange."""
+
+    event_bytes: int = 8 * 1024 * 1024
+    answer_bytes: int = 20 * 1024 * 1024
+    turns: int = 16
+
+
+FOLLOW_UPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every exchange uses: who answers and how they are, the heartbeat, the rules."""
+
+    upstreams: Mapping[str, Upstream]
+    heartbeats: Heartbeats
+    now: Callable[[], float]
+    translators: Translators
+    limits: Limits = field(default_factory=Limits)
+    rules: tuple[Rule, ...] = RULES
+    health: Health = field(default_factory=Health)
+    follow_up_slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
+    """How many follow-ups of due reminders may be under way at once."""
+    offload: Offload = field(default_factory=Offload)
+    """Does work on large requests beside the loop."""
+
+
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One client request, read and routed: all an exchange starts from."""
 
+    services: Services
+    """What it is answered with to its end, also if the configuration changes meanwhile."""
     id: str
     exchange_id: str
     owner: str
@@ -124,35 +155,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """What it takes of its owner's limits, if there are any."""
     unread_at: Mapping[str, Upstream] | None = None
     """The upstreams at the path on which they get it unread; None: it was read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds an exchange."""
-
-    event_bytes: int = 8 * 1024 * 1024
-    answer_bytes: int = 20 * 1024 * 1024
-    turns: int = 16
-
-
-FOLLOW_UPS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What every exchange uses: who answers and how they are, the heartbeat, the rules."""
-
-    upstreams: Mapping[str, Upstream]
-    heartbeats: Heartbeats
-    now: Callable[[], float]
-    translators: Translators
-    limits: Limits = field(default_factory=Limits)
-    rules: tuple[Rule, ...] = RULES
-    health: Health = field(default_factory=Health)
-    follow_up_slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(FOLLOW_UPS))
-    """How many follow-ups of due reminders may be under way at once."""
-    offload: Offload = field(default_factory=Offload)
-    """Does work on large requests beside the loop."""
 
 
 def error_headers(error: HoldgateError) -> Headers:

@@ -28,7 +28,7 @@ from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import ModelRequest, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
-from gateway.exchange.ports import Allowance, LimitChecker, Request
+from gateway.exchange.ports import Allowance, LimitChecker, Request, Services
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools, ToolServices
 from gateway.reminders.tool_scope import ServerTool, ToolScope
@@ -121,10 +121,8 @@ class ExchangePreparer:
     models: Models
     sessions: Sessions
     services: ToolServices
-    upstreams: Collection[str]
-    """The names that directives may speak of."""
-    dialect_of: Callable[[str], str]
-    """Tells which dialect an upstream speaks."""
+    exchange_services: Services
+    """What the exchanges are run with."""
     clock: bool = True
     """Whether models that may have a clock get one."""
     snapshots: SnapshotTaker | None = None
@@ -144,7 +142,7 @@ class ExchangePreparer:
             self.limits.check(given.owner, given.dialect.name)
         request = _in_session(given)
         if given.acts:
-            view = await self.sessions.enter(request, self.upstreams)
+            view = await self.sessions.enter(request, self.exchange_services.upstreams)
         else:
             view = await self.sessions.look(request)
         observer = begin(view)
@@ -154,6 +152,7 @@ class ExchangePreparer:
         if self.client_keyed:
             routes = self._skip_keyless(routes, given.client_key)
         return Request(
+            services=self.exchange_services,
             id=given.id,
             exchange_id=given.exchange_id,
             owner=given.owner,
@@ -188,6 +187,7 @@ class ExchangePreparer:
         if not routes:
             raise NoRoute(NO_PATH.format(model.name[:LONGEST_NAME], path))
         return Request(
+            services=self.exchange_services,
             id=given.id,
             exchange_id=given.exchange_id,
             owner=given.owner,
@@ -205,7 +205,7 @@ class ExchangePreparer:
 
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
-        return await self.sessions.preview(_in_session(given), self.upstreams)
+        return await self.sessions.preview(_in_session(given), self.exchange_services.upstreams)
 
     def _skip_keyless(
         self, routes: tuple[Route, ...], client_key: Headers | None
@@ -235,7 +235,7 @@ class ExchangePreparer:
             self.services.holds.end(owner, session)
         if kind is Kind.COMPACTION or not given.adds:
             return None
-        asked = view.asked
+        asked, translators = view.asked, self.exchange_services.translators
         tools = given.tools if is_free else ()
         has_clock = self.clock and (model.clock or given.wants_clock)
         collects = given.collects and is_free and not asked.forces_one
@@ -250,7 +250,7 @@ class ExchangePreparer:
             streams=asked.stream,
             may_hold=given.may_hold and is_free,
             tags_results=asked.last_role != TOOL
-            or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
+            or translators.find_dialect(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
             collects=collects,
             main=given.main,

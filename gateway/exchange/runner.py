@@ -65,10 +65,8 @@ class ExchangeRunner:
 
     __slots__ = ("_scope", "_state", "_work")
 
-    def __init__(
-        self, services: Services, request: Request, client: Client, observer: Observer
-    ) -> None:
-        self._state = ExchangeState(services, request, client, observer)
+    def __init__(self, request: Request, client: Client, observer: Observer) -> None:
+        self._state = ExchangeState(request, client, observer)
         self._work = WORK if request.unread_at is None else UNREAD_WORK
         self._scope: anyio.CancelScope | None = None
 
@@ -196,6 +194,7 @@ class LiveExchanges:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        """What new exchanges are run with."""
         self.live: set[ExchangeRunner] = set()
         self._left: anyio.Event | None = None
         self.observer: Observer = NOBODY
@@ -205,7 +204,7 @@ class LiveExchanges:
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        runner = ExchangeRunner(self.services, request, client, self._observer_of(request, client))
+        runner = ExchangeRunner(request, client, self._observer_of(request, client))
         allowance = request.allowance
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request

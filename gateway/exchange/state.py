@@ -70,10 +70,10 @@ async def _run_aside(work: Callable[[bytes], bytes], data: bytes) -> bytes:
 class ExchangeState:
     """One exchange under way: its turn, its answer so far, and who is there."""
 
-    services: Services
     request: Request
     client: Client
     observer: Observer = NOBODY
+    services: Services = field(init=False)
     wants: Wants = field(init=False)
     info: ExchangeInfo = field(init=False)
     upstreams: Mapping[str, Upstream] = field(init=False)
@@ -119,7 +119,8 @@ class ExchangeState:
     first_at: float | None = None
 
     def __post_init__(self) -> None:
-        services, request = self.services, self.request
+        request = self.request
+        services = self.services = request.services
         asked, limits, self.begun = request.asked, services.limits, services.now()
         routes = request.routes
         if len(routes) > 1:

@@ -116,8 +116,10 @@ class Holds:
         self.timers = timers
         self.patience = TimerQueue(SteadyClock(steady))
         self._steady = steady
-        self._most = most
-        self._most_of_one = most_of_one
+        self.most = most
+        """How many there may be; those that are open stay when it is lowered."""
+        self.most_of_one = most_of_one
+        """The same for one owner."""
         self._open: dict[SessionKey, HeldAnswer] = {}
         self._by_owner: Counter[str] = Counter()
         self.draining = False
@@ -139,7 +141,7 @@ class Holds:
             return False
         if (owner, session) in self._open:
             return True
-        return len(self._open) < self._most and self._by_owner[owner] < self._most_of_one
+        return len(self._open) < self.most and self._by_owner[owner] < self.most_of_one
 
     def begin(self, owner: str, session: str) -> HeldAnswer:
         """Start a hold; another hold of the same session ends."""

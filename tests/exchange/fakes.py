@@ -296,6 +296,9 @@ class FakeUpstream:
     def copy_with_url(self, url: str) -> FakeUpstream:
         return self
 
+    async def retire(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 

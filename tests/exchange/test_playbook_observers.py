@@ -314,7 +314,7 @@ async def test_who_does_not_want_it_pays_nothing(hears_all: bool) -> None:
     """Unless heartbeats are wanted, nothing stands before the client."""
     stage = Stage(Scene(), hears_all)
     services, request = stage.live.services, await stage.prepare()
-    state = ExchangeState(services, request, stage.client, stage.audience)
+    state = ExchangeState(request, stage.client, stage.audience)
     greet(state, "a", FakeTurn("a", stage.transcript, STREAM))
     (target,) = services.heartbeats._targets.values()
     assert (target is stage.client) is not hears_all

@@ -38,7 +38,7 @@ def operations() -> Iterator[tuple[str, str, Any]]:
 async def test_every_route_is_described_and_nothing_else() -> None:
     described = {(method, nameless(path)) for method, path, _ in operations() if method != "HEAD"}
     async with in_process(None, tables={"agents": [HELPER]}) as gate:
-        there = ways(gate.gateway.parts)
+        there = ways(gate.gateway.serving)
     assert there - described == set()
     assert described - there == set()
 

@@ -330,6 +330,50 @@ async def test_a_connection_does_not_rest_for_ever() -> None:
         assert repr(pool) == "<Pool 0 open, 0 resting, <ConnectionSlots 0 of 1 busy, 0 waiting>>"
 
 
+async def test_a_retired_upstream_closes_what_rests_at_once(connected: Connected) -> None:
+    async with fake_upstream(answering(CHUNKED + chunk(DONE) + LAST)) as fake:
+        async with connected(fake) as upstream:
+            await ask(upstream)
+            await until(lambda: fake.open == 1)
+            await upstream.retire()
+            await until(lambda: fake.open == 0)
+            assert upstream.busy == 0
+
+
+async def test_a_retired_upstream_lets_answers_end(connected: Connected) -> None:
+    go_on = anyio.Event()
+
+    async def story(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED, chunk(b"one"))
+        await go_on.wait()
+        await peer.send(chunk(b"two"), LAST)
+        await peer.gone()
+
+    async with fake_upstream(story) as fake, connected(fake) as upstream:
+        first, second = [await upstream.open(BODY, ()) for _ in range(2)]
+        assert await anext(first) == b"one"
+        await upstream.retire()
+        assert fake.open == 2
+        go_on.set()
+        assert await read(first) == b"two"
+        assert await read(second) == b"onetwo"
+        await until(lambda: fake.open == 0)
+        assert upstream.busy == 0
+
+
+async def test_a_retired_upstream_can_be_asked_but_keeps_no_connection(
+    connected: Connected,
+) -> None:
+    """A held exchange goes on with the upstream it began with."""
+    async with fake_upstream(answering(sized(b"ok"))) as fake, connected(fake) as upstream:
+        await upstream.retire()
+        for count in (1, 2):
+            assert await ask(upstream) == b"ok"
+            await until(lambda: fake.open == 0)
+            assert fake.accepted == count
+
+
 async def test_closing_the_upstream_closes_everything(fast: Connected) -> None:
     errors: list[UpstreamError] = []
 

@@ -112,7 +112,7 @@ class UpstreamOrigin:
 class Pool:
     """Lends connections; each holds a slot from before it is dialled until its answer is over."""
 
-    __slots__ = ("_closed", "_draining", "_keep_alive", "_open", "_origin", "_resting", "_slots")
+    __slots__ = ("_draining", "_keep_alive", "_open", "_origin", "_resting", "_retired", "_slots")
 
     def __init__(
         self, origin: UpstreamOrigin, size: int, keep_alive: float = KEEP_ALIVE_SECONDS
@@ -120,7 +120,7 @@ class Pool:
         self._origin = origin
         self._keep_alive = keep_alive
         self._slots = ConnectionSlots(size)
-        self._closed = False
+        self._retired = False
         self._open: set[ClientConnection] = set()
         # A stack with removal from the middle: the one used last is the one most likely alive,
         # and the others come of age and are closed.
@@ -162,7 +162,7 @@ class Pool:
 
     def settle(self, connection: ClientConnection) -> None:
         """Take back a connection: keep it if its answer is complete, else close it."""
-        if connection.reusable and not self._closed:
+        if connection.reusable and not self._retired:
             connection.rest(self._keep_alive)
             self._resting[connection] = None
         else:
@@ -191,9 +191,15 @@ class Pool:
             self._draining.discard(connection)
             self._slots.free()
 
+    def retire(self) -> None:
+        """Keep no connection longer than its answer; close those that rest."""
+        self._retired = True
+        for connection in tuple(self._resting):
+            connection.abort()
+
     def close(self) -> None:
         """Close everything, also what is in use or waited for."""
-        self._closed = True
+        self._retired = True
         self._slots.close()
         for connection in tuple(self._open):
             # Readers are told, and give their slots back.
@@ -276,6 +282,10 @@ class FastUpstream:
     def busy(self) -> int:
         """How many connections are in use now."""
         return self._pool.busy
+
+    async def retire(self) -> None:
+        """Close connections that are not in use, and each other one after its answer."""
+        self._pool.retire()
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""

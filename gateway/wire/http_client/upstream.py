@@ -116,5 +116,11 @@ class Upstream(Protocol):
     def busy(self) -> int:
         """How many connections are in use now."""
 
+    async def retire(self) -> None:
+        """Close connections that are not in use, and the others when their answers have ended.
+
+        It can still be asked, by exchanges that began before; no connection outlives its answer.
+        """
+
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
