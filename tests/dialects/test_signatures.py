@@ -79,6 +79,16 @@ def test_a_call_without_an_id_is_signed_by_the_one_it_gets() -> None:
     assert f'"id":"{ident}"'.encode() in shown
 
 
+def test_other_dialects_sign_no_calls() -> None:
+    translators = Translators({"u": UpstreamDialect(MESSAGES)}, 1000, 1000, lambda: 0.0)
+    asked = json.dumps({"model": "m", "messages": [], "stream": True}).encode()
+    translator = translators.make_translator("u", DIALECTS[CHAT], asked, "turn")
+    assert translator is not None
+    assert translator.signatures == {}
+    assert translators.signed == frozenset()
+    assert TRANSLATORS.signed == {"u"}
+
+
 @pytest.mark.parametrize(
     "message",
     [
