@@ -26,7 +26,7 @@ LAYERS = (
     ("routing", "outbox"),
     ("sessions", "reminders"),
     ("exchange",),
-    ("agents", "jobs", "metrics"),
+    ("agents", "jobs", "metrics", "tracing"),
     ("api", "demo"),
     ("config",),
     ("app",),

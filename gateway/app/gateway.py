@@ -18,6 +18,7 @@ from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
 from gateway.app.routes import relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
+from gateway.app.tracing import find_tracer
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
@@ -82,6 +83,7 @@ class Gateway:
         self.zone = zone_of(config.clock.timezone)
         self.metrics = Metrics(self.exchanges.live, self.upstreams)
         self.exchanges.observer = combine(self.metrics, ExchangeLog(self.event_log))
+        self.exchanges.tracer = find_tracer(config, self.upstreams)
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -109,6 +111,8 @@ class Gateway:
         await self.parts.webhooks.load()
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._start(self._tasks)
+        if self.exchanges.tracer is not None:
+            self.event_log.note("tracing")
         self.parts.agents.announce()
         self.asgi.replace_routes(
             ErrorRouter(routes_of(self.parts), lambda app: self), relays_of(self.parts)

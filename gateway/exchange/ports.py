@@ -13,7 +13,7 @@ from gateway.dialects.protocol import Dialect
 from gateway.dialects.translators import Translators
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
@@ -83,6 +83,21 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Whose exchange it is, for whoever deletes the session."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
+    source: RequestSource = JOB_RUN
+
+
+class ExchangeTrace(Observer, Protocol):
+    """The spans of one exchange. It begins them when it is asked to, and ends them by observing."""
+
+    def open_turn(self, route: Route) -> Headers:
+        """Begin the span of a request to a route; return the headers that tell the upstream."""
+
+
+class Tracer(Protocol):
+    """Traces exchanges."""
+
+    def open_exchange(self, request: Request) -> ExchangeTrace:
+        """Begin the span of an exchange."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Request
 from gateway.offload import Offload
@@ -91,6 +91,7 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     """Whether the clock is asked for by name, whatever is said of the model."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
+    source: RequestSource = JOB_RUN
 
 
 Begin = Callable[[SessionView], Observer]
@@ -160,6 +161,7 @@ class ExchangePreparer:
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
+            source=given.source,
         )
 
     async def preview(self, given: ExchangeInput) -> SessionView:

@@ -41,7 +41,7 @@ from gateway.exchange.observer import (
     StateChanged,
     combine,
 )
-from gateway.exchange.ports import Client, Request, Services
+from gateway.exchange.ports import Client, ExchangeTrace, Request, Services, Tracer
 from gateway.exchange.state import CLEAN_UP, ExchangeState
 from gateway.exchange.turns import open_turn, relay_turn
 
@@ -62,9 +62,14 @@ class ExchangeRunner:
     __slots__ = ("_scope", "_state")
 
     def __init__(
-        self, services: Services, request: Request, client: Client, observer: Observer
+        self,
+        services: Services,
+        request: Request,
+        client: Client,
+        observer: Observer,
+        trace: ExchangeTrace | None = None,
     ) -> None:
-        self._state = ExchangeState(services, request, client, observer)
+        self._state = ExchangeState(services, request, client, observer, trace)
         self._scope: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
@@ -197,12 +202,19 @@ class LiveExchanges:
         self._left: anyio.Event | None = None
         self.observer: Observer = NOBODY
         """Hears of all exchanges."""
+        self.tracer: Tracer | None = None
+        """Traces all exchanges."""
         self.draining = False
         """Whether no new ones are let in."""
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        runner = ExchangeRunner(self.services, request, client, self._observer_of(request, client))
+        observer, tracer = self._observer_of(request, client), self.tracer
+        trace = None
+        if tracer is not None:
+            trace = tracer.open_exchange(request)
+            observer = combine(observer, trace)
+        runner = ExchangeRunner(self.services, request, client, observer, trace)
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
         self.live.add(runner)

@@ -95,6 +95,8 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     headers = (*headers, (b"x-request-id", name.encode()))
     if upstream.endpoint.takes_client_key:
         headers += request.client_key
+    trace = state.trace
+    headers += request.source.trace_context if trace is None else trace.open_turn(effect.route)
     turn = await upstream.open(body, headers, query, effect.route.model)
     state.turn = turn
     if not state.client.started:
