@@ -30,8 +30,10 @@ from gateway.errors import (
     MethodNotAllowed,
     TooMany,
 )
+from gateway.exchange.model import RequestSource
 from gateway.exchange.ports import error_headers
 from gateway.sessions.identity import refuse_session_id
+from gateway.wire.http_client.headers import read_trace_context
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
@@ -256,6 +258,7 @@ class ChatEndpoint:
             exchange_id=incoming.exchange_id,
             request_id=incoming.request_id,
             directives=True,
+            source=RequestSource(PATH, read_trace_context(incoming.listed)),
         )
 
     def _speaker(self, owner: Owner, user_id: str | None) -> str:

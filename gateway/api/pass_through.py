@@ -20,9 +20,10 @@ from gateway.api.route import ApiRoute, EventStream, Reply
 from gateway.dialects import DIALECTS
 from gateway.dialects.unread import read_large_unread, read_unread
 from gateway.errors import Headers
-from gateway.exchange.model import ModelRequest
+from gateway.exchange.model import ModelRequest, RequestSource
 from gateway.exchange.ports import Request
 from gateway.exchange.prepare import ExchangeInput
+from gateway.wire.http_client.headers import read_trace_context
 from gateway.wire.http_client.upstream import Upstream
 from gateway.wire.http_server.response import ClientResponse
 
@@ -65,6 +66,7 @@ class PassThrough(BaseModelEndpoint):
             client_key=self._keys.client_key(incoming.headers)
             if self._preparer.client_keyed
             else (),
+            source=RequestSource(self._path, read_trace_context(incoming.listed)),
         )
         incoming.model = given.asked.model
         return self._preparer.prepare_unread(given, self._path, self._upstreams)

@@ -19,7 +19,7 @@ from gateway.api.admission import CLIENT_LEFT, INTERNAL_ERROR, KEY, IncomingRequ
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest
+from gateway.exchange.model import ModelRequest, RequestSource
 from gateway.exchange.observer import NOBODY, NullObserver, RequestAnswered, RequestRefused
 from gateway.exchange.ports import Request, error_headers
 from gateway.exchange.prepare import (
@@ -33,7 +33,12 @@ from gateway.reminders.server_tools import SERVER_TOOLS
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.service import SessionView
-from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
+from gateway.wire.http_client.headers import (
+    TRACE_PARENT,
+    query_towards_upstream,
+    read_trace_context,
+    towards_upstream,
+)
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
@@ -174,6 +179,8 @@ class Relay(BaseModelEndpoint):
         self._answers = services.answers
         self._chain = dialect if isinstance(dialect, Chained) else None
         self._reader = services.make_reader(dialect)
+        # Most requests are part of no trace, and share this.
+        self._source = RequestSource(f"/v1{dialect.path}")
 
     async def _read(
         self,
@@ -213,8 +220,12 @@ class Relay(BaseModelEndpoint):
             notes=headers.get(b"x-holdgate-notes") == b"1",
             adds=headers.get(b"x-holdgate-clock") != b"off",
             may_hold=headers.get(b"x-holdgate-hold") != b"off",
+            source=self._find_source(incoming) if TRACE_PARENT in headers else self._source,
         )
         return await self._preparer.prepare(given, partial(_begin, answer, who.session))
+
+    def _find_source(self, incoming: IncomingRequest) -> RequestSource:
+        return RequestSource(self._source.path, read_trace_context(incoming.listed))
 
     async def _go_on_from(self, previous: str, asked: ModelRequest, owner: str) -> ModelRequest:
         """Name the answer a request goes on from as the upstream knows it."""

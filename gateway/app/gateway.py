@@ -21,6 +21,7 @@ from gateway.app.reload import ConfigReloader
 from gateway.app.request_services import RequestServices
 from gateway.app.routes import relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
+from gateway.app.tracing import find_tracer
 from gateway.app.upstreams import UpstreamConnections
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
@@ -104,6 +105,8 @@ class Gateway:
         await parts.webhooks.load()
         self._tasks = tasks = await self._stack.enter_async_context(anyio.create_task_group())
         await self._use(await self._make_request_services(self.config), tasks)
+        if self.exchanges.tracer is not None:
+            self.event_log.note("tracing")
         self.serving.agents.announce()
         self._start(tasks)
 
@@ -125,7 +128,9 @@ class Gateway:
         parts = self.parts
         self.config, self.serving = services.config, services
         self.exchanges.services = services.exchange_services
-        self.metrics.upstreams = services.exchange_services.upstreams
+        upstreams = services.exchange_services.upstreams
+        self.exchanges.tracer = find_tracer(services.config, upstreams)
+        self.metrics.upstreams = upstreams
         parts.set_limits(services.config)
         parts.use_executors(services.agent_runs, services.relay_runs)
         if parts.scheduler is not None:

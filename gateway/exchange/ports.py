@@ -20,7 +20,7 @@ from gateway.errors import (
     UpstreamAnswered,
 )
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
@@ -155,6 +155,21 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """What it takes of its owner's limits, if there are any."""
     unread_at: Mapping[str, Upstream] | None = None
     """The upstreams at the path on which they get it unread; None: it was read."""
+    source: RequestSource = JOB_RUN
+
+
+class ExchangeTrace(Observer, Protocol):
+    """The spans of one exchange. It begins them when it is asked to, and ends them by observing."""
+
+    def open_turn(self, route: Route) -> Headers:
+        """Begin the span of a request to a route; return the headers that tell the upstream."""
+
+
+class Tracer(Protocol):
+    """Traces exchanges."""
+
+    def open_exchange(self, request: Request) -> ExchangeTrace:
+        """Begin the span of an exchange."""
 
 
 def error_headers(error: HoldgateError) -> Headers:

@@ -26,7 +26,7 @@ from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
 from gateway.exchange.ports import Allowance, LimitChecker, Request, Services
 from gateway.offload import Offload
@@ -94,6 +94,7 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     """Whether the clock is asked for by name, whatever is said of the model."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
+    source: RequestSource = JOB_RUN
 
 
 Begin = Callable[[SessionView], Observer]
@@ -171,6 +172,7 @@ class ExchangePreparer:
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
             allowance=self._open_allowance(given),
+            source=given.source,
         )
 
     def prepare_unread(
@@ -197,6 +199,7 @@ class ExchangePreparer:
             headers=given.headers,
             client_key=given.client_key or (),
             unread_at=upstreams,
+            source=given.source,
             allowance=self._open_allowance(given),
         )
 

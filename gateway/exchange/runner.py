@@ -42,7 +42,7 @@ from gateway.exchange.observer import (
     StateChanged,
     combine,
 )
-from gateway.exchange.ports import Client, Request, Services
+from gateway.exchange.ports import Client, ExchangeTrace, Request, Services, Tracer
 from gateway.exchange.state import CLEAN_UP, ExchangeState
 from gateway.exchange.turns import open_turn, relay_turn
 from gateway.exchange.unread_turn import open_unread_turn, show_unread_error
@@ -65,8 +65,14 @@ class ExchangeRunner:
 
     __slots__ = ("_scope", "_state", "_work")
 
-    def __init__(self, request: Request, client: Client, observer: Observer) -> None:
-        self._state = ExchangeState(request, client, observer)
+    def __init__(
+        self,
+        request: Request,
+        client: Client,
+        observer: Observer,
+        trace: ExchangeTrace | None = None,
+    ) -> None:
+        self._state = ExchangeState(request, client, observer, trace)
         self._work = WORK if request.unread_at is None else UNREAD_WORK
         self._scope: anyio.CancelScope | None = None
 
@@ -199,12 +205,19 @@ class LiveExchanges:
         self._left: anyio.Event | None = None
         self.observer: Observer = NOBODY
         """Hears of all exchanges."""
+        self.tracer: Tracer | None = None
+        """Traces all exchanges."""
         self.draining = False
         """Whether no new ones are let in."""
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        runner = ExchangeRunner(request, client, self._observer_of(request, client))
+        observer, tracer = self._observer_of(request, client), self.tracer
+        trace = None
+        if tracer is not None:
+            trace = tracer.open_exchange(request)
+            observer = combine(observer, trace)
+        runner = ExchangeRunner(request, client, observer, trace)
         allowance = request.allowance
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request

@@ -38,7 +38,7 @@ from gateway.exchange.observer import (
     UpstreamClosed,
     Wants,
 )
-from gateway.exchange.ports import Client, Request, Services
+from gateway.exchange.ports import Client, ExchangeTrace, Request, Services
 from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import describe_failure
@@ -73,6 +73,7 @@ class ExchangeState:
     request: Request
     client: Client
     observer: Observer = NOBODY
+    trace: ExchangeTrace | None = None
     services: Services = field(init=False)
     wants: Wants = field(init=False)
     info: ExchangeInfo = field(init=False)

@@ -144,7 +144,9 @@ def make_headers(state: ExchangeState, name: str, passed: Headers, upstream: Ups
     headers = (*passed, (b"x-request-id", name.encode()))
     if upstream.endpoint.takes_client_key:
         headers += state.request.client_key
-    return headers
+    if state.trace is not None:
+        return headers + state.trace.open_turn(state.exchange.route)
+    return headers + state.request.source.trace_context
 
 
 async def read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
