@@ -403,6 +403,15 @@ class LimitsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSection:
+    """What `GET /metrics` shows."""
+
+    owner_label: Annotated[
+        bool, "Whether counters have the label `owner`; each owner has series of their own then."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole effective configuration."""
 
@@ -418,6 +427,7 @@ class Config:
     agents: tuple[AgentSection, ...] = ()
     webhooks: tuple[WebhookSection, ...] = ()
     limits: LimitsSection = field(default_factory=LimitsSection)
+    metrics: MetricsSection = field(default_factory=MetricsSection)
     # Not keys: whether the embedded demo upstream is to answer, which file was read, and which
     # source gave each value.
     demo: bool = False
