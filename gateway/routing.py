@@ -69,6 +69,11 @@ class Models:
         """All names that can be listed."""
         return tuple(self._listed.values())
 
+    def lists(self, name: str, route: Route) -> bool:
+        """Whether the operator lists this name with this route."""
+        found = self._listed.get(name)
+        return found is not None and route in found.routes
+
     def offers(self, route: Route) -> bool:
         """Whether a route may be asked for by name: its upstream is there and lists the model."""
         offered = self._offers.get(route.upstream, ())

@@ -20,7 +20,7 @@ AT_MOST = {
     "isolated: modules": 66,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
-    "code lines": 36_000,  # features may grow it
+    "code lines": 37_000,  # features may grow it
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 8,  # the keys of an upstream are many
 }

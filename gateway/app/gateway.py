@@ -35,6 +35,7 @@ from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import ExchangeLog
 from gateway.exchange.observer import combine
+from gateway.exchange.request_counts import RequestCounts
 from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
@@ -75,8 +76,9 @@ class Gateway:
         self.timers = TimerQueue(self.clock)
         self.holds = Holds(self.timers, time.monotonic, *wiring.hold_limits(config))
         self.zone = zone_of(config.clock.timezone)
-        self.metrics = Metrics(self.exchanges.live)
-        self.exchanges.observer = combine(self.metrics, ExchangeLog(self.event_log))
+        requests = RequestCounts(config.metrics.owner_label)
+        self.metrics = Metrics(self.exchanges.live, requests)
+        self.exchanges.observer = combine(requests, ExchangeLog(self.event_log))
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -131,6 +133,7 @@ class Gateway:
         upstreams = services.exchange_services.upstreams
         self.exchanges.tracer = find_tracer(services.config, upstreams)
         self.metrics.upstreams = upstreams
+        self.metrics.requests.routes.models = services.models
         parts.set_limits(services.config)
         parts.use_executors(services.agent_runs, services.relay_runs)
         if parts.scheduler is not None:

@@ -12,8 +12,8 @@ import httpx
 import msgspec
 
 from gateway.config import UpstreamSection, Url
+from gateway.config.choices import PresetName
 from gateway.config.presets import PRESETS
-from gateway.config.sections import PresetName
 
 LOOPBACK = "127.0.0.1"
 SECONDS = 1.0

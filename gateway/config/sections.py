@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, NewType
+from typing import Annotated, NewType
 
 from gateway.config.checks import (
     Each,
@@ -30,6 +30,17 @@ from gateway.config.checks import (
     variable,
     web_url,
 )
+from gateway.config.choices import (
+    Auth,
+    BdMode,
+    Dialect,
+    LogFormat,
+    LogLevel,
+    PresetName,
+    Profile,
+    TimeTag,
+    Transport,
+)
 from gateway.config.secret import Secret, Url
 
 KB = 1024
@@ -42,36 +53,6 @@ Documents = tuple[Json, ...]
 Headers = tuple[tuple[str, Secret], ...]
 # Names with the environment variables that contain their values.
 Variables = tuple[tuple[str, str], ...]
-
-Dialect = Literal["openai-chat", "openai-responses", "anthropic-messages"]
-Profile = Literal[
-    "", "openai", "anthropic", "gemini", "glm", "deepseek", "mistral", "openrouter", "vllm", "plain"
-]
-PresetName = Literal[
-    "",
-    "openai",
-    "anthropic",
-    "azure",
-    "azure-deployments",
-    "openrouter",
-    "gemini",
-    "bedrock",
-    "deepseek",
-    "glm",
-    "kimi",
-    "qwen",
-    "mistral",
-    "groq",
-    "ollama",
-    "vllm",
-    "llamacpp",
-]
-Auth = Literal["", "bearer", "x-api-key", "api-key", "none", "client"]
-Transport = Literal["fast", "httpx"]
-LogFormat = Literal["text", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-TimeTag = Literal["always", "user_turns", "off"]
-BdMode = Literal["auto", "runtime", "heuristic"]
 
 # An interval that may be zero, and one that may not (a loop or a timeout of no length).
 Ms = Annotated[int, Range(0)]
@@ -422,6 +403,15 @@ class LimitsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSection:
+    """What `GET /metrics` shows."""
+
+    owner_label: Annotated[
+        bool, "Whether counters have the label `owner`; each owner has series of their own then."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole effective configuration."""
 
@@ -437,6 +427,7 @@ class Config:
     agents: tuple[AgentSection, ...] = ()
     webhooks: tuple[WebhookSection, ...] = ()
     limits: LimitsSection = field(default_factory=LimitsSection)
+    metrics: MetricsSection = field(default_factory=MetricsSection)
     # Not keys: whether the embedded demo upstream is to answer, which file was read, and which
     # source gave each value.
     demo: bool = False

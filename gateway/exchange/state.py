@@ -96,6 +96,8 @@ class ExchangeState:
     """In how many reads they came."""
     turn_began: float = 0.0
     """When its first frame was in."""
+    first_reads: int = 0
+    """How many reads there were by then."""
     past_bytes: int = 0
     """How many bytes of earlier turns and tries were read."""
     tries: int = 0

@@ -83,7 +83,7 @@ async def open_turn(state: ExchangeState, effect: OpenTurn, ask: Ask | None = No
     if upstream in services.health.troubles:
         services.health.note_answer(upstream)
     state.error = None
-    state.turn_began = services.now()
+    state.turn_began, state.first_reads = services.now(), state.turn_reads
     if state.first_at is None:
         state.first_at = state.turn_began
     if FirstFrame in state.wants:
@@ -364,6 +364,7 @@ def _describe_turn(state: ExchangeState, end: TurnEnd, tap: Tap) -> TurnEnded:
         exchange.route,
         state.services.now() - state.turn_began,
         state.info,
+        state.first_reads,
     )
 
 

@@ -102,6 +102,9 @@ offload_bytes = 131072
 offload_processes = 2
 offload_ms = 60000
 offload_queue_bytes = 268435456
+
+[metrics]
+owner_label = false
 """
 
 UPSTREAM = {

@@ -163,6 +163,28 @@ async def test_the_bytes_of_a_turn_that_settles() -> None:
     assert ended.bytes == len(b"".join(texts) + chunk({}, "stop") + DONE)
 
 
+async def test_the_pace_of_a_turn() -> None:
+    """Its seconds begin with its first frame, so the reads up to that are told apart."""
+    story = """
+        >> client asks
+        << opens a
+        >> a announces an answer
+        >> a sends "Hi"
+        << client sees text "Hi"
+        >> 2 s pass
+        >> a sends " there"
+        << client sees text " there"
+        >> 1 s pass
+        >> a stops
+        << a is released
+        << client sees finish stop, the end
+        << exchange is done
+        """
+    stage = await play(story, Scene(routes="ab"))
+    (ended,) = heard(stage, TurnEnded)
+    assert (ended.reads, ended.first_reads, ended.seconds) == (4, 2, 3.0)
+
+
 async def test_routes_fail_and_the_answer_breaks_off() -> None:
     stage = await play(FAIL_OVER, Scene(routes="ab"))
     (failed,) = heard(stage, RouteFailed)

@@ -1,4 +1,4 @@
-"""What an operator sees: models, status, metrics, log lines."""
+"""What an operator sees: models, status, log lines."""
 
 from __future__ import annotations
 
@@ -101,18 +101,6 @@ async def test_the_status_tells_what_is_going_on() -> None:
         ("a", "ok", 1),
         ("b", "ok", 0),
     ]
-
-
-async def test_metrics_are_prometheus() -> None:
-    async with in_process(ONE, None) as gate:
-        await gate.ask()
-        await gate.quiet()
-        answer = await gate.fetch(get("/metrics"))
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = answer.body.decode().splitlines()
-    assert "holdgate_exchanges_live 0.0" in lines
-    assert 'holdgate_exchanges_total{state="done",status="200",upstream="a"} 1.0' in lines
-    assert 'holdgate_upstream_connections_busy{upstream="b"} 0.0' in lines
 
 
 async def test_one_log_line_an_exchange() -> None:

@@ -134,10 +134,10 @@ from opentelemetry import trace
 if sys.argv[2] == "sdk":
     from opentelemetry.sdk.trace import TracerProvider
     trace.set_tracer_provider(TracerProvider())
-from gateway.app.gateway import Gateway
+from gateway.app.tracing import find_tracer
 from gateway.config import load
-gateway = Gateway(load(None, {"HOLDGATE_STORE__URL": "memory:"}, {}, Path.cwd()))
-print(type(gateway.exchanges.tracer).__name__)
+config = load(None, {"HOLDGATE_STORE__URL": "memory:"}, {}, Path.cwd())
+print(type(find_tracer(config, {})).__name__)
 """
 
 
