@@ -135,7 +135,9 @@ def before(tree: Path) -> Opener:
     @contextmanager
     def opened(place: Place, upstream: Address) -> Iterator[Target]:
         settings = HOLDGATE_CONFIG.format(upstream=upstream)
-        with holdgate_with(place, settings, "before", {"PYTHONPATH": str(tree)}) as target:
+        # Without the safe path, Python finds the package of the working directory first: this one.
+        environment = {"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+        with holdgate_with(place, settings, "before", environment) as target:
             yield target
 
     return opened

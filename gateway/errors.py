@@ -13,6 +13,9 @@ HoldgateError
  ├── SessionDeleted              410  somebody deleted the session of the exchange
  ├── UpgradeRequired             426  a WebSocket is asked for; only HTTP is spoken
  ├── TooMany                     429  a limit of the gateway, with retry-after
+ │    └── LimitExceeded          429  a limit of the owner, with headers that say what is left
+ │         ├── RateLimitExceeded 429  requests or tokens of a minute, or answers at once
+ │         └── BudgetExceeded    429  what may be spent in a day or a month is spent
  ├── Unavailable                 503
  │    └── Draining               503  shutting down
  └── UpstreamError               502  whoever answers did not
@@ -125,6 +128,25 @@ class TooMany(HoldgateError):
     """A limit of the gateway is reached."""
 
     status, code, kind = 429, "too_many_requests", "rate_limit_error"
+
+
+class LimitExceeded(TooMany):
+    """A limit that the operator set for an owner is reached."""
+
+    headers: Headers = ()
+    """What clients are told of their limits."""
+
+
+class RateLimitExceeded(LimitExceeded):
+    """Too many requests or tokens in a minute, or too many answers at once."""
+
+    code = "rate_limit_exceeded"
+
+
+class BudgetExceeded(LimitExceeded):
+    """The budget of the day or month is spent."""
+
+    code = "budget_exceeded"
 
 
 class Unavailable(HoldgateError):

@@ -1,13 +1,11 @@
 """What the gateway counts, for Prometheus.
 
-Requests only add to plain numbers; they become metrics when somebody asks. Prometheus' own counters
-take a lock for each addition, which was a tenth of what a small request cost.
+Plain numbers are counted where things happen; they become metrics when somebody asks. Prometheus'
+own counters take a lock for each addition, which was a tenth of what a small request cost.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict
 
@@ -20,57 +18,28 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from gateway.exchange.observer import ExchangeEnded, Happening, Wants
+from gateway.exchange.request_counts import Labels, RequestCounts
+from gateway.histogram import Histogram
 from gateway.outbox.queue import DeliveryCounts
 from gateway.reminders.holds import Holds
 from gateway.reminders.records import ReminderCounts
+from gateway.version import __version__
 from gateway.wire.http_client.upstream import Upstream
 
 Samples = Iterable[tuple[Sequence[object], float]]
 """The values of labels, and a number for each combination of them."""
 
-AT_ONCE = 256
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FIRST_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-WHOLE_BUCKETS = (0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-
-
-class Spread:
-    """How durations are spread over buckets."""
-
-    __slots__ = ("_bounds", "_counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-        """All durations together."""
-
-    def add(self, seconds: float) -> None:
-        """Count one duration."""
-        self._counts[bisect_left(self._bounds, seconds)] += 1
-        self.sum += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return the counts as Prometheus wants them: cumulative, by upper bound."""
-        total, found = 0, []
-        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
-            total += count
-            found.append((str(bound), float(total)))
-        return found
+ROUTE = ("model", "upstream", "upstream_model")
 
 
 class Metrics(Collector):
     """Numbers of one gateway; nothing is global."""
 
-    def __init__(self, live: Sized, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, live: Sized, requests: RequestCounts) -> None:
         self._live = live
-        self._upstreams = upstreams
-        self._ended: Counter[tuple[str, str, int]] = Counter()
-        self._turns: Counter[str] = Counter()
-        self._tokens: Counter[tuple[str, str]] = Counter()
-        self._first = defaultdict[str, Spread](lambda: Spread(FIRST_BUCKETS))
-        self._whole = defaultdict[str, Spread](lambda: Spread(WHOLE_BUCKETS))
+        self.requests = requests
+        self.upstreams: Mapping[str, Upstream] = {}
         self.quarantined = 0
         self.connections_refused: Callable[[], int] = lambda: 0
         self.log_lines_dropped: Callable[[], int] = lambda: 0
@@ -78,52 +47,24 @@ class Metrics(Collector):
         self.holds: Holds | None = None
         self.runs: Mapping[str, int] = {}
         self.deliveries = DeliveryCounts()
-        self._waiting: list[ExchangeEnded] = []
+        self.config_reloads: Mapping[str, int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    wants: Wants = frozenset({ExchangeEnded})
-
-    def observe(self, at: float, happening: Happening) -> None:
-        """Count an exchange that ended, with many others a moment later."""
-        if isinstance(happening, ExchangeEnded):
-            self._waiting.append(happening)
-            if len(self._waiting) >= AT_ONCE:
-                self._work_off()
-
-    def _work_off(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for report in waiting:
-            self._count(report)
-
-    def _count(self, report: ExchangeEnded) -> None:
-        upstream = report.route.upstream
-        self._ended[(report.state, upstream, report.status)] += 1
-        self._turns[upstream] += report.turns
-        self._whole[upstream].add(report.seconds)
-        if report.first_seconds is not None:
-            self._first[upstream].add(report.first_seconds)
-        if report.usage is not None:
-            self._tokens[(upstream, "input")] += report.usage.input
-            self._tokens[(upstream, "output")] += report.usage.output
-
     def render(self) -> bytes:
         """Write all of it in Prometheus' text format."""
-        self._work_off()
+        self.requests.work_off()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """Give all numbers, for the registry."""
+        says = "The version that runs, as a label; the value is always 1."
+        build = GaugeMetricFamily("holdgate_build_info", says, labels=("version",))
+        yield _fill(build, [((__version__,), 1)])
         yield GaugeMetricFamily("holdgate_exchanges_live", "Exchanges under way.", len(self._live))
-        labels: tuple[str, ...] = ("state", "upstream", "status")
-        yield _counter("exchanges", "Exchanges that ended.", labels, self._ended.items())
-        yield _count_by("turns", "Upstream turns.", "upstream", self._turns)
-        labels = ("upstream", "direction")
-        yield _counter("tokens", "Tokens, as reported.", labels, self._tokens.items())
-        yield _histogram("first_frame", "From the request to the first frame.", self._first)
-        yield _histogram("exchange", "From the request to the end of the answer.", self._whole)
+        yield from _requests(self.requests)
         family, says = "holdgate_upstream_connections_busy", "Connections to an upstream in use."
-        busy = (((name,), upstream.busy) for name, upstream in self._upstreams.items())
+        busy = (((name,), upstream.busy) for name, upstream in self.upstreams.items())
         yield _fill(GaugeMetricFamily(family, says, labels=("upstream",)), busy)
         says = "Reminders, by what became of them."
         yield _count_by("reminders", says, "event", asdict(self.reminders))
@@ -132,6 +73,8 @@ class Metrics(Collector):
         yield _count_by("runs", "Runs of jobs that ended.", "status", self.runs)
         says = "Results for clients, by what became of them."
         yield _count_by("deliveries", says, "event", asdict(self.deliveries))
+        says = "How often the configuration was read again, by what came of it."
+        yield _count_by("config_reloads", says, "result", self.config_reloads)
         says = "Log lines that were not written, since nobody read them."
         yield CounterMetricFamily("holdgate_log_lines_dropped", says, self.log_lines_dropped())
         says = "Client connections refused for their number."
@@ -141,11 +84,48 @@ class Metrics(Collector):
         )
 
 
+def _requests(counts: RequestCounts) -> Iterator[Metric]:
+    owner = ("owner",) if counts.by_owner else ()
+    owned = (*ROUTE, *owner)
+    ended = (*owned, "state", "status")
+    exchanges = (((*of, state, status), n) for (of, state, status), n in counts.ended.items())
+    yield _counter("exchanges", "Exchanges that ended.", ended, exchanges)
+    says = "Turns that an upstream began to answer."
+    yield _counter("turns", says, owned, counts.turns.items())
+    yield from _tokens(counts, owned)
+    says = "From the request to the first frame of the answer."
+    yield _histogram("first_frame", says, ROUTE, counts.first_frame)
+    says = "Between two reads of a stream; all gaps of a turn count as equally long."
+    yield _histogram("frame_gap", says, ROUTE, counts.frame_gap)
+    says = "From the request to the end of the answer, holds included."
+    yield _histogram("exchange", says, ROUTE, counts.exchange)
+    says = "Requests that were refused and did not become exchanges."
+    yield _counter("requests_refused", says, ("code", *owner), counts.refused.items())
+    says = "Requests that ask no model and were answered."
+    yield _counter("requests_answered", says, ("method", "status"), counts.answered.items())
+
+
+def _tokens(counts: RequestCounts, labels: Labels) -> Iterator[Metric]:
+    # What is a part of the input or output is apart, so that a sum over all labels makes sense.
+    says, directed = "Tokens, as upstreams report them.", (*labels, "direction")
+    tokens = CounterMetricFamily("holdgate_tokens", says, labels=directed)
+    says = "Input tokens that were read from an upstream's cache; they are part of the input."
+    cached = CounterMetricFamily("holdgate_cached_tokens", says, labels=labels)
+    says = "Output tokens that the model thought; they are part of the output."
+    reasoning = CounterMetricFamily("holdgate_reasoning_tokens", says, labels=labels)
+    for of, usage in counts.tokens.items():
+        tokens.add_metric([*of, "input"], usage.input)
+        tokens.add_metric([*of, "output"], usage.output)
+        cached.add_metric(of, usage.cached)
+        reasoning.add_metric(of, usage.reasoning)
+    yield from (tokens, cached, reasoning)
+
+
 def _holds(holds: Holds) -> Iterator[Metric]:
     counts = holds.counts
     yield GaugeMetricFamily("holdgate_holds_active", "Answers held open.", len(holds))
     yield CounterMetricFamily("holdgate_holds_started", "Holds begun.", counts.started)
-    yield CounterMetricFamily("holdgate_hold_seconds", "Time held.", counts.seconds)
+    yield _histogram("hold", "How long answers were held.", (), {(): counts.seconds})
     yield _count_by("holds_ended", "Holds that ended.", "outcome", counts.outcomes)
 
 
@@ -163,8 +143,10 @@ def _fill(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples) -> 
     return family
 
 
-def _histogram(name: str, says: str, spreads: Mapping[str, Spread]) -> Metric:
-    family = HistogramMetricFamily(f"holdgate_{name}_seconds", says, labels=("upstream",))
-    for upstream, spread in spreads.items():
-        family.add_metric((upstream,), spread.buckets(), spread.sum)
+def _histogram(
+    name: str, says: str, labels: Labels, histograms: Mapping[Labels, Histogram]
+) -> Metric:
+    family = HistogramMetricFamily(f"holdgate_{name}_seconds", says, labels=labels)
+    for of, histogram in histograms.items():
+        family.add_metric(of, histogram.buckets(), histogram.sum)
     return family

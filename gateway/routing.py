@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ LONGEST_NAME = 100
 FIRST_COOL_DOWN = 5.0
 LONGEST_COOL_DOWN = 120.0
 LONGEST_RETRY_AFTER = 3600.0
+NO_BOUNDS: Mapping[str, frozenset[str]] = MappingProxyType({})
 NO_OFFERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -35,7 +36,9 @@ class Models:
         listed: Iterable[PublicModel],
         any_name: Iterable[str] = (),
         offers: Mapping[str, tuple[str, ...]] = NO_OFFERS,
+        allowed: Mapping[str, frozenset[str]] = NO_BOUNDS,
     ) -> None:
+        """Take all names; `allowed` are the names that some owners are bound to."""
         self._listed = {model.name: model for model in listed}
         self._any_name = tuple(any_name)
         self._offers = offers
@@ -44,11 +47,32 @@ class Models:
         is_only = len(models) == 1 and not self._any_name
         self.default_name = next(iter(self._listed)) if is_only else ""
         """Who is asked where no model is named; empty unless there is exactly one."""
+        self._bounded = {owner: self._restrict(names) for owner, names in allowed.items()}
+
+    def of(self, owner: str) -> Models:
+        """Return the models that an owner may use."""
+        return self._bounded.get(owner, self)
+
+    def _restrict(self, names: frozenset[str]) -> Models:
+        """Return these models alone, which lead to their own routes and nowhere else."""
+        listed = [model for model in self.listed if model.name in names]
+        for name in sorted(names - self._listed.keys()):
+            if routes := tuple(self._find_unlisted(name)):
+                listed.append(PublicModel(name, routes))
+        offers: dict[str, tuple[str, ...]] = {}
+        for route in (route for model in listed for route in model.routes):
+            offers[route.upstream] = (*offers.get(route.upstream, ()), route.model)
+        return Models(listed, offers=offers)
 
     @property
     def listed(self) -> tuple[PublicModel, ...]:
         """All names that can be listed."""
         return tuple(self._listed.values())
+
+    def lists(self, name: str, route: Route) -> bool:
+        """Whether the operator lists this name with this route."""
+        found = self._listed.get(name)
+        return found is not None and route in found.routes
 
     def offers(self, route: Route) -> bool:
         """Whether a route may be asked for by name: its upstream is there and lists the model."""
@@ -79,7 +103,9 @@ class Models:
         return f"No model is called '{name}'.{hint}"
 
 
-def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:
+def every_model(
+    offers: Mapping[str, tuple[str, ...]], allowed: Mapping[str, frozenset[str]] = NO_BOUNDS
+) -> Models:
     """Make every listed model public, by its name and as `<upstream>/<model>`."""
     routes: dict[str, list[Route]] = {}
     for upstream, names in offers.items():
@@ -89,7 +115,7 @@ def every_model(offers: Mapping[str, tuple[str, ...]]) -> Models:
                 routes.setdefault(f"{upstream}/{name}", []).append(Route(upstream, name))
     listed = [PublicModel(name, tuple(found)) for name, found in routes.items()]
     any_name = [upstream for upstream, names in offers.items() if ANY in names]
-    return Models(listed, any_name, offers)
+    return Models(listed, any_name, offers, allowed)
 
 
 @dataclass(slots=True)
@@ -106,6 +132,17 @@ class Health:
     def __init__(self) -> None:
         self.troubles: dict[str, UpstreamTrouble] = {}
         """The upstreams that failed and did not answer since."""
+
+    def keep_only(self, upstreams: Collection[str]) -> Health:
+        """Return what is remembered of these upstreams, to go on with apart from the others.
+
+        What happens to exchanges with a former upstream does not count for one of the same name.
+        """
+        kept = Health()
+        kept.troubles = {
+            name: replace(trouble) for name, trouble in self.troubles.items() if name in upstreams
+        }
+        return kept
 
     def note_failure(self, upstream: str, now: float, retry_after: float | None = None) -> None:
         """Note a failure; each in a row cools down longer, and `retry-after` is honoured."""

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +26,7 @@ from anyio import to_thread
 from gateway.app import SHUTDOWN_SECONDS, Gateway
 from gateway.app.wiring import connection_limits
 from gateway.clock import Clock
-from gateway.config import Config, load
+from gateway.config import Config, ConfigSource, load
 from gateway.exchange.additions import UserText
 from gateway.exchange.events import Continue, Verdict
 from gateway.exchange.rules import RULES, Facts, Rule
@@ -75,17 +76,39 @@ class TestServer(Server):
         await self.lifespan.shutdown()
 
 
+@dataclass(frozen=True)
+class TableSource(ConfigSource):
+    """A configuration of tables and settings, which a test can change as one changes a file."""
+
+    tables: dict[str, Any]
+    settings: dict[str, Any]
+
+    def load(self) -> Config:
+        variables = {f"HOLDGATE_{name.upper()}": json.dumps(t) for name, t in self.tables.items()}
+        variables = {"HOME": "/nowhere", "HOLDGATE_STORE__URL": "memory:", **variables}
+        return load(None, variables, self.settings, self.cwd)
+
+    def load_again(self, running: Config) -> Config:
+        return replace(self.load(), file="holdgate.toml")
+
+
 class Running:
     """A gateway that answers, who it asks, its clients, and what it wrote into its log."""
 
     def __init__(
-        self, server: TestServer, port: int, fakes: list[FakeUpstream], log: StringIO
+        self,
+        server: TestServer,
+        port: int,
+        fakes: list[FakeUpstream],
+        log: StringIO,
+        source: TableSource,
     ) -> None:
         self._server = server
         self.gateway = server.gateway
         self.port = port
         self.fakes = fakes
         self._log = log
+        self._source = source
         self._clients: list[Client] = []
 
     async def connect(self, **options: Any) -> Client:
@@ -124,7 +147,7 @@ class Running:
     @property
     def busy(self) -> int:
         """How many upstream connections are in use."""
-        return sum(upstream.busy for upstream in self.gateway.upstreams.values())
+        return sum(upstream.busy for upstream in self.gateway.upstreams.current.values())
 
     @property
     def connections(self) -> int:
@@ -140,6 +163,17 @@ class Running:
     def states(self) -> list[str]:
         """The states of the exchanges under way."""
         return sorted(drive.exchange.state for drive in self.gateway.exchanges.live)
+
+    async def reload(self, **changes: Any) -> None:
+        """Change tables and settings of the configuration, and have it read again."""
+        for name, value in changes.items():
+            if "__" in name:
+                self._source.settings[name.replace("__", ".")] = value
+            else:
+                self._source.tables[name] = value
+        before = sum(self.gateway.metrics.config_reloads.values())
+        self.gateway.reload()
+        await until(lambda: sum(self.gateway.metrics.config_reloads.values()) > before)
 
     async def quiet(self) -> None:
         """Wait until nothing is under way any more."""
@@ -192,11 +226,11 @@ async def in_process(
         named = {**upstreams_of(*ports, **(upstream or {})), **(tables or {})}
         log = StringIO()
         timed = {"clock__enabled": clock is not None}
-        config = _config(named, {**timed, **(settings or {}), **more_settings})
-        gateway = Gateway(config, EventLog("json", log), rules, clock)
+        source = _make_source(named, {**timed, **(settings or {}), **more_settings})
+        gateway = Gateway(source.load(), EventLog("json", log), rules, clock, source)
         server = TestServer(gateway)
         port = await stack.enter_async_context(_served(server))
-        gate = Running(server, port, fakes, log)
+        gate = Running(server, port, fakes, log, source)
         stack.callback(gate.close_clients)
         with anyio.fail_after(patience):
             yield gate
@@ -209,11 +243,17 @@ class GatewayProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], home: Path, environment: Mapping[str, str], grace: float
+        self,
+        command: Sequence[str],
+        home: Path,
+        environment: Mapping[str, str],
+        grace: float,
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         self._command = command
         self._environment = environment
         self._grace = grace
+        self._stdin = stdin
         self.home = home
         self.log = home / "log"
         self.url = ""
@@ -261,6 +301,7 @@ class GatewayProcess:
                 self._command,
                 cwd=self.home,
                 env=self._environment,
+                stdin=self._stdin,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -301,14 +342,15 @@ def as_process(
     command: Sequence[str] = SERVE,
     under: Sequence[str] = (),
     grace: float = 0,
+    stdin: int = subprocess.DEVNULL,
 ) -> GatewayProcess:
     """Run a module that serves, at home in a directory of its own and with no other settings.
 
     `under` is a program that starts it. In the end it has `grace` seconds to leave, and is then
-    killed; without grace it is killed at once.
+    killed; without grace it is killed at once. `stdin` is a descriptor, such as a terminal's.
     """
     words = (*under, sys.executable, "-m", *command)
-    return GatewayProcess(words, home, environment(home, settings or {}), grace)
+    return GatewayProcess(words, home, environment(home, settings or {}), grace, stdin)
 
 
 def environment(home: Path, settings: Mapping[str, str]) -> dict[str, str]:
@@ -363,15 +405,17 @@ def _nobody(stack: AsyncExitStack) -> int:
     return port
 
 
-def _config(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
-    overrides = {name.replace("__", "."): value for name, value in settings.items()}
-    variables = {f"HOLDGATE_{name.upper()}": json.dumps(rows) for name, rows in tables.items()}
-    variables = {"HOME": "/nowhere", "HOLDGATE_STORE__URL": "memory:", **variables}
-    return load(None, variables, overrides, Path(__file__).parent)
+def _make_source(tables: dict[str, Any], settings: Mapping[str, Any]) -> TableSource:
+    dotted = {name.replace("__", "."): value for name, value in settings.items()}
+    return TableSource(None, {}, {}, Path(__file__).parent, tables, dotted)
 
 
 def upstreams_of(*ports: int, **keys: Any) -> dict[str, list[dict[str, Any]]]:
-    """Write the tables of a model `m` and the upstreams it leads to."""
+    """Write the tables of a model `m` and the upstreams it leads to.
+
+    They are asked for no usage unless the keys say so, so that requests arrive as they were sent.
+    """
+    keys = {"ask_usage": False, **keys}
     ids = "abcdef"[: len(ports)]
     upstreams = [
         {"id": name, "base_url": f"http://127.0.0.1:{port}/v1", **keys}

@@ -14,17 +14,16 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
     # Each turn and each exchange is counted in the row of its hour.
-    "plain: modules": 41,
-    # Usage of streams is asked for, every turn is told, and lines are named by their exchange.
-    "plain: package switches": 71,
-    # Usage may be stored meanwhile.
-    "hold: modules": 65,
-    "isolated: modules": 65,
+    "plain: modules": 43,
+    # Usage of streams is asked for, every turn is counted, and lines are named by their exchange.
+    "plain: package switches": 74,
+    "hold: modules": 69,  # limits and usage of owners, the form of answers
+    "isolated: modules": 69,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
-    "code lines": 36_000,  # features may grow it
+    "code lines": 38_500,  # features may grow it
     "constructors with > 8 arguments": 0,
-    "classes with > 20 attributes": 8,  # the keys of an upstream are many
+    "classes with > 20 attributes": 9,  # the keys of an upstream are many, and so are services
 }
 AT_LEAST = {
     "comments per 100, hardest": 5,

@@ -26,7 +26,7 @@ LAYERS = (
     ("routing", "outbox"),
     ("sessions", "reminders"),
     ("exchange",),
-    ("agents", "jobs", "metrics", "usage"),
+    ("agents", "jobs", "metrics", "tracing", "usage"),
     ("api", "demo"),
     ("config",),
     ("app",),

@@ -5,14 +5,20 @@ import io
 import json
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from gateway.logs import EventLog, LogWriter, set_up
+import gateway
+from gateway.logs import EVENT_LEVELS, LEVELS, EventLog, LogWriter, bind_ids, set_up
 from gateway.timestamps import iso
+
+GATEWAY = Path(gateway.__file__).parent
 
 
 @pytest.fixture
@@ -135,3 +141,82 @@ def test_instants_of_one_second_and_of_the_next() -> None:
     assert iso(1_001) == "1970-01-01T00:00:01.001Z"
     assert iso(1_999) == "1970-01-01T00:00:01.999Z"
     assert iso(60_000) == "1970-01-01T00:01:00.000Z"
+
+
+async def test_lines_of_a_task_carry_the_ids_of_its_request() -> None:
+    stream = io.StringIO()
+    event_log = EventLog("text", stream, lambda: 0)
+
+    async def answer(exchange: str, request: str) -> None:
+        bind_ids(exchange, request)
+        await anyio.lowlevel.checkpoint()
+        event_log.note("tool", tool="clock")
+        logging.getLogger("holdgate.test").warning("odd")
+
+    before = logging.getLogger().handlers[:]
+    try:
+        set_up(event_log)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer, "req_1", "mine")
+            tasks.start_soon(answer, "req_2", "req_2")
+        event_log.note("draining")
+        # What `logging` is told takes its place by the loop.
+        await anyio.lowlevel.checkpoint()
+    finally:
+        logging.getLogger().handlers[:] = before
+    event_log.flush()
+    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
+    assert sorted(lines) == [
+        "INFO draining",
+        "INFO tool exchange=req_1 request=mine tool=clock",
+        "INFO tool exchange=req_2 tool=clock",
+        "WARNING log exchange=req_1 request=mine logger=holdgate.test says=odd",
+        "WARNING log exchange=req_2 logger=holdgate.test says=odd",
+    ]
+
+
+async def test_levels() -> None:
+    stream = io.StringIO()
+    event_log = EventLog("text", stream, lambda: 0, "warning")
+    event_log.note("draining")
+    event_log.note("directive_ignored")
+    event_log.note("quarantined")
+    event_log.note("draining", level="error")
+    event_log.flush()
+    levels = [line.split()[1:3] for line in stream.getvalue().splitlines()]
+    assert levels == [
+        ["WARNING", "directive_ignored"],
+        ["ERROR", "quarantined"],
+        ["ERROR", "draining"],
+    ]
+    assert [event_log.writes(level) for level in LEVELS] == [False, False, True, True]
+
+
+def test_what_could_not_be_read_or_written_is_an_error() -> None:
+    """A line whose event says that something was not done has a level of its own."""
+    source = "".join(path.read_text() for path in GATEWAY.rglob("*.py"))
+    events = set(re.findall(r'"([a-z]+(?:_[a-z]+)*_not_[a-z]+)"', source))
+    assert len(events) > 15
+    assert events - {"model_not_found", "method_not_allowed"} <= EVENT_LEVELS.keys()
+
+
+async def test_times_never_run_backwards() -> None:
+    stream, times = io.StringIO(), iter([5.0, 3.0, 4.0, 6.0])
+    event_log = EventLog("text", stream, lambda: next(times))
+    for _ in range(4):
+        event_log.note("tick")
+    event_log.flush()
+    stamps = [line.split()[0] for line in stream.getvalue().splitlines()]
+    assert stamps == [iso(5000), iso(5000), iso(5000), iso(6000)]
+
+
+def test_a_line_about_lost_lines_is_no_newer_than_those_to_come(
+    pipe: tuple[int, io.TextIOWrapper],
+) -> None:
+    reads, stream = pipe
+    writer = LogWriter(stream, "text", most=60)
+    writer.write(f"{iso(1000)} INFO one {'x' * 20}\n")
+    writer.write(f"{iso(2000)} INFO two {'x' * 20}\n")
+    told = f"{iso(1000)} WARNING log_lines_dropped lines=1\n".encode()
+    assert read_all(reads, told).endswith(told)
+    writer.close()

@@ -84,6 +84,17 @@ def test_an_answer_forgives() -> None:
     assert health.cooling("a", 0) == 0
 
 
+def test_what_is_remembered_of_some_goes_on_apart_from_the_others() -> None:
+    health = Health()
+    health.note_failure("a", 0.0)
+    health.note_failure("b", 0.0)
+    kept = health.keep_only({"a", "c"})
+    assert kept.cooling("a", 0.0) == health.cooling("a", 0.0) > 0
+    assert kept.cooling("b", 0.0) == 0
+    health.note_failure("a", 0.0)
+    assert kept.cooling("a", 0.0) < health.cooling("a", 0.0)
+
+
 def test_what_an_upstream_offers() -> None:
     models = Models([PublicModel("p", (A,))], offers={"a": ("m",), "x": ("*",)})
     assert models.offers(A)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.exchange.model import JOB_RUN, RequestSource
+
 COMPLETED, LENGTH, FILTERED, TURNS, TAKEN_OVER, DRAINING = (
     "completed",
     "length",
@@ -45,6 +47,7 @@ class AgentMessage:
     """Whether it may deliver what waits for the session: runs of jobs leave that to the user."""
     directives: bool = False
     """Whether directives in the message act: True if a user wrote it."""
+    source: RequestSource = JOB_RUN
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,7 @@ async def compose_request(
         collects=message.collects,
         wants_clock=CLOCK in agent.tools,
         is_composed=True,
+        source=message.source,
     )
 
 

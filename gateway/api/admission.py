@@ -93,10 +93,6 @@ class IncomingRequest:
             self.exchange_id, self.request_id, self.owner, self.session, self.model, dialect
         )
 
-    def rest(self) -> None:
-        """Let go of what came with it: a held answer may be one of thousands."""
-        self.headers, self.listed, self.query = {}, (), b""
-
 
 def incoming_of(scope: Mapping[str, Any]) -> IncomingRequest:
     """Return what admission noted of this request."""
@@ -170,10 +166,14 @@ class AdmissionMiddleware:
         self._tell = tell
         self._known_host: bytes | None = None
 
-    def replace_routes(self, app: App, models: Mapping[str, ModelEndpoint]) -> None:
-        """Have requests answered by these from now on."""
+    def replace_routes(
+        self, app: App, models: Mapping[str, ModelEndpoint], admission: Admission
+    ) -> None:
+        """Have requests answered by these from now on, and let in by this."""
         self._app = app
         self._models = models
+        self._admission = admission
+        self._known_host = None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""

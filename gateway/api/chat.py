@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from anyio.lowlevel import checkpoint
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
@@ -18,7 +17,7 @@ from gateway.agents.locks import Locks
 from gateway.agents.model import AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.api.admission import IncomingRequest, Keys, Owner, incoming_of
-from gateway.api.relay import refuse_body, session_header, tell_failure
+from gateway.api.relay import cut_off, refuse_body, session_header, tell_failure
 from gateway.api.requests import read_members
 from gateway.api.route import ApiRoute, EventStream, Reply, bind_all
 from gateway.api.sessions import BookmarkView
@@ -31,8 +30,10 @@ from gateway.errors import (
     MethodNotAllowed,
     TooMany,
 )
+from gateway.exchange.model import RequestSource
 from gateway.exchange.ports import error_headers
 from gateway.sessions.identity import refuse_session_id
+from gateway.wire.http_client.headers import read_trace_context
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
@@ -232,10 +233,9 @@ class ChatEndpoint:
             says = incoming.headers.get(b"accept-language", b"").decode("latin-1")
             raise SessionBusy(BUSY_IN_CHINESE if prefers_chinese(says) else BUSY, lease)
         await self.agents.chat(lease, message, ChatAnswer(answer, message.session))
-        if not answer.ended and answer.scope is not None:
+        if not answer.ended:
             # Nobody was left to tell, or nobody who reads: the connection ends with it.
-            answer.scope.cancel()
-            await checkpoint()
+            await cut_off(answer)
 
     async def _read(self, body: bytes, owner: str, incoming: IncomingRequest) -> ChatMessageBody:
         offload = self.agents.services.exchanges.services.offload
@@ -258,6 +258,7 @@ class ChatEndpoint:
             exchange_id=incoming.exchange_id,
             request_id=incoming.request_id,
             directives=True,
+            source=RequestSource(PATH, read_trace_context(incoming.listed)),
         )
 
     def _speaker(self, owner: Owner, user_id: str | None) -> str:

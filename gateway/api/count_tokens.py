@@ -58,7 +58,7 @@ class TokenCounter:
     async def count(self, request: WebRequest) -> TokenCount | Response:
         """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
-        owner = self.services.keys.owner(incoming.headers).name
+        owner = incoming.owner = self.services.keys.owner(incoming.headers).name
         most, offload = self.services.limits.size, self.services.exchanges.services.offload
         try:
             body = await receive_body(incoming.headers, request.receive, most)
@@ -87,13 +87,13 @@ class TokenCounter:
             # What is due is not claimed by a count.
             collects=False,
         )
-        model = preparer.models.find(asked.model)
+        incoming.session, incoming.model = who.session, asked.model
+        model = preparer.models.of(owner).find(asked.model)
         view = await preparer.preview(given)
         client_key = self.services.keys.client_key(incoming.headers)
         counters = self._choose_counters(bool(client_key))
         to = next((r for r in model.routes if r.upstream in counters), model.routes[0])
-        services = self.services.exchanges.services
-        run = partial(services.offload.run, owner, len(body))
+        run = partial(preparer.exchange_services.offload.run, owner, len(body))
         tools = preparer.give_tools(given, view, model, to)
         additions = (tools.begin_now() or ()) if tools is not None else ()
         sent = view.asked.body
@@ -118,7 +118,7 @@ class TokenCounter:
     ) -> Response:
         dialect, endpoint = self.dialect.name, counter.endpoint
         client_key = self.services.keys.client_key(incoming.headers)
-        headers = self.services.exchanges.services.translators.select_headers(
+        headers = self.services.preparer.exchange_services.translators.select_headers(
             endpoint.id, dialect, towards_upstream(incoming.listed)
         )
         if endpoint.takes_client_key:

@@ -108,8 +108,7 @@ class ModelsArea:
 
     async def list_models(self, request: WebRequest) -> OpenAiModelList | AnthropicModelList:
         """List the public names."""
-        find_owner(self.keys, request)
-        listed = self.models.listed
+        listed = self.models.of(find_owner(self.keys, request)).listed
         if not _is_anthropic(request):
             return OpenAiModelList("list", [self._as_openai(one) for one in listed])
         found = [self._as_anthropic(one) for one in listed]
@@ -118,11 +117,10 @@ class ModelsArea:
 
     async def show_model(self, request: WebRequest) -> OpenAiModel | AnthropicModel:
         """Show one public name."""
-        find_owner(self.keys, request)
-        name = request.path_params["id"]
+        owner, name = find_owner(self.keys, request), request.path_params["id"]
         if not name:
             raise NotFound("The model's name is missing; write GET /v1/models/{id}.")
-        model = self.models.find(name)
+        model = self.models.of(owner).find(name)
         return self._as_anthropic(model) if _is_anthropic(request) else self._as_openai(model)
 
     def _as_anthropic(self, model: PublicModel) -> AnthropicModel:

@@ -23,6 +23,7 @@ from gateway.api import (
     jobs,
     models,
     operations,
+    pass_through,
     reminders,
     sessions,
     usage,
@@ -121,7 +122,7 @@ AREAS = (
         "models",
         "Models, in the dialects of OpenAI and Anthropic. Members that are not described here are "
         "those of the dialect, and are passed on.",
-        (*models.RELAYS, *count_tokens.ROUTES, *models.ROUTES),
+        (*models.RELAYS, *count_tokens.ROUTES, *pass_through.ROUTES, *models.ROUTES),
     ),
     Area("agents", "Agents, whose conversations are kept in the gateway.", chat.ROUTES),
     Area(
@@ -172,6 +173,13 @@ def document() -> Json:
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+                "gatewayKey": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "x-holdgate-key",
+                    "description": "For clients whose other headers carry their own key for an "
+                    "upstream.",
+                },
             },
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,12 +13,13 @@ from urllib.parse import quote
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from gateway.api.admission import CLIENT_LEFT, INTERNAL_ERROR, KEY, IncomingRequest, Keys
 from gateway.dialects.protocol import Chained, Dialect
 from gateway.errors import Headers, HoldgateError, MethodNotAllowed, Unavailable
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest
+from gateway.exchange.model import ModelRequest, RequestSource
 from gateway.exchange.observer import NOBODY, NullObserver, RequestAnswered, RequestRefused
 from gateway.exchange.ports import Request, error_headers
 from gateway.exchange.prepare import (
@@ -31,7 +33,12 @@ from gateway.reminders.server_tools import SERVER_TOOLS
 from gateway.reminders.tool_scope import ServerTool
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.service import SessionView
-from gateway.wire.http_client.headers import query_towards_upstream, towards_upstream
+from gateway.wire.http_client.headers import (
+    TRACE_PARENT,
+    query_towards_upstream,
+    read_trace_context,
+    towards_upstream,
+)
 from gateway.wire.http_server.request_body import BodyLimits, BodyUnpacker, ClientLeft, receive_body
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Receive, Send
@@ -69,50 +76,63 @@ class RelayServices:
         return ModelRequestReader(dialect, offload, rules)
 
 
-class Relay:
-    """Answers the model requests of one dialect."""
+class BaseModelEndpoint(ABC):
+    """Takes requests in, has them run, and says what goes wrong; a kind of it reads them."""
 
     def __init__(self, dialect: Dialect, services: RelayServices) -> None:
         self.dialect = dialect
         self._exchanges = services.exchanges
         self._preparer = services.preparer
         self._keys = services.keys
-        self._offer = services.offer
-        self._answers = services.answers
-        self._chain = dialect if isinstance(dialect, Chained) else None
         self._limit = services.limits.size
         self._offload = services.exchanges.services.offload
         self._small = self._offload.above
         self._unpacking = BodyUnpacker(self._limit, self._offload)
-        self._reader = services.make_reader(dialect)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        headers, limit = incoming.headers, self._limit
-        direct = scope.get("extensions", {}).get(CYCLE)
+        request_id, direct = incoming.request_id, scope.get("extensions", {}).get(CYCLE)
         answer = ClientResponse(receive, send, incoming.answer_headers, direct)
+        told: HoldgateError | None = None
         try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-            body = direct.take_json_body(headers, limit) if direct is not None else None
-            forwarded = towards_upstream(incoming.listed)
-            owner = incoming.owner = self._keys.owner(headers).name
-            if body is None:
-                self._exchanges.check_open()
-                body = await receive_body(headers, receive, limit)
-            is_large = len(body) > self._small or b"content-encoding" in headers
-            read = self._read_large if is_large else self._read
-            request = await read(incoming, owner, body, forwarded, answer)
-            driving = self._exchanges.run(request, answer)
-            # A held answer may be one of thousands: what it lets go of must not stay here.
-            incoming.rest()
-            del scope, headers, body, forwarded, request
-            await driving
+            request = await self._prepare(scope, receive, incoming, answer)
         except Exception as error:  # noqa: BLE001 - the outer loop of a request
             told = tell_failure(error, incoming, self.dialect.name, self._exchanges, answer)
-            if told is not None:
-                await self._say(told, answer)
+        else:
+            driving = self._exchanges.run(request, answer)
+            # A held answer may be one of thousands: what it lets go of must not stay here.
+            del scope, incoming, request
+            try:
+                await driving
+                if not answer.ended:
+                    await cut_off(answer)
+            except Exception as error:  # noqa: BLE001 - a bug must not look like an answer
+                told = log_crash(error, request_id, answer)
+        if told is not None:
+            await self._say(told, answer)
+
+    async def _prepare(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        incoming: IncomingRequest,
+        answer: ClientResponse,
+    ) -> Request:
+        """Receive a request and make an exchange of it, or raise why not."""
+        headers, limit = incoming.headers, self._limit
+        direct = scope.get("extensions", {}).get(CYCLE)
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
+        body = direct.take_json_body(headers, limit) if direct is not None else None
+        forwarded = towards_upstream(incoming.listed)
+        owner = incoming.owner = self._keys.owner(headers).name
+        if body is None:
+            self._exchanges.check_open()
+            body = await receive_body(headers, receive, limit)
+        is_large = len(body) > self._small or b"content-encoding" in headers
+        read = self._read_large if is_large else self._read
+        return await read(incoming, owner, body, forwarded, answer)
 
     async def _read_large(
         self,
@@ -131,6 +151,36 @@ class Relay:
             finally:
                 unwatch()
         raise ClientLeft
+
+    @abstractmethod
+    async def _read(
+        self,
+        incoming: IncomingRequest,
+        owner: str,
+        body: bytes,
+        forwarded: Headers,
+        answer: ClientResponse,
+    ) -> Request:
+        """Read a request whose body is unpacked."""
+
+    async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
+        if answer.started:
+            await answer.end(self.dialect.error_frame(error))
+            return
+        await refuse_body(error, answer, self.dialect)
+
+
+class Relay(BaseModelEndpoint):
+    """Answers the model requests of one dialect."""
+
+    def __init__(self, dialect: Dialect, services: RelayServices) -> None:
+        super().__init__(dialect, services)
+        self._offer = services.offer
+        self._answers = services.answers
+        self._chain = dialect if isinstance(dialect, Chained) else None
+        self._reader = services.make_reader(dialect)
+        # Most requests are part of no trace, and share this.
+        self._source = RequestSource(f"/v1{dialect.path}")
 
     async def _read(
         self,
@@ -170,8 +220,12 @@ class Relay:
             notes=headers.get(b"x-holdgate-notes") == b"1",
             adds=headers.get(b"x-holdgate-clock") != b"off",
             may_hold=headers.get(b"x-holdgate-hold") != b"off",
+            source=self._find_source(incoming) if TRACE_PARENT in headers else self._source,
         )
         return await self._preparer.prepare(given, partial(_begin, answer, who.session))
+
+    def _find_source(self, incoming: IncomingRequest) -> RequestSource:
+        return RequestSource(self._source.path, read_trace_context(incoming.listed))
 
     async def _go_on_from(self, previous: str, asked: ModelRequest, owner: str) -> ModelRequest:
         """Name the answer a request goes on from as the upstream knows it."""
@@ -182,12 +236,6 @@ class Relay:
         going_on = await self._offload.run(owner, len(asked.body), work)
         return msgspec.structs.replace(asked, body=going_on)
 
-    async def _say(self, error: HoldgateError, answer: ClientResponse) -> None:
-        if answer.started:
-            await answer.end(self.dialect.error_frame(error))
-            return
-        await refuse_body(error, answer, self.dialect)
-
 
 def tell_failure(
     error: Exception,
@@ -196,10 +244,7 @@ def tell_failure(
     exchanges: LiveExchanges,
     answer: ClientResponse,
 ) -> HoldgateError | None:
-    """Tell why a request failed; return what is to be said of it, if anybody is there to hear it.
-
-    A bug of ours must not look like a finished answer.
-    """
+    """Tell why a request failed; return what is to be said of it, if anybody is there to hear."""
     info, method, path = incoming.describe(dialect), incoming.method, incoming.path
     if isinstance(error, HoldgateError):
         exchanges.tell(RequestRefused(info, method, path, error))
@@ -207,7 +252,12 @@ def tell_failure(
     if isinstance(error, ClientLeft):
         exchanges.tell(RequestAnswered(info, method, path, CLIENT_LEFT, 0.0))
         return None
-    log.exception("request %s failed", incoming.request_id, exc_info=error)
+    return log_crash(error, incoming.request_id, answer)
+
+
+def log_crash(error: Exception, request_id: str, answer: ClientResponse) -> HoldgateError | None:
+    """Log a bug of ours; return what is to be said of it, if the answer has not ended."""
+    log.exception("request %s failed", request_id, exc_info=error)
     return None if answer.ended else Unavailable(INTERNAL_ERROR)
 
 
@@ -216,6 +266,13 @@ async def refuse_body(error: HoldgateError, answer: ClientResponse, dialect: Dia
     # What is left of a refused body must not be read as the next request.
     headers = (*error_headers(error), (b"connection", b"close"))
     await answer.whole(error.status, headers, dialect.error_body(error))
+
+
+async def cut_off(answer: ClientResponse) -> None:
+    """End the connection of an answer that has no end: what was sent must not look whole."""
+    if answer.scope is not None:
+        answer.scope.cancel()
+        await checkpoint()
 
 
 def _attempt(incoming: IncomingRequest) -> Attempt:

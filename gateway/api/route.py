@@ -31,7 +31,7 @@ EVENTS = "text/event-stream"
 TEXT = "text/plain"
 REQUEST_ID = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
 # Without keys in the configuration none is needed, so that nothing is asked for as well.
-SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}, {}]
+SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}, {"gatewayKey": []}, {}]
 
 # What any request may meet, what one with a key may, and what one with a body may.
 ANYWHERE: Errors = {

@@ -15,6 +15,7 @@ from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import KIND as CLOCK
 from gateway.reminders.service import ReminderService
+from gateway.sessions.call_signatures import KIND as SIGNATURES
 from gateway.sessions.identity import sub_agent_prefix
 from gateway.sessions.request_session import SessionStates
 from gateway.sessions.session_request import KIND as STATE
@@ -52,7 +53,7 @@ class SessionRemoval:
         prefix, store = sub_agent_prefix(session), self.states.store
         found = {*self.deliveries.waiting_sessions(owner), *self.exchanges.live_sessions(owner)}
         found.update(job.session_id for job in await self.jobs.listing(owner))
-        for kind in (STATE, CLOCK):
+        for kind in (STATE, CLOCK, SIGNATURES):
             after: Listed | None = None
             while page := await store.listing(kind, owner, after, PAGE):
                 found.update(one.session for one in page)

@@ -181,7 +181,8 @@ class SessionsArea:
         owner, name = find_session(self.keys, request)
         others = await self.removal.find_sub_agents(owner, name)
         stored = others or await self._load(owner, name)
-        if not stored and not self.removal.is_answering(owner, name):
+        is_known = stored or await self.states.signatures.knows(owner, name)
+        if not is_known and not self.removal.is_answering(owner, name):
             raise _not_found(name)
         # The sub-agents first: what they scheduled could pass to the session again.
         for session in (*others, name):

@@ -17,31 +17,35 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import AdmissionMiddleware
 from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
+from gateway.app.reload import ConfigReloader
+from gateway.app.request_services import RequestServices
 from gateway.app.routes import relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
+from gateway.app.tracing import find_tracer
+from gateway.app.upstreams import UpstreamConnections
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
-from gateway.config import Config
+from gateway.config import Config, ConfigSource, UpstreamSection
 from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import ExchangeLog
 from gateway.exchange.observer import ObserverGroup
+from gateway.exchange.request_counts import RequestCounts
 from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
 from gateway.reminders.service import SHAPE as REMINDERS
+from gateway.sessions.call_signatures import SHAPE as SIGNATURES
 from gateway.sessions.session_request import SHAPE
 from gateway.stores import open_documents
 from gateway.stores.documents import Shape
 from gateway.stores.urls import open_rows
-from gateway.wire.http_client.connect import connect
-from gateway.wire.http_client.upstream import Endpoint, Upstream
 
 SHUTDOWN_SECONDS = 1.0
 
@@ -50,6 +54,8 @@ class Gateway:
     """One gateway: its parts, put together, and its life from start to drain."""
 
     parts: GatewayServices
+    serving: RequestServices
+    """What new requests are answered with."""
 
     def __init__(
         self,
@@ -57,40 +63,32 @@ class Gateway:
         event_log: EventLog | None = None,
         rules: tuple[Rule, ...] = RULES,
         clock: Clock | None = None,
+        source: ConfigSource | None = None,
     ) -> None:
         self.config = config
         form = config.server.log_format
         self.event_log = event_log or EventLog(
             form, LogWriter(sys.stderr, form), level=config.server.log_level
         )
-        self.key_commands = wiring.key_commands_of(config, self.event_log.note)
-        commands = self.key_commands
-        self.upstreams: dict[str, Upstream] = {
-            section.id: wiring.connect_upstream(section, commands.get(section.id))
-            for section in config.upstreams
-        }
-        self.counters: dict[str, Upstream] = {
-            section.id: wiring.connect_upstream(section, commands.get(section.id), "/count_tokens")
-            for section in config.upstreams
-            if section.dialect == wiring.MESSAGES
-        }
-        self.exchanges = wiring.make_exchanges(config, self.upstreams, rules)
-        self.models = wiring.models_of(config)
-        self.keys = wiring.keys_of(config)
+        self.upstreams = UpstreamConnections(self.event_log.note)
+        self.exchanges = wiring.make_exchanges(config, rules)
         self.clock = clock or wiring.clock_of(config)
         self.timers = TimerQueue(self.clock)
-        limits = config.limits
-        most_of_one = limits.holds_per_owner if limits.holds_per_session else 0
-        self.holds = Holds(self.timers, time.monotonic, limits.holds, most_of_one)
+        self.holds = Holds(self.timers, time.monotonic, *wiring.hold_limits(config))
         self.zone = zone_of(config.clock.timezone)
-        self.metrics = Metrics(self.exchanges.live, self.upstreams)
-        self._observers = (self.metrics, ExchangeLog(self.event_log))
+        requests = RequestCounts(config.metrics.owner_label)
+        self.metrics = Metrics(self.exchanges.live, requests)
+        self._observers = (requests, ExchangeLog(self.event_log))
         self.exchanges.observer = ObserverGroup(*self._observers)
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
-        admission = wiring.admission_of(config, bool(self.keys))
+        admission = wiring.admission_of(config)
         self.asgi = AdmissionMiddleware(self._router([]), admission, {}, self.exchanges.tell)
+        self._reloader = ConfigReloader(source, self._use_config, self.event_log)
+        self.metrics.config_reloads = self._reloader.counts
+        self._demo_server = DemoServer(RequestJournal(keep=0))
+        self._demo: UpstreamSection | None = None
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
         self._leaving = anyio.Event()
@@ -98,28 +96,75 @@ class Gateway:
 
     async def __aenter__(self) -> None:
         """Open the stores, and start what runs beside the requests."""
-        self.parts = await self._open()
-        self.exchanges.observer = ObserverGroup(*self._observers, self.parts.usage)
-        self._stack.push_async_callback(self.parts.usage.aclose)
-        self.metrics.reminders = self.parts.reminders.counts
-        self.metrics.deliveries = self.parts.deliveries.counts
-        if self.parts.scheduler is not None:
-            self.metrics.runs = self.parts.scheduler.runner.counts
-        if self.config.demo:
-            await self._start_demo()
+        self.parts = parts = await self._open()
+        self.exchanges.observer = ObserverGroup(*self._observers, parts.usage)
+        self._stack.push_async_callback(parts.usage.aclose)
+        self.metrics.reminders = parts.reminders.counts
+        self.metrics.deliveries = parts.deliveries.counts
+        self._stack.push_async_callback(self._close_demo)
         self._stack.push_async_callback(self.exchanges.services.offload.aclose)
-        self._stack.push_async_callback(self._close_upstreams)
+        self._stack.push_async_callback(self.upstreams.aclose)
         if isinstance(self.clock, NtpClock):
             await self.clock.restore()
-        await self.parts.deliveries.load()
-        await self.parts.webhooks.load()
-        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._start(self._tasks)
-        self.parts.agents.announce()
-        self.asgi.replace_routes(self._router(routes_of(self.parts)), relays_of(self.parts))
+        await parts.deliveries.load()
+        await parts.webhooks.load()
+        self._tasks = tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        await self._use(await self._make_request_services(self.config), tasks)
+        if self.exchanges.tracer is not None:
+            self.event_log.note("tracing")
+        self.serving.agents.announce()
+        self._start(tasks)
+
+    async def _make_request_services(self, config: Config) -> RequestServices:
+        """Make what new requests are answered with; nothing uses it yet."""
+        sections = config.upstreams
+        if config.demo:
+            sections += (await self._start_demo(),)
+        connected, health = self.upstreams.connect(sections), self.exchanges.services.health
+        unchanged = self.upstreams.find_unchanged(connected)
+        if len(unchanged) < len(self.upstreams.current):
+            health = health.keep_only(unchanged)
+        return RequestServices(config, connected, health, self.parts)
+
+    async def _use(self, services: RequestServices, tasks: TaskGroup) -> None:
+        """Answer new requests with these; nobody sees some of the new and some of the old."""
+        site = self._router(routes_of(services))
+        relays, admission = relays_of(services), wiring.admission_of(services.config)
+        parts = self.parts
+        self.config, self.serving = services.config, services
+        self.exchanges.services = services.exchange_services
+        upstreams = services.exchange_services.upstreams
+        self.exchanges.tracer = find_tracer(services.config, upstreams)
+        self.metrics.upstreams = upstreams
+        self.metrics.requests.routes.models = services.models
+        parts.set_limits(services.config)
+        parts.usage.prices = wiring.prices_of(services.config)
+        parts.use_executors(services.agent_runs, services.relay_runs)
+        if parts.scheduler is not None:
+            services.jobs.scheduler = parts.scheduler
+            self.metrics.runs = parts.scheduler.runner.counts
+        self.asgi.replace_routes(site, relays, admission)
+        await self.upstreams.use(services.connected, tasks)
 
     def _router(self, routes: list[BaseRoute]) -> ErrorRouter:
         return ErrorRouter(routes, lambda app: self, self.exchanges.tell)
+
+    async def _use_config(self, config: Config) -> None:
+        """Answer new requests by another configuration; those under way go on as they began."""
+        assert self._tasks is not None
+        parts, former = self.parts, self.serving
+        await self._use(await self._make_request_services(config), self._tasks)
+        if self.serving.agents.known != former.agents.known:
+            self.serving.agents.announce()
+        await parts.webhooks.replace(wiring.hooks_of(config))
+        await parts.due_notifier.replace_owners(parts.webhooks.owners)
+
+    def reload(self) -> None:
+        """Read the configuration again soon, and use what of it needs no restart."""
+        if self.exchanges.draining:
+            self._reloader.refuse(["the gateway is shutting down"])
+        else:
+            self._reloader.request()
 
     def _start(self, tasks: TaskGroup) -> None:
         parts, config = self.parts, self.config
@@ -140,16 +185,18 @@ class Gateway:
         tasks.start_soon(parts.usage.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
-        for command in self.key_commands.values():
-            tasks.start_soon(command.run)
         tasks.start_soon(self._drain)
+        tasks.start_soon(self._reloader.run, config)
 
-    async def _start_demo(self) -> None:
-        demo = DemoServer(RequestJournal(keep=0))
-        port = await demo.start("127.0.0.1", 0)
-        self._stack.push_async_callback(demo.aclose)
-        endpoint = Endpoint(wiring.DEMO, f"http://127.0.0.1:{port}/v1/chat/completions")
-        self.upstreams[wiring.DEMO] = connect(endpoint)
+    async def _start_demo(self) -> UpstreamSection:
+        """Return the demo as an upstream; once started, it stays: an answer may be its own."""
+        if self._demo is None:
+            self._demo = wiring.demo_section(await self._demo_server.start("127.0.0.1", 0))
+        return self._demo
+
+    async def _close_demo(self) -> None:
+        if self._demo is not None:
+            await self._demo_server.aclose()
 
     async def __aexit__(
         self,
@@ -198,7 +245,7 @@ class Gateway:
 
     async def _open(self) -> GatewayServices:
         url, session_dir = self.config.store.url, Path(self.config.server.session_dir)
-        shapes: list[Shape[Any]] = [SHAPE, REMINDERS, ANSWERS]
+        shapes: list[Shape[Any]] = [SHAPE, SIGNATURES, REMINDERS, ANSWERS]
         # What is stored is dated by the same clock that reminders go by.
         now_ms = self.clock.now_ms
         store = await open_documents(
@@ -218,14 +265,11 @@ class Gateway:
         base = GatewayCore(
             self.config,
             self.exchanges,
-            self.models,
             self.clock,
             self.zone,
             self.timers,
             self.holds,
-            self.keys,
             self.metrics,
-            self.counters,
             time.time(),
             self.event_log.note,
         )
@@ -234,7 +278,3 @@ class Gateway:
     def _note_quarantined(self, name: str, reason: str) -> None:
         self.metrics.quarantined += 1
         self.event_log.note("quarantined", name=name, why=reason)
-
-    async def _close_upstreams(self) -> None:
-        for upstream in (*self.upstreams.values(), *self.counters.values()):
-            await upstream.aclose()

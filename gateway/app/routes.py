@@ -16,13 +16,14 @@ from gateway.api.jobs import JobsArea
 from gateway.api.models import ModelsArea
 from gateway.api.openapi import OpenApi
 from gateway.api.operations import Operations
+from gateway.api.pass_through import PassThrough
 from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
 from gateway.api.usage import UsageArea
-from gateway.app.services import GatewayServices
-from gateway.app.wiring import MESSAGES
+from gateway.app.request_services import RequestServices
+from gateway.app.wiring import MESSAGES, find_pass_through
 from gateway.dialects import DIALECTS
 from gateway.wire.http_server.request_body import BodyLimits
 
@@ -30,26 +31,26 @@ from gateway.wire.http_server.request_body import BodyLimits
 API_BYTES = 256 * 1024
 
 
-def relays_of(parts: GatewayServices) -> Mapping[str, ModelEndpoint]:
+def relays_of(services: RequestServices) -> Mapping[str, ModelEndpoint]:
     """Return those whose answers stream, by their paths."""
-    services = _relay_services(parts)
-    relays = {f"/v1{dialect.path}": Relay(dialect, services) for dialect in DIALECTS.values()}
-    return {**relays, CHAT: _chat(parts)}
+    relayed = _relay_services(services)
+    relays = {f"/v1{dialect.path}": Relay(dialect, relayed) for dialect in DIALECTS.values()}
+    return {**relays, **_pass_through(services, relayed), CHAT: _chat(services)}
 
 
-def routes_of(parts: GatewayServices) -> list[BaseRoute]:
+def routes_of(services: RequestServices) -> list[BaseRoute]:
     """Return all other routes."""
-    base, server = parts.base, parts.base.config.server
-    keys, limits = base.keys, _body_limits(parts, API_BYTES)
-    times = FeedTimes(server.keepalive_ms / 1000, base.config.limits.slow_reader_ms / 1000)
-    kept = (parts.states, parts.reminders, parts.conversations, parts.jobs, parts.deliveries)
+    parts, config, keys = services.parts, services.config, services.keys
+    base, limits = parts.base, _body_limits(services, API_BYTES)
+    times = FeedTimes(config.server.keepalive_ms / 1000, config.limits.slow_reader_ms / 1000)
+    kept = (parts.states, parts.reminders, parts.conversations, services.jobs, parts.deliveries)
     areas = (
-        _operations(parts),
-        ModelsArea(base.models, keys, base.started_at),
+        _operations(services),
+        ModelsArea(services.models, keys, base.started_at),
         OpenApi(),
-        _counting(parts),
-        _chat(parts),
-        JobsArea(parts.jobs, keys, limits),
+        _counting(services),
+        _chat(services),
+        JobsArea(services.jobs, keys, limits),
         UsageArea(parts.usage, keys, base.clock.now_ms),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
@@ -59,44 +60,48 @@ def routes_of(parts: GatewayServices) -> list[BaseRoute]:
     return [route for area in areas for route in area.routes()]
 
 
-def _body_limits(parts: GatewayServices, most: int | None = None) -> BodyLimits:
-    limits = parts.base.config.limits
+def _pass_through(services: RequestServices, relayed: RelayServices) -> Mapping[str, ModelEndpoint]:
+    found = find_pass_through(services.config, services.exchange_services.upstreams)
+    return {f"/v1{path}": PassThrough(f"/v1{path}", at, relayed) for path, at in found.items()}
+
+
+def _body_limits(services: RequestServices, most: int | None = None) -> BodyLimits:
+    limits = services.config.limits
     size = limits.body_bytes if most is None else min(limits.body_bytes, most)
     return BodyLimits(size, limits.json_depth)
 
 
-def _chat(parts: GatewayServices) -> ChatEndpoint:
-    base = parts.base
-    return ChatEndpoint(parts.agents, parts.locks, base.keys, _body_limits(parts))
+def _chat(services: RequestServices) -> ChatEndpoint:
+    locks, limits = services.parts.locks, _body_limits(services)
+    return ChatEndpoint(services.agents, locks, services.keys, limits)
 
 
-def _operations(parts: GatewayServices) -> Operations:
-    base = parts.base
+def _operations(services: RequestServices) -> Operations:
+    parts, base = services.parts, services.parts.base
     return Operations(
         exchanges=base.exchanges,
-        models=base.models,
-        keys=base.keys,
+        models=services.models,
+        keys=services.keys,
         metrics=base.metrics,
         trouble=parts.trouble,
         started_at=base.started_at,
         wall=time.time,
         clock=parts.clock_status,
-        agents=tuple(parts.agents.known),
+        agents=tuple(services.agents.known),
     )
 
 
-def _relay_services(parts: GatewayServices) -> RelayServices:
-    base = parts.base
+def _relay_services(services: RequestServices) -> RelayServices:
     return RelayServices(
-        base.exchanges,
-        parts.preparer,
-        base.keys,
-        parts.offer if parts.offer.to_clients else None,
-        parts.answers,
-        _body_limits(parts),
+        services.parts.base.exchanges,
+        services.preparer,
+        services.keys,
+        services.offer if services.offer.to_clients else None,
+        services.parts.answers,
+        _body_limits(services),
     )
 
 
-def _counting(parts: GatewayServices) -> TokenCounter:
-    dialect, services = DIALECTS[MESSAGES], _relay_services(parts)
-    return TokenCounter(dialect, services, services.make_reader(dialect), parts.base.counters)
+def _counting(services: RequestServices) -> TokenCounter:
+    dialect, relayed = DIALECTS[MESSAGES], _relay_services(services)
+    return TokenCounter(dialect, relayed, relayed.make_reader(dialect), services.counters)

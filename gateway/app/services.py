@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
-from gateway.agents.service import Agents, AgentServices
-from gateway.api.admission import Keys
 from gateway.api.operations import ClockStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
@@ -20,15 +18,12 @@ from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.prepare import ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.relay_sessions import JobIndex, Snapshots
 from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.scheduler import Scheduler
-from gateway.jobs.service import JobService
-from gateway.jobs.tool import ScheduleTaskOffer
 from gateway.metrics import Metrics
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox
@@ -40,7 +35,6 @@ from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.server_tools import ToolServices
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import show_ntp
-from gateway.routing import Models
 from gateway.sessions.request_session import SessionStates
 from gateway.sessions.service import Sessions
 from gateway.sessions.task_tracker import TaskTracker
@@ -48,8 +42,8 @@ from gateway.stores import Documents
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
+from gateway.usage.limits import OwnerLimits
 from gateway.usage.meter import UsageMeter
-from gateway.wire.http_client.upstream import Upstream
 
 Note = Callable[..., None]
 
@@ -59,22 +53,19 @@ class GatewayCore:
     """What is there before any store is open."""
 
     config: Config
+    """As it was at the start."""
     exchanges: LiveExchanges
-    models: Models
     clock: Clock
     zone: Zone
     timers: TimerQueue
     holds: Holds
-    keys: Keys
     metrics: Metrics
-    counters: Mapping[str, Upstream]
-    """Who counts tokens, by the upstream's name."""
     started_at: float
     note: Note
 
 
 class GatewayServices:
-    """What keeps something, and what is made of it."""
+    """What keeps something; it stays as long as the gateway runs."""
 
     def __init__(self, base: GatewayCore, store: Documents, rows: Rows) -> None:
         config, clock, note = base.config, base.clock, base.note
@@ -113,13 +104,11 @@ class GatewayServices:
         offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
-        self.preparer = self._preparer()
-        self.jobs = self._jobs()
-        self.offer = ScheduleTaskOffer(self.jobs, config.cron.offer_to_clients)
-        self.agents = self._agents()
-        self.scheduler = self._scheduler()
+        self.limits = OwnerLimits(wiring.owner_bounds(config), clock)
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
+        self.scheduler: Scheduler | None = None
+        """Who runs jobs, if they are to be run."""
 
     def _sessions(self) -> Sessions:
         config = self.base.config
@@ -152,66 +141,37 @@ class GatewayServices:
         unnamed.counts = self.reminders.counts
         return unnamed
 
-    def _agents(self) -> Agents:
-        base, tools = self.base, self.offer.for_agent
-        services = AgentServices(
-            base.exchanges, self.preparer, self.conversations, base.note, tools
-        )
-        return Agents(wiring.agents_of(base.config), services)
+    def use_executors(self, agents: AgentRuns, relays: RelayRuns) -> None:
+        """Have new runs of jobs executed by these, if jobs are to be run."""
+        if self.scheduler is not None:
+            self.scheduler.replace_executors(agents, relays)
+        elif self.base.config.cron.enabled:
+            self.scheduler = Scheduler(self._scheduler_services(), agents, relays)
 
-    def _preparer(self) -> ExchangePreparer:
-        base, services = self.base, self.base.exchanges.services
-        return ExchangePreparer(
-            base.models,
-            self.sessions,
-            self.tool_services,
-            services.upstreams.keys(),
-            services.translators.find_dialect,
-            base.config.clock.enabled,
-            self.snapshots if base.config.cron.enabled else None,
-            wiring.find_client_key_upstreams(base.config),
-        )
-
-    def _jobs(self) -> JobService:
+    def _scheduler_services(self) -> SchedulerServices:
         base = self.base
-        rules = wiring.job_rules(base.config, base.zone.name)
-        return JobService(
+        return SchedulerServices(
             self.rows.jobs,
             base.clock,
-            rules,
-            self.job_index,
-            self.snapshots,
-            base.note,
-            dict.fromkeys(agent.id for agent in wiring.agents_of(base.config)),
-            base.models,
-        )
-
-    def _scheduler(self) -> Scheduler | None:
-        """Return who runs jobs, if they are to be run."""
-        base, config = self.base, self.base.config
-        if not config.cron.enabled:
-            return None
-        parts = SchedulerServices(
-            self.rows.jobs,
-            base.clock,
-            self.jobs.rules,
-            wiring.run_settings(config),
+            wiring.job_rules(base.config, base.zone.name),
+            wiring.run_settings(base.config),
             self.job_index,
             self.deliveries,
             self.feed,
             base.note,
             SystemClock().now_ms,
         )
-        relays = RelayRuns(
-            base.exchanges,
-            self.preparer,
-            self.snapshots,
-            self.offer.for_run,
-            config.limits.json_depth,
-        )
-        scheduler = Scheduler(parts, AgentRuns(self.agents, self.locks), relays)
-        self.jobs.scheduler = scheduler
-        return scheduler
+
+    def set_limits(self, config: Config) -> None:
+        """Go by these limits from now on, also for what is kept already."""
+        limits, holds = config.limits, self.base.holds
+        holds.most, holds.most_of_one = wiring.hold_limits(config)
+        self.feed.subscribers.most = limits.subscriptions_per_owner
+        self.inbox.subscribers.most = limits.inbox_polls_per_owner
+        self.reminders.rules = wiring.reminder_rules(config)
+        if self.tool_services.unnamed is not None:
+            self.tool_services.unnamed.rules = wiring.hold_only_rules(config)
+        self.sessions.services.settings = wiring.session_settings(config)
 
     # How they are.
 

@@ -6,13 +6,15 @@ import asyncio
 import gc
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from gateway.api.admission import AdmissionMiddleware
 from gateway.app.gateway import SHUTDOWN_SECONDS, Gateway
 from gateway.app.wiring import connection_limits
-from gateway.config import Config
+from gateway.config import Config, ConfigSource
 from gateway.logs import EventLog
 from gateway.wire.http_server.connection import build_connection_class
+from gateway.wire.http_server.hangup import HangupSignal, take_hangup_signal
 from gateway.wire.http_server.server import Server, listen, server_config
 
 # Requests leave no cycles behind. What grows are held answers, by many thousands of objects: a few
@@ -26,10 +28,14 @@ def create_app(config: Config) -> AdmissionMiddleware:
 
 
 def serve(
-    config: Config, listening: Callable[[str], None], event_log: EventLog | None = None
+    config: Config,
+    listening: Callable[[str], None],
+    event_log: EventLog | None = None,
+    source: ConfigSource | None = None,
 ) -> None:
-    """Run the gateway until a signal ends it."""
-    gateway = Gateway(config, event_log)
+    """Run the gateway until a signal ends it; SIGHUP has its source read again."""
+    hangup = take_hangup_signal()
+    gateway = Gateway(config, event_log, source=source)
     server = config.server
     protocol = build_connection_class(connection_limits(config))
     if (counts := protocol.counts) is not None:
@@ -43,10 +49,15 @@ def serve(
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=runner.config.get_loop_factory()) as loop:
-        loop.run(_run(gateway, runner, sock))
+        loop.run(_run(gateway, runner, sock, hangup))
+    hangup.ignore()
 
 
-async def _run(gateway: Gateway, runner: Server, sock: socket.socket) -> None:
+async def _run(gateway: Gateway, runner: Server, sock: socket.socket, hangup: HangupSignal) -> None:
+    loop = asyncio.get_running_loop()
+    act = runner.drain if hangup.has_terminal else gateway.reload
     # Not as the server's lifespan: what keeps the gateway from starting is to reach the caller.
     async with gateway:
-        await runner.serve(sockets=[sock])
+        # A handler may run between any two steps of the loop's own work.
+        with hangup.acting(partial(loop.call_soon_threadsafe, act)):
+            await runner.serve(sockets=[sock])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -17,7 +17,8 @@ from gateway.api.admission import Admission, Keys, Owner
 from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
-from gateway.config import Config, UpstreamSection
+from gateway.config import Config, UpstreamSection, Url
+from gateway.config.budgets import read_budget
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import Profile, profile_for
 from gateway.dialects.translators import Translators, UpstreamDialect
@@ -35,9 +36,10 @@ from gateway.outbox.webhooks import Hook
 from gateway.reminders.clock_calls import NAME as CLOCK
 from gateway.reminders.model import Rules as ReminderRules
 from gateway.reminders.tool_scope import TimeSettings
-from gateway.routing import Models, PublicModel, every_model
+from gateway.routing import Health, Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
+from gateway.usage.limits_model import Budget, OwnerBounds
 from gateway.usage.model import Price, make_price
 from gateway.wire.heartbeats import Heartbeats
 from gateway.wire.http_client.connect import connect
@@ -47,6 +49,12 @@ from gateway.wire.http_server.limits import ConnectionLimits
 
 DEMO = "demo"
 MESSAGES = "anthropic-messages"
+# What upstreams have beside the path of their dialect, and who of them.
+PASS_THROUGH = {
+    "/embeddings": ("openai-chat", "openai-responses"),
+    "/completions": ("openai-chat", "openai-responses"),
+    "/responses/compact": ("openai-responses",),
+}
 # How long what nobody was held for any more stays in memory, at most.
 HOLD_ONLY_KEPT_MS = 60_000
 ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
@@ -58,37 +66,48 @@ AUTH_HEADERS = {
 }
 
 
-def make_exchanges(
-    config: Config, upstreams: dict[str, Upstream], rules: tuple[Rule, ...]
-) -> LiveExchanges:
-    """Return who runs exchanges."""
+def make_exchanges(config: Config, rules: tuple[Rule, ...]) -> LiveExchanges:
+    """Return who runs exchanges; it knows no upstreams yet."""
     limits = config.limits
     heartbeats = Heartbeats(
         config.server.keepalive_ms / 1000, limits.slow_reader_ms / 1000, time.monotonic
     )
-    bounds = Limits(limits.event_bytes, limits.body_bytes, limits.turns)
-    follow_up_slots = anyio.Semaphore(limits.due_followups)
     offload = OffloadSettings(
         limits.offload_bytes,
         limits.offload_processes,
         limits.offload_ms / 1000,
         limits.offload_queue_bytes,
     )
-    translators = Translators(
-        _upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time
-    )
     return LiveExchanges(
         Services(
-            upstreams,
+            {},
             heartbeats,
             time.monotonic,
-            translators,
-            bounds,
-            rules,
-            follow_up_slots=follow_up_slots,
+            _translators(config),
+            rules=rules,
+            follow_up_slots=anyio.Semaphore(limits.due_followups),
             offload=Offload(offload),
         )
     )
+
+
+def exchange_services(
+    config: Config, base: Services, upstreams: Mapping[str, Upstream], health: Health
+) -> Services:
+    """Return what new exchanges are run with: these upstreams, and all else as before."""
+    limits = config.limits
+    return replace(
+        base,
+        upstreams=upstreams,
+        translators=_translators(config),
+        limits=Limits(limits.event_bytes, limits.body_bytes, limits.turns),
+        health=health,
+    )
+
+
+def _translators(config: Config) -> Translators:
+    limits = config.limits
+    return Translators(_upstream_dialects(config), limits.event_bytes, limits.body_bytes, time.time)
 
 
 def _upstream_dialects(config: Config) -> dict[str, UpstreamDialect]:
@@ -143,15 +162,6 @@ def reminder_rules(config: Config) -> ReminderRules:
     )
 
 
-def key_commands_of(config: Config, note: Callable[..., None]) -> dict[str, KeyCommand]:
-    """Return the commands that print keys, by their upstreams."""
-    return {
-        section.id: KeyCommand(section.id, section.api_key_command, note, time.monotonic, time.time)
-        for section in config.upstreams
-        if section.api_key_command
-    }
-
-
 def connect_upstream(
     section: UpstreamSection, key: KeyCommand | None = None, below: str = ""
 ) -> Upstream:
@@ -166,12 +176,9 @@ def connect_upstream(
 def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
     """Return where an upstream is, and how it is called."""
     path = section.path or DIALECTS[section.dialect].path
-    url = section.base_url.rstrip("/") + path + below
-    if section.query:
-        url += "?" + urlencode([(name, value.reveal()) for name, value in section.query])
     return Endpoint(
         id=section.id,
-        url=url,
+        url=_url_of(section, path + below),
         headers=_credentials(section) + _constant_headers(section),
         timeouts=Timeouts(
             section.connect_ms / 1000,
@@ -183,6 +190,35 @@ def endpoint_of(section: UpstreamSection, below: str = "") -> Endpoint:
         transport=section.transport,
         takes_client_key=section.auth == "client",
     )
+
+
+def _url_of(section: UpstreamSection, path: str) -> str:
+    url = section.base_url.rstrip("/") + path
+    if not section.query:
+        return url
+    return url + "?" + urlencode([(name, value.reveal()) for name, value in section.query])
+
+
+def find_pass_through(
+    config: Config, upstreams: Mapping[str, Upstream]
+) -> dict[str, dict[str, Upstream]]:
+    """Return the upstreams that have each of the paths that are passed through."""
+    found: dict[str, dict[str, Upstream]] = {path: {} for path in PASS_THROUGH}
+    for section in config.upstreams:
+        base = _base_path(section)
+        for path, dialects in PASS_THROUGH.items():
+            if base is not None and section.dialect in dialects:
+                url = _url_of(section, base + path)
+                found[path][section.id] = upstreams[section.id].copy_with_url(url)
+    return found
+
+
+def _base_path(section: UpstreamSection) -> str | None:
+    """Return what stands before the dialect's path; None if an own path does not end with it."""
+    own = DIALECTS[section.dialect].path
+    if not section.path:
+        return ""
+    return section.path.removesuffix(own) if section.path.endswith(own) else None
 
 
 def _credentials(section: UpstreamSection) -> Headers:
@@ -215,8 +251,27 @@ def models_of(config: Config) -> Models:
         offers = {DEMO: (DEMO,), **offers}
     if config.models:
         public = [_public(m.name, m.routes, m.clock) for m in config.models]
-        return Models(public, offers=offers)
-    return every_model(offers)
+        return Models(public, offers=offers, allowed=find_allowed_models(config))
+    return every_model(offers, find_allowed_models(config))
+
+
+def find_allowed_models(config: Config) -> dict[str, frozenset[str]]:
+    """Return the models of the owners that may not use all of them."""
+    return {key.owner: frozenset(key.models) for key in config.keys if key.models}
+
+
+def owner_bounds(config: Config) -> dict[str, OwnerBounds]:
+    """Return what bounds owners; the keys of an owner agree about it."""
+    found: dict[str, OwnerBounds] = {}
+    for key in config.keys:
+        known = found.get(key.owner, OwnerBounds())
+        found[key.owner] = OwnerBounds(
+            key.rpm or known.rpm,
+            key.tpm or known.tpm,
+            key.concurrent or known.concurrent,
+            Budget(*read_budget(key.budget)) if key.budget else known.budget,
+        )
+    return found
 
 
 def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:
@@ -234,11 +289,11 @@ def keys_of(config: Config) -> Keys:
     return Keys({key.sha256: Owner(key.owner, key.admin) for key in config.keys})
 
 
-def admission_of(config: Config, keyed: bool) -> Admission:
+def admission_of(config: Config) -> Admission:
     """Return who is let in."""
     return Admission(
         hosts=frozenset(name.lower() for name in config.server.hosts),
-        any_host=keyed,
+        any_host=bool(config.keys),
         origins=frozenset(config.server.cors_origins),
         header_bytes=config.limits.header_bytes,
     )
@@ -255,6 +310,17 @@ def connection_limits(config: Config) -> ConnectionLimits:
         limits.connections,
         limits.connections_per_address,
     )
+
+
+def hold_limits(config: Config) -> tuple[int, int]:
+    """Return how many answers may be held: of all, and of one owner."""
+    limits = config.limits
+    return limits.holds, limits.holds_per_owner if limits.holds_per_session else 0
+
+
+def demo_section(port: int) -> UpstreamSection:
+    """Return the demo as an upstream that listens here."""
+    return UpstreamSection(DEMO, Url(f"http://127.0.0.1:{port}/v1"))
 
 
 def time_settings(config: Config) -> TimeSettings:

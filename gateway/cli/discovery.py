@@ -5,39 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 import anyio
 import httpx
 import msgspec
 
 from gateway.config import UpstreamSection, Url
-from gateway.config.loader import WELL_KNOWN
-from gateway.config.sections import Profile
+from gateway.config.choices import PresetName
+from gateway.config.presets import PRESETS
 
 LOOPBACK = "127.0.0.1"
 SECONDS = 1.0
 MOST_BYTES = 1024 * 1024
-OPENROUTER = UpstreamSection(
-    id="openrouter",
-    base_url=Url("https://openrouter.ai/api/v1"),
-    profile="openrouter",
-    api_key_env="OPENROUTER_API_KEY",
-)
+# Providers by their presets, and the variables in which people have their keys.
+KEY_VARIABLES: Mapping[PresetName, str] = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
     """A model server that people run on their own machine, and its usual port."""
 
-    id: str
+    preset: PresetName
     title: str
     port: int
-    profile: Profile = ""
 
 
 LOCAL_SERVERS = (
     LocalServer("ollama", "Ollama", 11434),
-    LocalServer("vllm", "vLLM", 8000, "vllm"),
+    LocalServer("vllm", "vLLM", 8000),
     LocalServer("llamacpp", "llama.cpp", 8080),
 )
 
@@ -65,18 +65,22 @@ class NotUsable(Exception):
 
 def find_keys(environ: Mapping[str, str]) -> list[Finding]:
     """Look for the keys of well-known providers."""
-    return [_find_key(section, environ) for section in (*WELL_KNOWN, OPENROUTER)]
+    return [_find_key(preset, name, environ) for preset, name in KEY_VARIABLES.items()]
 
 
-def _find_key(section: UpstreamSection, environ: Mapping[str, str]) -> Finding:
-    name = section.api_key_env
+def _find_key(preset: PresetName, name: str, environ: Mapping[str, str]) -> Finding:
     address = name.replace("_API_KEY", "_BASE_URL")
     if not environ.get(name, "").strip():
         return Finding(f"{name} is not set")
     if environ.get(address):
         # The key belongs to that address, which may even be this gateway's: do not send it away.
         return Finding(f"{name} is for another address, since {address} is set")
-    return Finding(f"{name} is set", section)
+    return Finding(f"{name} is set", _fill_section(preset, api_key_env=name))
+
+
+def _fill_section(preset: PresetName, **keys: Any) -> UpstreamSection:
+    """Return an upstream with the name of its preset, and what the preset fills in."""
+    return UpstreamSection(**{**PRESETS[preset].values, "id": preset, "preset": preset, **keys})
 
 
 async def find_servers(
@@ -106,7 +110,7 @@ async def _find_server(server: LocalServer, host: str, seconds: float) -> Findin
         return Finding(f"{where} does not answer")
     return Finding(
         f"{where} answers",
-        UpstreamSection(server.id, base_url, profile=server.profile, models=models or ("*",)),
+        _fill_section(server.preset, base_url=base_url, models=models or ("*",)),
     )
 
 

@@ -15,6 +15,7 @@ import anyio
 from gateway.cli.discovery import Finding, find_keys, find_servers
 from gateway.cli.tables import join_names, table
 from gateway.config import ConfigError, UpstreamSection, load
+from gateway.config.presets import NO_PRESET, PRESETS
 from gateway.config.problems import quote
 from gateway.config.rendering import write_value
 from gateway.config.schema import keys_of
@@ -131,12 +132,13 @@ def write_config(findings: Sequence[Finding]) -> str:
 
 
 def _write_upstream(finding: Finding, section: UpstreamSection) -> str:
-    """Write the keys that differ from their defaults."""
+    """Write the keys that differ from their defaults, and from what the preset fills in."""
     needs = " The gateway needs it, too." if section.api_key_env else ""
     lines = [f"\n# Found: {finding.says}.{needs}", "[[upstreams]]"]
+    filled = PRESETS.get(section.preset, NO_PRESET).values
     for name, key in keys_of(UpstreamSection).items():
         value = getattr(section, name)
-        if value != key.default:
+        if value not in (key.default, filled.get(name)):
             lines.append(f"{name} = {write_value(key, value)}")
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,7 @@ New key of {owner}:
   {key}
 
 It is shown only now: Holdgate stores it nowhere. Give it to {owner}. Add these lines to
-holdgate.toml, and restart the gateway:
+holdgate.toml, and restart the gateway or send it SIGHUP:
 
 [[keys]]
 owner = {quoted}

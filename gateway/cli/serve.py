@@ -10,9 +10,10 @@ from pathlib import Path
 
 from gateway.app import serve
 from gateway.cli.startup import announce
-from gateway.config import Config, ConfigError, load, render
+from gateway.config import Config, ConfigError, ConfigSource, render
 from gateway.errors import HoldgateError
 from gateway.logs import EventLog, LogWriter, set_up
+from gateway.wire.http_server.hangup import take_hangup_signal
 
 
 def _find_overrides(arguments: argparse.Namespace) -> Mapping[str, object]:
@@ -20,9 +21,13 @@ def _find_overrides(arguments: argparse.Namespace) -> Mapping[str, object]:
     return {name: value for name, value in given.items() if "." in name and value is not None}
 
 
-def _load_config(arguments: argparse.Namespace) -> Config | None:
+def _find_source(arguments: argparse.Namespace) -> ConfigSource:
+    return ConfigSource(arguments.config, os.environ, _find_overrides(arguments), Path.cwd())
+
+
+def _load_config(source: ConfigSource) -> Config | None:
     try:
-        return load(arguments.config, os.environ, _find_overrides(arguments), Path.cwd())
+        return source.load()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return None
@@ -30,7 +35,7 @@ def _load_config(arguments: argparse.Namespace) -> Config | None:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print the effective configuration, or every mistake in it."""
-    config = _load_config(arguments)
+    config = _load_config(_find_source(arguments))
     if config is None:
         return 1
     print(render(config))
@@ -39,7 +44,9 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Run the gateway until it is told to stop."""
-    config = _load_config(arguments)
+    take_hangup_signal()
+    source = _find_source(arguments)
+    config = _load_config(source)
     if config is None:
         return 1
     form = config.server.log_format
@@ -51,7 +58,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         announce(config, url, out, event_log, sys.stdout.isatty())
 
     try:
-        serve(config, listening, event_log)
+        serve(config, listening, event_log, source)
         return 0
     except ConfigError as error:
         problem = str(error)

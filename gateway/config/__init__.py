@@ -1,9 +1,18 @@
 """The configuration: frozen sections, read from TOML, environment and command line."""
 
-from gateway.config.loader import load
+from gateway.config.loader import ConfigSource, load
 from gateway.config.problems import ConfigError
 from gateway.config.rendering import render
 from gateway.config.secret import Secret, Url
 from gateway.config.sections import Config, UpstreamSection
 
-__all__ = ["Config", "ConfigError", "Secret", "UpstreamSection", "Url", "load", "render"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "ConfigSource",
+    "Secret",
+    "UpstreamSection",
+    "Url",
+    "load",
+    "render",
+]

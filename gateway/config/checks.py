@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import available_timezones
 
+from gateway.config.budgets import read_budget
 from gateway.config.problems import hint, nearest, quote_short
 from gateway.config.secret import Secret
 
@@ -74,6 +75,15 @@ class Each:
     def __call__(self, values: tuple[Any, ...]) -> Iterator[str]:
         for value in values:
             yield from self.check(value)
+
+
+def budget(value: str) -> Iterator[str]:
+    """Accept a budget such as `20 USD/month`."""
+    if value:
+        try:
+            read_budget(value)
+        except ValueError as error:
+            yield f"{quote_short(value)}: {error}"
 
 
 def not_empty(value: object) -> Iterator[str]:

@@ -18,6 +18,7 @@ KEYLESS = {
     "none": '"none" sends no key',
     "client": '"client" sends the client\'s own key',
 }
+LIMITS = ("models", "rpm", "tpm", "concurrent", "budget")
 KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
 
 Rule = Callable[[Config], Iterator[Problem]]
@@ -39,6 +40,22 @@ def keys_are_unique(config: Config) -> Iterator[Problem]:
     """A key tells who its owner is, so two entries cannot share one."""
     for later, earlier in _pairs([key.sha256 for key in config.keys]):
         yield Problem(f"keys[{later}]", f"is the same key as keys[{earlier}]")
+
+
+def limits_belong_to_owners(config: Config) -> Iterator[Problem]:
+    """The keys of an owner agree about its limits, and name models that there are."""
+    first: dict[tuple[str, str], int] = {}
+    public = _public_models(config)
+    for index, key in enumerate(config.keys):
+        for name in LIMITS:
+            value = getattr(key, name)
+            earlier = first.setdefault((key.owner, name), index) if value else index
+            if value != getattr(config.keys[earlier], name):
+                message = f"differs from keys[{earlier}]; limits belong to the owner, not the key"
+                yield Problem(f"keys[{index}].{name}", message)
+        for model in key.models if public is not None else ():
+            says = "is not a public model"
+            yield from _report_unknown(f"keys[{index}].models", model, public or (), says)
 
 
 def routes_lead_somewhere(config: Config) -> Iterator[Problem]:
@@ -130,6 +147,7 @@ def _public_models(config: Config) -> set[str] | None:
 RULES: tuple[Rule, ...] = (
     names_are_unique,
     keys_are_unique,
+    limits_belong_to_owners,
     routes_lead_somewhere,
     presets_are_complete,
     upstreams_get_one_key,

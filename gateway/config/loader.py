@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -39,6 +39,31 @@ WELL_KNOWN = (
         api_key_env="ANTHROPIC_API_KEY",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """Where a configuration comes from, so that it can be read again."""
+
+    path: Path | None
+    environ: Mapping[str, str]
+    overrides: Mapping[str, object]
+    """By dotted names, as in `server.port`."""
+    cwd: Path
+
+    def load(self) -> Config:
+        """Return the effective configuration, or raise `ConfigError`."""
+        return load(self.path, self.environ, self.overrides, self.cwd)
+
+    def load_again(self, running: Config) -> Config:
+        """Return the configuration as it is now; a file that was read before must be there."""
+        path = Path(running.file) if running.file else self.path
+        # A pipe can be read only once; the second time it would be an empty configuration.
+        if path is not None and (file := self.cwd / path).exists() and not file.is_file():
+            raise ConfigError(
+                [Problem(str(path), "is not a regular file, so it is not read again")]
+            )
+        return load(path, self.environ, self.overrides, self.cwd)
 
 
 def load(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Literal, NewType
+from typing import Annotated, NewType
 
 from gateway.config.checks import (
     Each,
     Range,
+    budget,
     digest,
     directory,
     header,
@@ -31,6 +32,17 @@ from gateway.config.checks import (
     variable,
     web_url,
 )
+from gateway.config.choices import (
+    Auth,
+    BdMode,
+    Dialect,
+    LogFormat,
+    LogLevel,
+    PresetName,
+    Profile,
+    TimeTag,
+    Transport,
+)
 from gateway.config.secret import Secret, Url
 
 KB = 1024
@@ -45,36 +57,6 @@ Headers = tuple[tuple[str, Secret], ...]
 Variables = tuple[tuple[str, str], ...]
 # Names with numbers, exactly as they are written.
 Numbers = tuple[tuple[str, Decimal], ...]
-
-Dialect = Literal["openai-chat", "openai-responses", "anthropic-messages"]
-Profile = Literal[
-    "", "openai", "anthropic", "gemini", "glm", "deepseek", "mistral", "openrouter", "vllm", "plain"
-]
-PresetName = Literal[
-    "",
-    "openai",
-    "anthropic",
-    "azure",
-    "azure-deployments",
-    "openrouter",
-    "gemini",
-    "bedrock",
-    "deepseek",
-    "glm",
-    "kimi",
-    "qwen",
-    "mistral",
-    "groq",
-    "ollama",
-    "vllm",
-    "llamacpp",
-]
-Auth = Literal["", "bearer", "x-api-key", "api-key", "none", "client"]
-Transport = Literal["fast", "httpx"]
-LogFormat = Literal["text", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-TimeTag = Literal["always", "user_turns", "off"]
-BdMode = Literal["auto", "runtime", "heuristic"]
 
 # An interval that may be zero, and one that may not (a loop or a timeout of no length).
 Ms = Annotated[int, Range(0)]
@@ -214,6 +196,17 @@ class KeySection:
     admin: Annotated[bool, "Whether the key may use the admin routes and act for other owners."] = (
         False
     )
+    models: Annotated[Texts, "Models that the owner may use, by public name; empty: all."] = ()
+    rpm: Annotated[Count, "Requests to models in 60 seconds; 0: no limit."] = 0
+    tpm: Annotated[Count, "Tokens in 60 seconds, input and output together; 0: no limit."] = 0
+    concurrent: Annotated[
+        Count, "Answers at the same time; held ones do not count; 0: no limit."
+    ] = 0
+    budget: Annotated[
+        str,
+        budget,
+        "What may be spent, such as `20 USD/month` or `2M tokens/day`; empty: no limit.",
+    ] = ""
 
     @property
     def sha256(self) -> str:
@@ -420,6 +413,15 @@ class LimitsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSection:
+    """What `GET /metrics` shows."""
+
+    owner_label: Annotated[
+        bool, "Whether counters have the label `owner`; each owner has series of their own then."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole effective configuration."""
 
@@ -435,6 +437,7 @@ class Config:
     agents: tuple[AgentSection, ...] = ()
     webhooks: tuple[WebhookSection, ...] = ()
     limits: LimitsSection = field(default_factory=LimitsSection)
+    metrics: MetricsSection = field(default_factory=MetricsSection)
     # Not keys: whether the embedded demo upstream is to answer, which file was read, and which
     # source gave each value.
     demo: bool = False

@@ -62,6 +62,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     arguments: str = "{}"
     custom: bool = False
     """Whether the tool takes plain text instead of JSON."""
+    signature: str = ""
+    """Requests: what proves the thought that led to it, if the gateway remembers it."""
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):

@@ -79,7 +79,7 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     reasoning_filler: str = ""
     """Chat: what stands there in a turn that calls tools and whose reasoning is not known."""
     call_signature: str = ""
-    """Chat: what stands for the signature of a thought in calls, where one is demanded."""
+    """Chat: what signs a turn's calls where their signatures are wanted back and not known."""
     effort: Forms = EFFORT_FORMS
     """Chat, responses: how the effort is told, by model: a member's name, or nothing."""
     efforts: tuple[str, ...] = EFFORTS
@@ -100,7 +100,12 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_particular(self) -> bool:
         """Whether what the gateway writes in a dialect has to be written otherwise for it."""
-        return self.empty is not None or bool(self.reasoning_filler) or "strict" in self.leaves_out
+        return self.changes_turns or "strict" in self.leaves_out
+
+    @property
+    def changes_turns(self) -> bool:
+        """Whether that is so for turns that call tools."""
+        return self.empty is not None or bool(self.reasoning_filler or self.call_signature)
 
 
 NONE = Profile()

@@ -77,7 +77,12 @@ def name_model(body: bytes, model: str | None, default: str) -> tuple[str, bytes
         return model, body
     if model == "" or not default:
         raise BadRequest("`model` is missing; name a model, see GET /v1/models.", param="model")
-    return default, write_object({**fields_of(body), "model": raw(default)})
+    return default, write_model(body, default)
+
+
+def write_model(body: bytes, model: str) -> bytes:
+    """Name another model, and keep everything else."""
+    return write_object({**fields_of(body), "model": raw(model)})
 
 
 def rename_model(body: bytes, model: str, stream: bool) -> bytes:

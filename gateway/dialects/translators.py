@@ -100,6 +100,12 @@ class Translators:
         self._event_bytes = event_bytes
         self._answer_bytes = answer_bytes
         self._wall = wall
+        self.signed = frozenset(
+            name
+            for name, spoken in dialects.items()
+            if spoken.dialect in FITTERS and spoken.profile.call_signature
+        )
+        """The upstreams that want the signatures of calls back."""
         self._particular = {
             name: spoken
             for name, spoken in dialects.items()
@@ -229,6 +235,11 @@ class Translator:
         self.feed = answer.feed
         self.close = answer.close
         self.lost = lost
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """What the upstream signed calls with, by their ids."""
+        return self._answer.signatures
 
     @property
     def failure(self) -> UpstreamError | None:

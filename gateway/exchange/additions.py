@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -40,6 +42,7 @@ class ToolDeclaration(msgspec.Struct, frozen=True, gc=False):
 
 Addition = AnsweredTurn | UserText | ToolResult | ToolDeclaration
 NO_NAMES: frozenset[str] = frozenset()
+NO_SIGNATURES: Mapping[str, str] = {}
 
 
 class GatewayParts(msgspec.Struct, frozen=True, gc=False):
@@ -53,15 +56,20 @@ class GatewayParts(msgspec.Struct, frozen=True, gc=False):
     """The names of the tools it runs: a turn that calls one was put together by it."""
     is_whole: bool = False
     """Whether it wrote everything, as for an agent."""
+    signatures: Mapping[str, str] = NO_SIGNATURES
+    """What it remembers for the upstream: the signatures of calls, by the ids of the calls."""
 
 
 NO_PARTS = GatewayParts()
 
 
 def parts_of(
-    additions: tuple[Addition, ...], calls: frozenset[str], is_whole: bool
+    additions: tuple[Addition, ...],
+    calls: frozenset[str],
+    is_whole: bool,
+    signatures: Mapping[str, str] = NO_SIGNATURES,
 ) -> GatewayParts:
     """Say what of a request is the gateway's, after all that was added to it."""
     texts = frozenset([item.text for item in additions if isinstance(item, UserText)])
     tools = frozenset([item.name for item in additions if isinstance(item, ToolDeclaration)])
-    return GatewayParts(texts, tools, calls, is_whole)
+    return GatewayParts(texts, tools, calls, is_whole, signatures)

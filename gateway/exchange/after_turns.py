@@ -6,6 +6,7 @@ import anyio
 import msgspec
 
 from gateway.dialects.protocol import Renamed
+from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import ToolResult
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.effects import Close, Hold, LetGo, RunTools, ShowError
@@ -69,9 +70,7 @@ async def _remember(state: ExchangeState, answers: AnswerIds) -> None:
 async def show_error(state: ExchangeState, effect: ShowError) -> None:
     """Say what went wrong: a status before the first byte, an error frame after it."""
     error, dialect = effect.error, state.request.dialect
-    state.error = error
-    if ExchangeFailed in state.wants:
-        await state.tell(ExchangeFailed(error))
+    await note_error(state, error)
     await _release_all(state)
     if state.client.started:
         streams = state.request.asked.stream
@@ -81,7 +80,17 @@ async def show_error(state: ExchangeState, effect: ShowError) -> None:
     state.status = error.status
     route = (b"x-holdgate-upstream", state.exchange.route.upstream.encode())
     headers = (*error_headers(error), route)
+    if isinstance(error, UpstreamAnswered):
+        kind = (b"content-type", b"application/json")
+        headers = (kind, route, *state.choose_client_headers(error.headers))
     await state.client.whole(error.status, headers, dialect.error_body(error))
+
+
+async def note_error(state: ExchangeState, error: HoldgateError) -> None:
+    """Take note of what ended the answer, and tell of it."""
+    state.error = error
+    if ExchangeFailed in state.wants:
+        await state.tell(ExchangeFailed(error))
 
 
 async def let_go(state: ExchangeState, effect: LetGo) -> None:
@@ -148,6 +157,8 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     if state.request.session is not None:
         state.request.session.rest()
     await state.pack()
+    if state.request.allowance is not None:
+        state.request.allowance.pause()
     outcome = await state.tools.policy.hold(effect)
     if type(outcome) in state.wants:
         await state.tell(outcome)

@@ -123,14 +123,12 @@ def _log_turn(log: EventLog, ended: TurnEnded) -> None:
 
 
 def describe_tokens(usage: Usage | None) -> Fields:
-    """Return the fields that say how many tokens were used; none if that was not reported."""
-    if usage is None:
-        return {}
+    """Return the fields that say how many tokens were used, if that was reported."""
     return {
-        "tokens_in": usage.input,
-        "tokens_cached": usage.cached or None,
-        "tokens_out": usage.output,
-        "tokens_reasoning": usage.reasoning or None,
+        "tokens_in": usage.input if usage else None,
+        "tokens_cached": (usage.cached or None) if usage else None,
+        "tokens_out": usage.output if usage else None,
+        "tokens_reasoning": (usage.reasoning or None) if usage else None,
     }
 
 

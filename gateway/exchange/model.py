@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from gateway.errors import Headers
+
 
 class Route(msgspec.Struct, frozen=True, gc=False):
     """Where a model name leads: an upstream, and the name it knows the model by."""
@@ -16,6 +18,17 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return f"{self.upstream}/{self.model}"
+
+
+class RequestSource(msgspec.Struct, frozen=True, gc=False):
+    """Where a request comes from: the path that a client asked, or a run of a job without one."""
+
+    path: str = ""
+    trace_context: Headers = ()
+    """The client's `traceparent` and `tracestate`, if it sent them."""
+
+
+JOB_RUN = RequestSource()
 
 
 class Stop(StrEnum):

@@ -6,7 +6,8 @@ client may ask for, the frames of `/api/chat` and the conversation kept of it, s
 Observers decide nothing, and nobody reads facts back out of text.
 
 To hear of something has a price, so an observer says which kinds it `wants`: logs and metrics only
-how an exchange ended. A value that nobody wants is not even made. `NOBODY` is the null object.
+how a turn and an exchange ended. A value that nobody wants is not even made. `NOBODY` is the null
+object.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class TurnEnded(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     """From its first frame to its last."""
     info: ExchangeInfo
+    first_reads: int = 1
+    """How many of the reads came up to its first frame."""
 
 
 class TurnBroke(msgspec.Struct, frozen=True, gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Protocol
 
 import anyio
@@ -11,14 +12,21 @@ import msgspec
 
 from gateway.dialects.protocol import Dialect
 from gateway.dialects.translators import Translators
-from gateway.errors import Headers, HoldgateError, MethodNotAllowed, UpstreamAnswered
+from gateway.errors import (
+    Headers,
+    HoldgateError,
+    LimitExceeded,
+    MethodNotAllowed,
+    UpstreamAnswered,
+)
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools
 from gateway.routing import Health
+from gateway.sessions.call_signatures import CallSignatures
 from gateway.sessions.request_session import RequestSession
 from gateway.wire.heartbeats import Heartbeats, HeartbeatTarget
 from gateway.wire.http_client.headers import towards_client
@@ -59,31 +67,30 @@ class Client(HeartbeatTarget, Protocol):
         """Show an answer of one piece."""
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
-    """One client request, read and routed: all an exchange starts from."""
+class Allowance(Protocol):
+    """What an exchange takes of the limits of its owner."""
 
-    id: str
-    exchange_id: str
-    owner: str
-    asked: ModelRequest
-    dialect: Dialect
-    routes: tuple[Route, ...]
-    headers: Headers = ()
-    query: bytes = b""
-    """What the client says in the URL, for an upstream of its own dialect."""
-    client_key: Headers = ()
-    """The client's own key, for an upstream that is asked with it and for no other."""
-    notes: bool = False
-    session: RequestSession | None = None
-    tools: ServerTools | None = None
-    """The gateway's own tools, what waits for the session, and the hold."""
-    answers: AnswerIds | None = None
-    observer: Observer = NOBODY
-    """Who hears all that happens in this exchange."""
-    session_id: str | None = None
-    """Whose exchange it is, for whoever deletes the session."""
-    is_composed: bool = False
-    """Whether the gateway wrote all of it, as for an agent."""
+    def take_turn(self, number: int) -> None:
+        """Count a turn that is about to be asked for, once; raise `LimitExceeded` if it is over."""
+
+    def pause(self) -> None:
+        """Leave the place among those that run: the answer is held."""
+
+    def end(self) -> None:
+        """Leave it for good."""
+
+    def headers(self) -> Headers:
+        """Say what is left of the limits."""
+
+
+class LimitChecker(Protocol):
+    """Knows what bounds owners."""
+
+    def check(self, owner: str, dialect: str) -> None:
+        """Raise `LimitExceeded` if an owner may ask nothing now."""
+
+    def open(self, owner: str, dialect: str) -> Allowance | None:
+        """Return what an exchange takes of its owner's limits; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,56 @@ class Services:
     """Does work on large requests beside the loop."""
 
 
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One client request, read and routed: all an exchange starts from."""
+
+    services: Services
+    """What it is answered with to its end, also if the configuration changes meanwhile."""
+    id: str
+    exchange_id: str
+    owner: str
+    asked: ModelRequest
+    dialect: Dialect
+    routes: tuple[Route, ...]
+    headers: Headers = ()
+    query: bytes = b""
+    """What the client says in the URL, for an upstream of its own dialect."""
+    client_key: Headers = ()
+    """The client's own key, for an upstream that is asked with it and for no other."""
+    notes: bool = False
+    session: RequestSession | None = None
+    tools: ServerTools | None = None
+    """The gateway's own tools, what waits for the session, and the hold."""
+    answers: AnswerIds | None = None
+    signatures: CallSignatures | None = None
+    """What upstreams signed calls with, for those that want it back."""
+    observer: Observer = NOBODY
+    """Who hears all that happens in this exchange."""
+    session_id: str | None = None
+    """Whose exchange it is, for whoever deletes the session."""
+    is_composed: bool = False
+    """Whether the gateway wrote all of it, as for an agent."""
+    allowance: Allowance | None = None
+    """What it takes of its owner's limits, if there are any."""
+    unread_at: Mapping[str, Upstream] | None = None
+    """The upstreams at the path on which they get it unread; None: it was read."""
+    source: RequestSource = JOB_RUN
+
+
+class ExchangeTrace(Observer, Protocol):
+    """The spans of one exchange. It begins them when it is asked to, and ends them by observing."""
+
+    def open_turn(self, route: Route) -> Headers:
+        """Begin the span of a request to a route; return the headers that tell the upstream."""
+
+
+class Tracer(Protocol):
+    """Traces exchanges."""
+
+    def open_exchange(self, request: Request) -> ExchangeTrace:
+        """Begin the span of an exchange."""
+
+
 def error_headers(error: HoldgateError) -> Headers:
     """Return the headers an error answer carries."""
     headers: Headers = ((b"content-type", b"application/json"),)
@@ -122,6 +179,8 @@ def error_headers(error: HoldgateError) -> Headers:
         return headers + towards_client(error.headers)
     if isinstance(error, MethodNotAllowed):
         return (*headers, (b"allow", error.allowed.encode()))
+    if isinstance(error, LimitExceeded):
+        headers += error.headers
     if error.retry_after is not None:
-        return (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
+        return (*headers, (b"retry-after", b"%d" % max(1, ceil(error.retry_after))))
     return headers

@@ -15,7 +15,7 @@ Requests of clients are read here, too, before all this: `ModelRequestReader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -26,13 +26,13 @@ from gateway.dialects.protocol import Chained, Dialect
 from gateway.dialects.raw_json import raws_in
 from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
-from gateway.exchange.model import ModelRequest, Route
+from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
-from gateway.exchange.ports import Request
+from gateway.exchange.ports import Allowance, LimitChecker, Request, Services
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools, ToolServices
 from gateway.reminders.tool_scope import ServerTool, ToolScope
-from gateway.routing import Models, PublicModel
+from gateway.routing import LONGEST_NAME, Models, PublicModel
 from gateway.sessions.directives.memory import NO_ATTEMPT, Attempt
 from gateway.sessions.directives.routing import NOTHING, candidates, no_route
 from gateway.sessions.identity import Identity, identify
@@ -40,6 +40,7 @@ from gateway.sessions.request_kind import Sentinels, read_facts
 from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import KIND, Kind, SessionRequest
 from gateway.stores.documents import DocumentKey
+from gateway.wire.http_client.upstream import Upstream
 
 # Upstreams of this dialect may answer nothing at all when the time follows the results of tools.
 SILENT_AFTER_TIME = frozenset({"anthropic-messages"})
@@ -52,6 +53,8 @@ NO_CLIENT_KEY = (
     "Upstream {} is asked with your own key: send it as Authorization or x-api-key, and the "
     "gateway's key as x-holdgate-key."
 )
+
+NO_PATH = "No upstream of model '{}' has {}."
 
 
 class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +94,7 @@ class ExchangeInput(msgspec.Struct, frozen=True, gc=False):
     """Whether the clock is asked for by name, whatever is said of the model."""
     is_composed: bool = False
     """Whether the gateway wrote all of it, as for an agent."""
+    source: RequestSource = JOB_RUN
 
 
 Begin = Callable[[SessionView], Observer]
@@ -118,33 +122,38 @@ class ExchangePreparer:
     models: Models
     sessions: Sessions
     services: ToolServices
-    upstreams: Collection[str]
-    """The names that directives may speak of."""
-    dialect_of: Callable[[str], str]
-    """Tells which dialect an upstream speaks."""
+    exchange_services: Services
+    """What the exchanges are run with."""
     clock: bool = True
     """Whether models that may have a clock get one."""
     snapshots: SnapshotTaker | None = None
     client_keyed: frozenset[str] = frozenset()
     """The upstreams that are asked with the client's own key."""
+    limits: LimitChecker | None = None
+    """What bounds owners, if anything does."""
 
     async def prepare(self, given: ExchangeInput, begin: Begin) -> Request:
         """Enter the session, find the routes, and give the exchange all that it may have.
 
         `begin` hears what the session says of the request before anything else can go wrong, and
-        returns who observes. Raises `ModelNotFound`, `NoRoute` and `Unauthorized`.
+        returns who observes. Raises `LimitExceeded` before anything of the request acts, and
+        `ModelNotFound`, `NoRoute` and `Unauthorized`.
         """
+        if self.limits is not None:
+            self.limits.check(given.owner, given.dialect.name)
         request = _in_session(given)
         if given.acts:
-            view = await self.sessions.enter(request, self.upstreams)
+            view = await self.sessions.enter(request, self.exchange_services.upstreams)
         else:
             view = await self.sessions.look(request)
         observer = begin(view)
-        model = self.models.find(given.asked.model)
-        routes = self._find_routes(model, view)
+        models = self.models.of(given.owner)
+        model = models.find(given.asked.model)
+        routes = _find_routes(models, model, view)
         if self.client_keyed:
             routes = self._skip_keyless(routes, given.client_key)
         return Request(
+            services=self.exchange_services,
             id=given.id,
             exchange_id=given.exchange_id,
             owner=given.owner,
@@ -157,33 +166,49 @@ class ExchangePreparer:
             notes=given.notes,
             session=view.session,
             answers=given.answers,
+            signatures=self.sessions.states.signatures,
             tools=self.give_tools(given, view, model, routes[0]),
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
+            allowance=self._open_allowance(given),
+            source=given.source,
         )
+
+    def prepare_unread(
+        self, given: ExchangeInput, path: str, upstreams: Mapping[str, Upstream]
+    ) -> Request:
+        """Find the routes of a request that is passed on unread to upstreams that have this path.
+
+        It has no session, and nothing is added to it. Raises the same as `prepare`.
+        """
+        if self.limits is not None:
+            self.limits.check(given.owner, given.dialect.name)
+        model = self.models.of(given.owner).find(given.asked.model)
+        routes = tuple([route for route in model.routes if route.upstream in upstreams])
+        if not routes:
+            raise NoRoute(NO_PATH.format(model.name[:LONGEST_NAME], path))
+        return Request(
+            services=self.exchange_services,
+            id=given.id,
+            exchange_id=given.exchange_id,
+            owner=given.owner,
+            asked=given.asked,
+            dialect=given.dialect,
+            routes=self._skip_keyless(routes, given.client_key) if self.client_keyed else routes,
+            headers=given.headers,
+            client_key=given.client_key or (),
+            unread_at=upstreams,
+            source=given.source,
+            allowance=self._open_allowance(given),
+        )
+
+    def _open_allowance(self, given: ExchangeInput) -> Allowance | None:
+        return self.limits.open(given.owner, given.dialect.name) if self.limits else None
 
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
-        return await self.sessions.preview(_in_session(given), self.upstreams)
-
-    def _find_routes(self, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
-        """Return whom to ask: where the model leads, as far as the session's directives go."""
-        public, routing, forced = model.routes, view.routing, view.forced
-        if forced is None and (routing is NOTHING or routing == NOTHING):
-            return public
-        # A directive is a user's text. It may name what the operator took out of the configuration
-        # since, or what was never in it: only what is offered is asked.
-        routes = tuple(
-            route
-            for route in candidates(public, routing, forced)
-            if route in public or self.models.offers(route)
-        )
-        if routes:
-            return routes
-        if forced is not None:
-            raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
-        raise NoRoute(no_route(view.asked.model, routing))
+        return await self.sessions.preview(_in_session(given), self.exchange_services.upstreams)
 
     def _skip_keyless(
         self, routes: tuple[Route, ...], client_key: Headers | None
@@ -213,7 +238,7 @@ class ExchangePreparer:
             self.services.holds.end(owner, session)
         if kind is Kind.COMPACTION or not given.adds:
             return None
-        asked = view.asked
+        asked, translators = view.asked, self.exchange_services.translators
         tools = given.tools if is_free else ()
         has_clock = self.clock and (model.clock or given.wants_clock)
         collects = given.collects and is_free and not asked.forces_one
@@ -228,7 +253,7 @@ class ExchangePreparer:
             streams=asked.stream,
             may_hold=given.may_hold and is_free,
             tags_results=asked.last_role != TOOL
-            or self.dialect_of(to.upstream) not in SILENT_AFTER_TIME,
+            or translators.find_dialect(to.upstream) not in SILENT_AFTER_TIME,
             clock=has_clock,
             collects=collects,
             main=given.main,
@@ -248,6 +273,25 @@ class ExchangePreparer:
         is_side_call = None if asked.tools else session.is_auxiliary
         dialect, headers = given.dialect.name, given.headers
         return snapshots.observer(given.owner, given.session, dialect, asked, headers, is_side_call)
+
+
+def _find_routes(models: Models, model: PublicModel, view: SessionView) -> tuple[Route, ...]:
+    """Return whom to ask: where the model leads, as far as the session's directives go."""
+    public, routing, forced = model.routes, view.routing, view.forced
+    if forced is None and (routing is NOTHING or routing == NOTHING):
+        return public
+    # A directive is a user's text. It may name what the operator took out of the configuration
+    # since, or what was never in it, or not for this owner: only what is offered is asked.
+    routes = tuple(
+        route
+        for route in candidates(public, routing, forced)
+        if route in public or models.offers(route)
+    )
+    if routes:
+        return routes
+    if forced is not None:
+        raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
+    raise NoRoute(no_route(view.asked.model, routing))
 
 
 def _in_session(given: ExchangeInput) -> SessionRequest:

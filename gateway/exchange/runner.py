@@ -42,9 +42,10 @@ from gateway.exchange.observer import (
     StateChanged,
     combine,
 )
-from gateway.exchange.ports import Client, Request, Services
+from gateway.exchange.ports import Client, ExchangeTrace, Request, Services, Tracer
 from gateway.exchange.state import CLEAN_UP, ExchangeState
 from gateway.exchange.turns import open_turn, relay_turn
+from gateway.exchange.unread_turn import open_unread_turn, show_unread_error
 
 WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
     OpenTurn: open_turn,
@@ -55,17 +56,24 @@ WORK: Mapping[type[Effect], Callable[..., Awaitable[Outcome | None]]] = {
     ShowError: show_error,
     LetGo: let_go,
 }
+UNREAD_WORK = {**WORK, OpenTurn: open_unread_turn, ShowError: show_unread_error}
+"""The same for a request that is passed on unread."""
 
 
 class ExchangeRunner:
     """Runs one exchange: one worker at a time, each with one outcome."""
 
-    __slots__ = ("_scope", "_state")
+    __slots__ = ("_scope", "_state", "_work")
 
     def __init__(
-        self, services: Services, request: Request, client: Client, observer: Observer
+        self,
+        request: Request,
+        client: Client,
+        observer: Observer,
+        trace: ExchangeTrace | None = None,
     ) -> None:
-        self._state = ExchangeState(services, request, client, observer)
+        self._state = ExchangeState(request, client, observer, trace)
+        self._work = WORK if request.unread_at is None else UNREAD_WORK
         self._scope: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
@@ -104,7 +112,7 @@ class ExchangeRunner:
         effect: Effect | None = exchange.open_turn()
         try:
             while effect is not None and not state.ending:
-                outcome = await WORK[type(effect)](state, effect)
+                outcome = await self._work[type(effect)](state, effect)
                 effect = exchange.handle(outcome) if outcome is not None else None
                 # After an error was shown, or all let go of, the machine is where it was.
                 if outcome is not None and StateChanged in state.wants:
@@ -124,7 +132,7 @@ class ExchangeRunner:
             if was_held and isinstance(after, Close) and HoldEnded in state.wants:
                 await state.tell(HoldEnded(after.reason))
         while after is not None:
-            outcome = await WORK[type(after)](state, after)
+            outcome = await self._work[type(after)](state, after)
             after = state.exchange.handle(outcome) if outcome is not None else None
 
     def cut(self, error: HoldgateError) -> None:
@@ -192,16 +200,25 @@ class LiveExchanges:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        """What new exchanges are run with."""
         self.live: set[ExchangeRunner] = set()
         self._left: anyio.Event | None = None
         self.observer: Observer = NOBODY
         """Hears of all exchanges."""
+        self.tracer: Tracer | None = None
+        """Traces all exchanges."""
         self.draining = False
         """Whether no new ones are let in."""
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        runner = ExchangeRunner(self.services, request, client, self._observer_of(request, client))
+        observer, tracer = self._observer_of(request, client), self.tracer
+        trace = None
+        if tracer is not None:
+            trace = tracer.open_exchange(request)
+            observer = combine(observer, trace)
+        runner = ExchangeRunner(request, client, observer, trace)
+        allowance = request.allowance
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
         self.live.add(runner)
@@ -212,6 +229,8 @@ class LiveExchanges:
             raise
         finally:
             self.services.heartbeats.remove(client)
+            if allowance is not None:
+                allowance.end()
             await runner.let_go()
             self.live.discard(runner)
             if self._left is not None:

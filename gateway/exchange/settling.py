@@ -51,6 +51,7 @@ async def _read(state: ExchangeState, turn: Turn) -> bytes:
     except StopAsyncIteration:
         return state.tap.close()
     state.turn_bytes += len(data)
+    state.turn_reads += 1
     return state.tap.feed(data)
 
 

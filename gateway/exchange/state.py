@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -14,8 +14,16 @@ from anyio.to_thread import run_sync
 
 from gateway.dialects.protocol import Splice, Tap
 from gateway.dialects.translators import Translator
+from gateway.dialects.unread import UnreadAnswer
 from gateway.errors import Headers, HoldgateError, UpstreamAnswered
-from gateway.exchange.additions import Addition, GatewayParts, ToolDeclaration, UserText, parts_of
+from gateway.exchange.additions import (
+    NO_SIGNATURES,
+    Addition,
+    GatewayParts,
+    ToolDeclaration,
+    UserText,
+    parts_of,
+)
 from gateway.exchange.machine import Exchange
 from gateway.exchange.model import ExchangeInfo, Usage
 from gateway.exchange.observer import (
@@ -30,13 +38,16 @@ from gateway.exchange.observer import (
     UpstreamClosed,
     Wants,
 )
-from gateway.exchange.ports import Client, Request, Services
+from gateway.exchange.ports import Client, ExchangeTrace, Request, Services
 from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import describe_failure
-from gateway.wire.http_client.upstream import Turn
+from gateway.wire.http_client.headers import towards_client
+from gateway.wire.http_client.upstream import Turn, Upstream
 
 CLEAN_UP = 2.0
+# What log lines call the dialect of a request that nobody read.
+UNREAD = "pass-through"
 # A history is mostly text, of which a fifth is left; in small requests it is not worth the while.
 PACKED_ABOVE = 16 * 1024
 # What takes more than a millisecond or two is done beside the event loop.
@@ -59,12 +70,14 @@ async def _run_aside(work: Callable[[bytes], bytes], data: bytes) -> bytes:
 class ExchangeState:
     """One exchange under way: its turn, its answer so far, and who is there."""
 
-    services: Services
     request: Request
     client: Client
     observer: Observer = NOBODY
+    trace: ExchangeTrace | None = None
+    services: Services = field(init=False)
     wants: Wants = field(init=False)
     info: ExchangeInfo = field(init=False)
+    upstreams: Mapping[str, Upstream] = field(init=False)
     tools: ServerTools | None = field(init=False)
     exchange: Exchange = field(init=False)
     splice: Splice = field(init=False)
@@ -83,12 +96,16 @@ class ExchangeState:
     """In how many reads they came."""
     turn_began: float = 0.0
     """When its first frame was in."""
+    first_reads: int = 0
+    """How many reads there were by then."""
     past_bytes: int = 0
     """How many bytes of earlier turns and tries were read."""
     tries: int = 0
     """How often an upstream was asked."""
     translator: Translator | None = None
     lost: tuple[str, ...] = ()
+    signatures: dict[str, str] | None = None
+    """What the calls of the request are signed with; None: no upstream wants to know yet."""
     remark: str = ""
     """What is to be said with the next note."""
     first: bytes = b""
@@ -105,13 +122,12 @@ class ExchangeState:
     first_at: float | None = None
 
     def __post_init__(self) -> None:
-        services, request = self.services, self.request
+        request = self.request
+        services = self.services = request.services
         asked, limits, self.begun = request.asked, services.limits, services.now()
         routes = request.routes
         if len(routes) > 1:
             routes = services.health.order(routes, self.begun)
-        size = limits.event_bytes if asked.stream else limits.answer_bytes
-        names = NO_TOOLS if request.tools is None else request.tools.names
         self.wants = self.observer.wants
         self.info = ExchangeInfo(
             request.exchange_id,
@@ -119,14 +135,38 @@ class ExchangeState:
             request.owner,
             request.session_id,
             asked.model,
-            request.dialect.name,
+            request.dialect.name if request.unread_at is None else UNREAD,
             asked.stream,
         )
         self.tools = request.tools
         self.exchange = Exchange(routes, services.rules, limits.turns)
-        self.splice = request.dialect.splice(asked, names, size)
+        if request.unread_at is None:
+            size = limits.event_bytes if asked.stream else limits.answer_bytes
+            names = NO_TOOLS if request.tools is None else request.tools.names
+            self.splice = request.dialect.splice(asked, names, size)
+            self.upstreams = services.upstreams
+        else:
+            self.splice = UnreadAnswer(limits.event_bytes)
+            self.upstreams = request.unread_at
         self.body = asked.body
         self.body_turn = 1 if request.tools is None else 0
+
+    def begin_try(self) -> None:
+        """Count that an upstream is asked; what is read from now on belongs to this try."""
+        self.past_bytes += self.turn_bytes
+        self.turn_bytes = self.turn_reads = 0
+        self.tries += 1
+
+    def choose_client_headers(self, headers: Headers) -> Headers:
+        """Return what a client is told of an upstream's headers.
+
+        Whoever has limits here hears of these: what is left of the upstream's is not theirs.
+        """
+        passed = towards_client(headers)
+        allowance = self.request.allowance
+        if allowance is None or not (own := allowance.headers()):
+            return passed
+        return (*[pair for pair in passed if b"ratelimit-" not in pair[0]], *own)
 
     async def let_go(self) -> None:
         """Close the upstream at once, whatever else is being cancelled."""
@@ -182,6 +222,9 @@ class ExchangeState:
         self.splice.rest()
         self.client.rest()
         self.first = b""
+        if request.session_id is not None:
+            # They are read again; without a session only this exchange knows them all.
+            self.signatures = None
         if self.client.started:
             self.headers = ()
         bare = msgspec.structs.replace(request.asked, body=b"", tools=b"")
@@ -198,7 +241,8 @@ class ExchangeState:
             # Without tools in this request, earlier turns may still have called them.
             declares, offered = request.dialect.declares, request.asked.tools
             tools = frozenset([name for name in SERVER_TOOLS if not declares(offered, name)])
-        return parts_of(self.additions, tools, request.is_composed)
+        signatures = self.signatures or NO_SIGNATURES
+        return parts_of(self.additions, tools, request.is_composed, signatures)
 
     def hide_usage(self) -> None:
         """Keep the usage that a translated stream always tells from a client that did not ask."""
@@ -236,7 +280,7 @@ class ExchangeState:
 
     def note_failure(self, upstream: str, error: HoldgateError) -> HoldgateError:
         """Keep an error, and return it as it is told: without the upstream's address or key."""
-        endpoint = self.services.upstreams[upstream].endpoint
+        endpoint = self.upstreams[upstream].endpoint
         error = self.error = describe_failure(error, endpoint, self.request.client_key)
         translator = self.translator if self.turn is None else None
         if isinstance(error, UpstreamAnswered) and translator is not None:

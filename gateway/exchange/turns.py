@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from gateway.dialects.protocol import Tap
 from gateway.dialects.seals import may_be_sealed
-from gateway.dialects.translators import Translator, translate_large
-from gateway.errors import Headers, HoldgateError, UpstreamAnswered, UpstreamBroke, UpstreamError
+from gateway.dialects.translators import translate_large
+from gateway.errors import (
+    Headers,
+    HoldgateError,
+    LimitExceeded,
+    UpstreamAnswered,
+    UpstreamError,
+)
 from gateway.exchange.additions import UserText
+from gateway.exchange.answer_form import find_header, read_form
 from gateway.exchange.effects import OpenTurn, RelayTurn
 from gateway.exchange.events import (
     OpeningFailed,
@@ -33,13 +41,12 @@ from gateway.exchange.observer import (
 )
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
-from gateway.exchange.translated_turn import TranslatedTurn
+from gateway.exchange.turn_signatures import keep_signatures, load_signatures
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
-from gateway.wire.http_client.headers import towards_client
-from gateway.wire.http_client.upstream import Turn
-from gateway.wire.sse import BOM
+from gateway.wire.http_client.upstream import Turn, Upstream
 
+Ask = Callable[[ExchangeState, OpenTurn], Awaitable[None]]
 OPENED = TurnOpened()
 # Statuses with which upstreams refuse a member they do not know, and how they name it.
 REFUSALS = (400, 422)
@@ -50,13 +57,19 @@ STREAM_HEADERS: Headers = (
 )
 
 
-async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
+async def open_turn(state: ExchangeState, effect: OpenTurn, ask: Ask | None = None) -> Outcome:
     """Ask a route, until its first frame is in."""
     upstream, services = effect.route.upstream, state.services
+    if (allowance := state.request.allowance) is not None:
+        try:
+            allowance.take_turn(effect.number)
+        except LimitExceeded as refused:
+            state.error = refused
+            return OpeningFailed(refused)
     if RouteTried in state.wants:
         await state.tell(RouteTried(effect.number, effect.route))
     try:
-        await _ask(state, effect)
+        await (ask or _ask)(state, effect)
     except HoldgateError as raised:
         # An upstream's own error: translated, it may have lost its status.
         error = (state.translator and state.translator.failure) or raised
@@ -70,7 +83,7 @@ async def open_turn(state: ExchangeState, effect: OpenTurn) -> Outcome:
     if upstream in services.health.troubles:
         services.health.note_answer(upstream)
     state.error = None
-    state.turn_began = services.now()
+    state.turn_began, state.first_reads = services.now(), state.turn_reads
     if state.first_at is None:
         state.first_at = state.turn_began
     if FirstFrame in state.wants:
@@ -99,39 +112,46 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
 async def _send(state: ExchangeState, effect: OpenTurn) -> None:
     """Send the turn's request and wait for its first frame."""
     request, state.translator = state.request, None
-    state.past_bytes += state.turn_bytes
-    state.turn_bytes = state.turn_reads = 0
-    state.tries += 1
+    state.begin_try()
     if effect.waits_its_turn:
         await state.acquire_slot()
     if effect.number > state.body_turn:
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
     translators, where = state.services.translators, effect.route.upstream
+    if where in translators.signed and state.signatures is None:
+        await load_signatures(state)
     if len(state.body) <= state.services.offload.above:
         body = _address(state, effect.route, name)
     else:
         body = await _address_aside(state, effect.route, name)
-    translator = state.translator
-    if translator is not None:
+    if state.translator is not None:
         state.hide_usage()
-    headers = translators.select_headers(where, request.dialect.name, request.headers)
-    upstream = state.services.upstreams[where]
-    query = request.query if translator is None else b""
-    headers = (*headers, (b"x-request-id", name.encode()))
-    if upstream.endpoint.takes_client_key:
-        headers += request.client_key
+    upstream = state.upstreams[where]
+    query = request.query if state.translator is None else b""
+    passed = translators.select_headers(where, request.dialect.name, request.headers)
+    headers = make_headers(state, name, passed, upstream)
     turn = await upstream.open(body, headers, query, effect.route.model)
     state.turn = turn
     if not state.client.started:
-        _greet(state, effect.route.upstream, turn)
+        greet(state, where, turn)
     state.turn, first = await read_form(state, turn, name)
-    await _read_first(state, state.turn, first)
+    await read_first(state, state.turn, first)
     if request.asked.stream and state.exchange.has_other_routes:
         await settle(state, upstream.endpoint.timeouts.settle)
 
 
-async def _read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
+def make_headers(state: ExchangeState, name: str, passed: Headers, upstream: Upstream) -> Headers:
+    """Return what an upstream is told beside the body: what passes of the client's, and an id."""
+    headers = (*passed, (b"x-request-id", name.encode()))
+    if upstream.endpoint.takes_client_key:
+        headers += state.request.client_key
+    if state.trace is not None:
+        return headers + state.trace.open_turn(state.exchange.route)
+    return headers + state.request.source.trace_context
+
+
+async def read_first(state: ExchangeState, turn: Turn, data: bytes | None) -> None:
     """Read until the first frame is in, or the whole body; this is what was read before."""
     tap = state.tap = state.splice.tap()
     state.first = b""
@@ -219,11 +239,11 @@ async def _build(state: ExchangeState, effect: OpenTurn) -> None:
     state.body_turn = effect.number
 
 
-def _greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
+def greet(state: ExchangeState, upstream: str, turn: Turn) -> None:
     """Prepare the start line: from here on a quiet upstream means heartbeats."""
     name = (b"x-holdgate-upstream", upstream.encode())
     kind = (b"content-type", state.splice.content_type)
-    state.headers = (kind, name, *towards_client(turn.headers))
+    state.headers = (kind, name, *state.choose_client_headers(turn.headers))
     if state.request.asked.stream:
         state.client.ready(state.headers + STREAM_HEADERS, state.splice.heartbeat)
         on_sent = state.tell_heartbeat if Heartbeat in state.wants else None
@@ -236,7 +256,7 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
     assert turn is not None
     assert tap is not None
     try:
-        if state.request.asked.stream:
+        if state.first or state.request.asked.stream:
             first, state.first = state.first, b""
             await _show(state, first)
         if not tap.ended:
@@ -314,6 +334,8 @@ async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     if TurnEnded in state.wants:
         await state.tell(_describe_turn(state, end, tap))
+    if state.signatures is not None and (end.server_calls or end.client_calls):
+        await keep_signatures(state, tap)
     if end.usage is not None:
         state.usage = end.usage if state.usage is None else state.usage + end.usage
     if tools is not None and tools.claims.current is not None:
@@ -344,6 +366,7 @@ def _describe_turn(state: ExchangeState, end: TurnEnd, tap: Tap) -> TurnEnded:
         exchange.route,
         state.services.now() - state.turn_began,
         state.info,
+        state.first_reads,
     )
 
 
@@ -376,69 +399,5 @@ async def _offer(
 def _retry_after(error: HoldgateError) -> float | None:
     if not isinstance(error, UpstreamAnswered):
         return error.retry_after
-    value = _find_header(error.headers, b"retry-after")
+    value = find_header(error.headers, b"retry-after")
     return float(value) if value.isdigit() else None
-
-
-def _find_header(headers: Headers, name: bytes) -> bytes:
-    """Return the first header of this name, or nothing."""
-    return next((value for key, value in headers if key == name), b"")
-
-
-STREAM, BODY, OTHER = "stream", "body", "other"
-FIELDS = (b"data:", b"event:", b":", b"id:", b"retry:")
-REFUSAL_BYTES = 65536
-
-
-def form_of(first: bytes) -> str | None:
-    """Tell what an answer is by its first bytes; None where more are needed."""
-    begins = first.removeprefix(BOM).lstrip()
-    if begins.startswith(b"{"):
-        return BODY
-    if begins.startswith(FIELDS):
-        return STREAM
-    if len(first) > REFUSAL_BYTES:
-        return OTHER
-    return None if not begins or any(field.startswith(begins) for field in FIELDS) else OTHER
-
-
-async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, bytes]:
-    """Read the first bytes of an answer; return it as what was asked for, and what was read."""
-    stream, first = state.request.asked.stream, b""
-    while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
-        first += more
-    if form in (None, OTHER):
-        if not state.splice.accepts(_find_header(turn.headers, b"content-type").lower()):
-            raise state.request.dialect.read_disguised_error(first)
-    elif form != (STREAM if stream else BODY):
-        if stream:
-            first = await _read_body(state, turn, first)
-        state.translator = await _convert(state, name, first)
-    if state.translator is None:
-        return turn, first
-    return TranslatedTurn(turn, state.translator, first), b""
-
-
-async def _read_body(state: ExchangeState, turn: Turn, first: bytes) -> bytes:
-    limit = state.services.limits.answer_bytes
-    pieces, room = [first], limit - len(first)
-    async for data in turn:
-        pieces.append(data)
-        room -= len(data)
-        if room < 0:
-            raise UpstreamBroke(f"The upstream's answer is longer than {limit} bytes.")
-    return b"".join(pieces)
-
-
-async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
-    """Return the way back from the form that came, unless it is an error of the upstream's own."""
-    request, translators, asked = state.request, state.services.translators, state.body
-    error = request.dialect.read_disguised_error(body) if state.translator is None else None
-    if isinstance(error, UpstreamAnswered):
-        raise error
-    context = await state.work(
-        len(asked), translators.make_context_reader(request.dialect, asked, name)
-    )
-    where, stream = state.exchange.route.upstream, request.asked.stream
-    state.hide_usage()
-    return translators.make_converter(where, request.dialect, context, stream)

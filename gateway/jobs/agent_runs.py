@@ -99,7 +99,7 @@ class ResultReturner:
     def __init__(self, services: SchedulerServices, slots: Slots, agents: AgentRuns) -> None:
         self._services = services
         self._slots = slots
-        self._agents = agents
+        self.agents = agents
         self._returning: set[str] = set()
         self._leaving = False
         self._wakeup = anyio.Event()
@@ -154,7 +154,7 @@ class ResultReturner:
 
         A result that is no longer owed, because its job or session was deleted, is dropped.
         """
-        lease = await self._agents.lock_conversation(job)
+        lease = await self.agents.lock_conversation(job)
         if isinstance(lease, str):
             return
         rows = self._services.rows
@@ -177,7 +177,7 @@ class ResultReturner:
         most_ms = self._services.settings.run_timeout_ms
         try:
             with anyio.move_on_after(most_ms / 1000):
-                outcome = await self._agents.tell(job, run, _write_message(job, run), lease)
+                outcome = await self.agents.tell(job, run, _write_message(job, run), lease)
                 return "" if _is_kept(outcome) else outcome.error or outcome.reason
         except StoreUnavailable:
             raise

@@ -82,7 +82,7 @@ class RelayRuns:
         return client.sum_up()
 
     def _model(self, job: Job, snapshot: Snapshot | None) -> PublicModel:
-        models = self._preparer.models
+        models = self._preparer.models.of(job.user_id)
         name = job.model or (snapshot.model if snapshot is not None else "")
         if name:
             return models.find(name)

@@ -28,7 +28,7 @@ from contextlib import asynccontextmanager
 import anyio
 from msgspec.structs import asdict, replace
 
-from gateway.errors import HoldgateError
+from gateway.errors import HoldgateError, LimitExceeded
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_rules import (
     apply_end,
@@ -116,8 +116,8 @@ class JobRunner:
     ) -> None:
         self._services = services
         self._slots = slots
-        self._agents = agents
-        self._relays = relays
+        self.agents = agents
+        self.relays = relays
         self._on_end = on_end
         self._leaving = anyio.Event()
         self._fewer = anyio.Event()
@@ -235,7 +235,7 @@ class JobRunner:
 
     async def _execute(self, job: Job, run: Run) -> RunOutcome | str:
         """Execute a run within its time limit; if its session is busy, return what for."""
-        executor = self._agents if job.agent_id else self._relays
+        executor = self.agents if job.agent_id else self.relays
         limit_ms = self._services.settings.run_timeout_ms
         try:
             lease = await executor.lock_session(job)
@@ -261,6 +261,9 @@ class JobRunner:
             finally:
                 if lease is not None:
                     await lease.release()
+        except LimitExceeded as error:
+            # No failure of the job: its next time stays, and it is not disabled for it.
+            return RunOutcome("skipped", error=error.message)
         except HoldgateError as error:
             return RunOutcome("error", error=error.message)
 

@@ -111,6 +111,11 @@ class Scheduler:
                 self._start_runs(claimed, self._tasks, has_slot=False)
         return Queued(job, RUNNING) if claimed is None else Queued(claimed.job)
 
+    def replace_executors(self, agents: AgentRuns, relays: RelayRuns) -> None:
+        """Have new runs executed by these; a run under way goes on as it began."""
+        self.results.agents = agents
+        self.runner.agents, self.runner.relays = agents, relays
+
     async def end_session(self, owner: str, session: str) -> None:
         """End all runs of a session that is deleted, and wait until they are over."""
         await self.runner.end_session(owner, session)

@@ -118,7 +118,7 @@ class JobService:
         draft = read_draft(given, now_ms, self.rules)
         if not session:
             session, agent = self._find_session(draft)
-        self._check_model(draft.model)
+        self._check_model(owner, draft.model)
         await self._refuse_id(owner, draft.job_id)
         made = make_job(draft, f"job_{token_hex(8)}", owner, session, agent, now_ms, self.rules)
         try:
@@ -140,7 +140,7 @@ class JobService:
     async def update(self, owner: str | None, given: Members) -> Job:
         """Change a job as given; raise `InvalidInput`, `NotFound` or `JobConflict`."""
         patch, now_ms = read_patch(given), self._clock.now_ms()
-        self._check_model(patch.model or "")
+        self._check_model(owner, patch.model or "")
 
         def change(job: Job) -> Job:
             return patch_job(job, patch, now_ms, self.rules)
@@ -224,10 +224,11 @@ class JobService:
             raise InvalidInput(f"agent_id: there is no agent '{agent[:60]}'; known: {known}.")
         return session, agent
 
-    def _check_model(self, model: str) -> None:
+    def _check_model(self, owner: str | None, model: str) -> None:
         if model and self._models is not None:
+            models = self._models if owner is None else self._models.of(owner)
             try:
-                self._models.find(model)
+                models.find(model)
             except ModelNotFound as error:
                 raise InvalidInput(f"model: {error.message}") from None
 

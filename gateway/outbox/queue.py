@@ -235,7 +235,11 @@ class OutboxQueue:
         self, claim: Claim[OutboxItem], items: tuple[OutboxItem, ...]
     ) -> Mapping[str, object]:
         """Return the log fields of a claim."""
-        return {"reservation": claim.id, "count": len(items), "items": ",".join(item.id for item in items)}
+        return {
+            "reservation": claim.id,
+            "count": len(items),
+            "items": ",".join(item.id for item in items),
+        }
 
     async def _tidy(self) -> None:
         if self._unread:

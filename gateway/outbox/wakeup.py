@@ -43,7 +43,8 @@ class SubscriberLimit:
     """The current subscribers: a limited number for each owner, none during shutdown."""
 
     def __init__(self, most: int, what: str) -> None:
-        self._most = most
+        self.most = most
+        """How many an owner may have; those that are there stay when it is lowered."""
         self._what = what
         self._taken: Counter[str] = Counter()
         self._listening: set[Wakeup] = set()
@@ -58,8 +59,8 @@ class SubscriberLimit:
         """Admit a subscriber for a `with` block; raise `TooMany` or `Draining` if not possible."""
         if self.left.is_set():
             raise Draining("The gateway is shutting down; try again.", retry_after=1)
-        if self._taken[owner] >= self._most:
-            message = f"You already have {self._most} {self._what}; end one first."
+        if self._taken[owner] >= self.most:
+            message = f"You already have {self.most} {self._what}; end one first."
             raise TooMany(message, retry_after=1)
         wakeup = Wakeup()
         self._taken[owner] += 1

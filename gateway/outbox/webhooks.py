@@ -102,6 +102,7 @@ class Webhooks:
         self.clock = clock
         self.note = note
         self.tries = tries
+        self._wakeup = Wakeup()
 
     def __repr__(self) -> str:
         return f"<Webhooks {len(self.hooks)}>"
@@ -111,6 +112,12 @@ class Webhooks:
         """Whose events are posted."""
         return frozenset(hook.owner for hook in self.hooks)
 
+    async def replace(self, hooks: Iterable[Hook]) -> None:
+        """Post to these hooks from now on; one that was there before goes on as it is."""
+        self.hooks = tuple(hooks)
+        await self.load()
+        self._wakeup.rouse()
+
     async def load(self) -> None:
         """Store the start position of new hooks: they get all events from now on."""
         for hook in self.hooks:
@@ -119,21 +126,49 @@ class Webhooks:
                 await beginning(self.feed.rows, hook)
 
     async def run(self) -> None:
-        """Post events forever; return at once if there are no hooks."""
-        if not self.hooks:
-            return
-        async with _client(self.hooks) as client, anyio.create_task_group() as tasks:
-            for hook in self.hooks:
-                tasks.start_soon(_WebhookPoster(self, hook, client).run)
+        """Post events forever, to the hooks that there are."""
+        posting: dict[Hook, _PostingTask] = {}
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._wakeup.look()
+                wanted = dict.fromkeys(self.hooks)
+                for hook in [hook for hook in posting if hook not in wanted]:
+                    # Before a new one starts: both may post to the same URL.
+                    await posting.pop(hook).stop()
+                for hook in [hook for hook in wanted if hook not in posting]:
+                    posting[hook] = _PostingTask()
+                    tasks.start_soon(posting[hook].run, _WebhookPoster(self, hook))
+                await self._wakeup.wait()
+
+
+class _PostingTask:
+    """The task that posts to one hook, which can be stopped."""
+
+    def __init__(self) -> None:
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    async def run(self, poster: _WebhookPoster) -> None:
+        """Post events until stopped."""
+        try:
+            with self._scope:
+                await poster.run()
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Post nothing more, and wait until that is so."""
+        self._scope.cancel()
+        await self._ended.wait()
 
 
 class _WebhookPoster:
     """Posts the events of one hook."""
 
-    def __init__(self, parts: Webhooks, hook: Hook, client: httpx.AsyncClient) -> None:
+    def __init__(self, parts: Webhooks, hook: Hook) -> None:
         self._parts = parts
         self._hook = hook
-        self._client = client
+        self._client = _make_client(hook)
         self._rows = parts.feed.rows
         self._host = httpx.URL(hook.url).host
         self._wakeup = Wakeup()
@@ -148,7 +183,7 @@ class _WebhookPoster:
         """Read the log as it grows, and post each event."""
         unwatch = self._parts.feed.watch(self._hook.owner, self._wakeup.rouse)
         try:
-            async with anyio.create_task_group() as tasks:
+            async with self._client, anyio.create_task_group() as tasks:
                 while True:
                     self._wakeup.look()
                     try:
@@ -258,14 +293,14 @@ async def _read_some(response: httpx.Response) -> None:
                 break
 
 
-def _client(hooks: tuple[Hook, ...]) -> httpx.AsyncClient:
-    secure = any(hook.url.startswith("https:") for hook in hooks)
-    # Loading certificates takes long, so it is skipped if no hook needs them.
-    context = default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _make_client(hook: Hook) -> httpx.AsyncClient:
+    # Loading certificates takes long, so it is skipped if the hook needs none.
+    is_secure = hook.url.startswith("https:")
+    context = default_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.AsyncClient(
         verify=context,
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-        limits=httpx.Limits(max_connections=MOST_AT_ONCE * len(hooks)),
+        limits=httpx.Limits(max_connections=MOST_AT_ONCE),
     )

@@ -20,6 +20,7 @@ from gateway.clock.system import SteadyClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.exchange.effects import Hold
 from gateway.exchange.events import HoldEnded, ReminderDue, Wait
+from gateway.histogram import Histogram
 from gateway.reminders.model import Reminder
 from gateway.reminders.tool_scope import Jobs, TimeSettings, ToolScope
 from gateway.reminders.turn_claim import TurnClaims
@@ -38,14 +39,15 @@ DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT = (
 # How far the clock may fall behind the steady time before a hold counts as too long.
 LATE_MS = 1000
 REMINDER_DUE = ReminderDue()
+BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
 
 @dataclass(slots=True)
 class HoldCounts:
-    """Holds since the process began: how many, how they ended, and their total seconds."""
+    """Holds since the process began: how many, how they ended, and how long they lasted."""
 
     started: int = 0
-    seconds: float = 0.0
+    seconds: Histogram = field(default_factory=lambda: Histogram(BUCKETS))
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
@@ -116,8 +118,10 @@ class Holds:
         self.timers = timers
         self.patience = TimerQueue(SteadyClock(steady))
         self._steady = steady
-        self._most = most
-        self._most_of_one = most_of_one
+        self.most = most
+        """How many there may be; those that are open stay when it is lowered."""
+        self.most_of_one = most_of_one
+        """The same for one owner."""
         self._open: dict[SessionKey, HeldAnswer] = {}
         self._by_owner: Counter[str] = Counter()
         self.draining = False
@@ -139,7 +143,7 @@ class Holds:
             return False
         if (owner, session) in self._open:
             return True
-        return len(self._open) < self._most and self._by_owner[owner] < self._most_of_one
+        return len(self._open) < self.most and self._by_owner[owner] < self.most_of_one
 
     def begin(self, owner: str, session: str) -> HeldAnswer:
         """Start a hold; another hold of the same session ends."""
@@ -161,7 +165,7 @@ class Holds:
     def over(self, hold: HeldAnswer, outcome: str) -> float:
         """Count how a hold ended, and return its seconds."""
         seconds = self.measure_seconds(hold)
-        self.counts.seconds += seconds
+        self.counts.seconds.add(seconds)
         self.counts.outcomes[outcome] += 1
         if self._open.get(hold.key) is hold:
             self._forget(hold)

@@ -89,6 +89,19 @@ class DueNotifier:
         self._wanted.add(key)
         self._take(key)
 
+    async def replace_owners(self, owners: Iterable[str]) -> None:
+        """Watch the sessions of exactly these owners, beside those that somebody subscribed to."""
+        before, self._owners = self._owners, frozenset(owners)
+        try:
+            for owner in self._owners - before:
+                await self._take_all(owner)
+        except StoreUnavailable as error:
+            # The next refresh takes them.
+            self._feed.note("reminders_not_read", owner=owner, why=error.message)
+        for key in self._charges:
+            if key[0] in before - self._owners:
+                self._hear(key)
+
     async def run(self) -> None:
         """Publish due reminders and delete old events, forever."""
         async with anyio.create_task_group() as tasks:

@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 import anyio
 
 from gateway.exchange.additions import ToolResult
+from gateway.sessions.call_signatures import CallSignatures
 from gateway.sessions.directives.memory import NewestMessage
 from gateway.sessions.identity import Requester
 from gateway.sessions.model import (
@@ -58,6 +59,7 @@ class SessionStates:
     def __init__(self, store: Documents, note: Note) -> None:
         self.store = store
         self.note = note
+        self.signatures = CallSignatures(store, note)
         # Counts changes by this process: while it stays the same, no exchange has to read again.
         self.changes = 0
         self.on_forget: Callable[[DocumentKey], None] = lambda key: None
@@ -87,6 +89,7 @@ class SessionStates:
     async def forget(self, owner: str, name: str) -> None:
         """Delete a session's state."""
         key = DocumentKey(KIND, owner, name)
+        await self.signatures.forget(owner, name)
         await self.store.delete(key)
         self.changes += 1
         self.on_forget(key)
@@ -101,7 +104,8 @@ class SessionStates:
             await anyio.sleep(tick_ms / 1000)
 
     async def sweep(self) -> None:
-        """Delete kept turns that expired, and sessions of which nothing is left."""
+        """Delete kept turns and signatures that expired, and sessions of which nothing is left."""
+        await self.signatures.sweep()
         async with aclosing(iterate_due(self.store, KIND, self.store.now_ms())) as found:
             async for keys in found:
                 for key in keys:

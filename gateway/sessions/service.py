@@ -83,7 +83,6 @@ class Sessions:
     ) -> None:
         self.states = states
         self.offload = offload or Offload()
-        self._settings = settings
         self._reminders = reminders
         self._side_calls = SideCalls(reminders, snapshots)
         states.on_forget = self._side_calls.forget
@@ -207,7 +206,8 @@ class Sessions:
     async def _read(
         self, request: SessionRequest, upstreams: Collection[str]
     ) -> tuple[NewestMessage, tuple[Found, ...], SessionRequest]:
-        work = partial(_take_directives, request, frozenset(upstreams), self._settings.keep_unknown)
+        keep_unknown = self.services.settings.keep_unknown
+        work = partial(_take_directives, request, frozenset(upstreams), keep_unknown)
         if request.asked.facts is not None:
             work = partial(_take_from_large, request, work, self.sentinels)
         taken = await self.offload.run(request.owner, len(request.asked.body), work)
@@ -221,7 +221,7 @@ class Sessions:
         if request.key is None:
             here = tuple(item for item in found if not needs_session(item))
             state, report = apply_directives(
-                NEW, here, self._settings.rules, DirectiveContext(message, now)
+                NEW, here, self.services.settings.rules, DirectiveContext(message, now)
             )
             elsewhere = (NEEDS_SESSION,) * (len(found) - len(here))
             return state, DirectiveReport((*report.effects, *elsewhere), report.lowered_to)
@@ -270,7 +270,7 @@ class Sessions:
         def change(
             state: SessionState,
         ) -> tuple[SessionState, tuple[SessionState, DirectiveReport]]:
-            after, report = apply_directives(state, found, self._settings.rules, context)
+            after, report = apply_directives(state, found, self.services.settings.rules, context)
             after = sign(after, setter, report)
             return after, (after, report)
 
@@ -299,7 +299,8 @@ class Sessions:
     async def _with_file(self, item: Found) -> Found:
         if not isinstance(item.directive, SetStopMessageFile):
             return item
-        text = await anyio.to_thread.run_sync(load_stop_message, item.directive, self._settings)
+        settings = self.services.settings
+        text = await anyio.to_thread.run_sync(load_stop_message, item.directive, settings)
         return replace(item, directive=text)
 
 

@@ -74,7 +74,7 @@ SessionKey = tuple[str, str]
 
 
 class DocumentKey(NamedTuple):
-    """The key of a document: its kind (`session`, `clock` or `answer`), owner and session."""
+    """The key of a document: its kind (`session`, `clock` …), owner and session."""
 
     kind: str
     owner: str

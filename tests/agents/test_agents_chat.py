@@ -239,14 +239,14 @@ class Broken:
 async def test_a_fault_of_ours_is_an_error_as_well(caplog: pytest.LogCaptureFixture) -> None:
     act = Said("let me", (Call("broken"),))
     async with room(play(act), clock=ManualClock(NOW)) as gate:
-        gate.gateway.parts.agents.services.tools = lambda message: (Broken(),)
+        gate.gateway.serving.agents.services.tools = lambda message: (Broken(),)
         found = heard(await said(gate, "hello"))
         assert [name for name, _ in found] == ["text", "tool_start", "error"]
         assert found[-1][1]["code"] == "unavailable"
         assert "a fault" not in found[-1][1]["message"]
         assert roles(await messages_of(gate)) == ["user", "assistant", "tool"]
         assert "a fault" in caplog.text
-        gate.gateway.parts.agents.services.tools = lambda message: ()
+        gate.gateway.serving.agents.services.tools = lambda message: ()
         assert (await said(gate, "hello")).status == 200
 
 

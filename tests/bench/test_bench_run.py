@@ -20,7 +20,7 @@ from bench.processes import Address, choose_cores, family
 from bench.report import Run
 from bench.rounds import Plan, measure, staged, steps
 from bench.scenarios import SCENARIOS, Length, Scenario
-from bench.targets import Target
+from bench.targets import Place, Target, before
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Length(warm_s=0.1, measure_s=0.2)
@@ -92,6 +92,21 @@ def test_nothing_is_left_running_when_it_is_stopped(sent: signal.Signals, status
 def test_what_is_not_known_is_refused(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(words)
+
+
+def test_the_other_tree_is_the_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the one that the bench is started in, which Python would find first."""
+    monkeypatch.chdir(ROOT)
+    other = tmp_path / "other" / "gateway"
+    other.mkdir(parents=True)
+    other.joinpath("__init__.py").touch()
+    says = "print('listening on http://127.0.0.1:7', flush=True); signal.pause()"
+    other.joinpath("__main__.py").write_text(f"import signal; {says}")
+    place = Place(tmp_path, choose_cores(tuple(os.sched_getaffinity(0))))
+    with before(other.parent)(place, Address("127.0.0.1", 1)) as target:
+        assert target.address == Address("127.0.0.1", 7)
 
 
 def test_two_source_trees_are_measured_in_one_run(

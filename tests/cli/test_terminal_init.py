@@ -19,8 +19,8 @@ import anyio
 import pytest
 
 from gateway.cli.discovery import (
+    KEY_VARIABLES,
     LOCAL_SERVERS,
-    OPENROUTER,
     Finding,
     LocalServer,
     find_keys,
@@ -28,12 +28,12 @@ from gateway.cli.discovery import (
 )
 from gateway.cli.init import run_init, write_config
 from gateway.config import UpstreamSection, Url, load
-from gateway.config.loader import WELL_KNOWN
+from gateway.config.presets import PRESETS
 from tests.docs.running import free_port
 from tests.run import as_process
 from tests.test_command_line import NO_NTP, holdgate, serving
 
-SECRETS = {section.api_key_env: "canary-key" for section in (*WELL_KNOWN, OPENROUTER)}
+SECRETS = dict.fromkeys(KEY_VARIABLES.values(), "canary-key")
 DEMO_UPSTREAM = ("gateway", "demo-upstream", "--port", "0")
 HOME = {"HOME": "/nowhere"}
 
@@ -122,7 +122,7 @@ class TestServers:
         assert finding == Finding(
             f"127.0.0.1:{port} (Ollama's port) answers",
             UpstreamSection(
-                "ollama", Url(f"http://127.0.0.1:{port}/v1"), models=("qwen3:8b", "phi4")
+                "ollama", Url(f"http://127.0.0.1:{port}/v1"), "ollama", models=("qwen3:8b", "phi4")
             ),
         )
 
@@ -166,7 +166,7 @@ class TestServers:
             over.wait(20)
 
         with listening(say) as port:
-            servers = [LocalServer(f"s{n}", "S", port) for n in range(4)]
+            servers = [LocalServer("vllm", f"S{n}", port) for n in range(4)]
             begun = time.monotonic()
             findings = anyio.run(partial(find_servers, servers, seconds=0.5))
             took = time.monotonic() - begun
@@ -177,7 +177,9 @@ class TestServers:
 
 class TestKeys:
     def test_each_is_found_by_its_name(self) -> None:
-        assert [finding.section for finding in find_keys(SECRETS)] == [*WELL_KNOWN, OPENROUTER]
+        sections = [finding.section for finding in find_keys(SECRETS)]
+        found = [(one.id, one.preset, one.api_key_env) for one in sections if one]
+        assert found == [(preset, preset, name) for preset, name in KEY_VARIABLES.items()]
 
     @pytest.mark.parametrize("value", ["", "  "])
     def test_an_empty_one_is_none(self, value: str) -> None:
@@ -242,7 +244,7 @@ class TestFile:
 
     def test_names_that_need_quotes(self, tmp_path: Path) -> None:
         with listening(list_models('a"b\\c', "模型", "org/model", "*")) as port:
-            assert init(LocalServer("vllm", "vLLM", port, "vllm")) == 0
+            assert init(LocalServer("vllm", "vLLM", port)) == 0
         (section,) = load(None, HOME, {}, tmp_path).upstreams
         assert section.models == ('a"b\\c', "模型", "org/model", "*")
         assert section.profile == "vllm"
@@ -250,6 +252,18 @@ class TestFile:
     def test_reminders_come_on_time(self, tmp_path: Path) -> None:
         tmp_path.joinpath("holdgate.toml").write_text(write_config(find_keys(SECRETS)))
         assert load(None, {**HOME, **SECRETS}, {}, tmp_path).clock.due_window_ms == 0
+
+    def test_a_preset_says_all_but_the_key(self) -> None:
+        """The file is short: what a preset fills in is not written."""
+        text = write_config(find_keys(SECRETS))
+        for name, variable in KEY_VARIABLES.items():
+            keys = f'id = "{name}"\npreset = "{name}"\napi_key_env = "{variable}"\n'
+            assert f"[[upstreams]]\n{keys}\n" in text
+        assert "base_url =" not in text
+
+    @pytest.mark.parametrize("server", LOCAL_SERVERS, ids=lambda server: str(server.preset))
+    def test_the_usual_port_is_that_of_the_preset(self, server: LocalServer) -> None:
+        assert PRESETS[server.preset].values["base_url"] == f"http://127.0.0.1:{server.port}/v1"
 
 
 class TestCommand:

@@ -399,5 +399,6 @@ class TestWhatIsTold:
         await client.answer()
         assert await metrics(gate, "holds_active") == {"": 0}
         assert await metrics(gate, "holds_ended_total") == {'outcome="due"': 1}
-        (seconds,) = (await metrics(gate, "hold_seconds_total")).values()
+        (seconds,) = (await metrics(gate, "hold_seconds_sum")).values()
         assert 0 < seconds < 10
+        assert await metrics(gate, "hold_seconds_count") == {"": 1}

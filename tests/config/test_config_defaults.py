@@ -21,6 +21,7 @@ keepalive_ms = 10000
 drain_ms = 30000
 workers = 1
 log_format = "text"
+log_level = "info"
 
 [clock]
 enabled = true
@@ -101,6 +102,9 @@ offload_bytes = 131072
 offload_processes = 2
 offload_ms = 60000
 offload_queue_bytes = 268435456
+
+[metrics]
+owner_label = false
 """
 
 UPSTREAM = {
@@ -115,6 +119,7 @@ UPSTREAM = {
     "first_byte_ms": 120_000,
     "idle_ms": 120_000,
     "settle_ms": 100,
+    "ask_usage": True,
     "max_connections": 1000,
 }
 

@@ -42,11 +42,11 @@ ONE_MISTAKE = {
     "[clok]\nenabled = true": "clok: unknown section; did you mean clock?",
     "[budgets]\nx = 1": (
         "budgets: unknown section; valid are server, upstreams, models, keys, clock, directives, "
-        "stop_message, cron, store, agents, webhooks, limits"
+        "stop_message, cron, store, agents, webhooks, limits, metrics"
     ),
     "demo = true": (
         "demo: unknown section; valid are server, upstreams, models, keys, clock, directives, "
-        "stop_message, cron, store, agents, webhooks, limits"
+        "stop_message, cron, store, agents, webhooks, limits, metrics"
     ),
     '[server]\nsession_dir = "a\\u0000b"': (
         "server.session_dir: must not contain the character U+0000"

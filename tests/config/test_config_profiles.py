@@ -2,9 +2,10 @@
 
 from typing import get_args
 
+from gateway.config.choices import Dialect, PresetName, Profile
 from gateway.config.presets import PRESETS
 from gateway.config.schema import keys_of
-from gateway.config.sections import Dialect, PresetName, Profile, UpstreamSection
+from gateway.config.sections import UpstreamSection
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import PROFILES
 

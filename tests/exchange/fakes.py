@@ -293,6 +293,12 @@ class FakeUpstream:
         else:
             self.turns[-1].put(error)
 
+    def copy_with_url(self, url: str) -> FakeUpstream:
+        return self
+
+    async def retire(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 

@@ -211,9 +211,7 @@ class Stage:
     def _make_preparer(self) -> ExchangePreparer:
         routes = tuple(Route(name, "m") for name in self.scene.routes)
         models = Models([PublicModel("m", routes, self.scene.clock)])
-        return ExchangePreparer(
-            models, self.sessions, self.tool_services, frozenset("abc"), lambda name: DIALECT.name
-        )
+        return ExchangePreparer(models, self.sessions, self.tool_services, self.live.services)
 
     async def prepare(self) -> Request:
         """Make the exchange's request, as the ways in do."""

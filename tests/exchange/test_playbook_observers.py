@@ -36,7 +36,7 @@ from gateway.exchange.observer import (
     UsageRefused,
 )
 from gateway.exchange.state import ExchangeState
-from gateway.exchange.turns import _greet
+from gateway.exchange.turns import greet
 
 from .fakes import STREAM, FakeTurn, chunk, whole
 from .playbook import NOW, Scene, Stage, play
@@ -161,6 +161,28 @@ async def test_the_bytes_of_a_turn_that_settles() -> None:
     (ended,) = heard(stage, TurnEnded)
     texts = [chunk({"role": "assistant", "content": text}) for text in ("", "Hi")]
     assert ended.bytes == len(b"".join(texts) + chunk({}, "stop") + DONE)
+
+
+async def test_the_pace_of_a_turn() -> None:
+    """Its seconds begin with its first frame, so the reads up to that are told apart."""
+    story = """
+        >> client asks
+        << opens a
+        >> a announces an answer
+        >> a sends "Hi"
+        << client sees text "Hi"
+        >> 2 s pass
+        >> a sends " there"
+        << client sees text " there"
+        >> 1 s pass
+        >> a stops
+        << a is released
+        << client sees finish stop, the end
+        << exchange is done
+        """
+    stage = await play(story, Scene(routes="ab"))
+    (ended,) = heard(stage, TurnEnded)
+    assert (ended.reads, ended.first_reads, ended.seconds) == (4, 2, 3.0)
 
 
 async def test_routes_fail_and_the_answer_breaks_off() -> None:
@@ -314,7 +336,7 @@ async def test_who_does_not_want_it_pays_nothing(hears_all: bool) -> None:
     """Unless heartbeats are wanted, nothing stands before the client."""
     stage = Stage(Scene(), hears_all)
     services, request = stage.live.services, await stage.prepare()
-    state = ExchangeState(services, request, stage.client, stage.audience)
-    _greet(state, "a", FakeTurn("a", stage.transcript, STREAM))
+    state = ExchangeState(request, stage.client, stage.audience)
+    greet(state, "a", FakeTurn("a", stage.transcript, STREAM))
     (target,) = services.heartbeats._targets.values()
     assert (target is stage.client) is not hears_all

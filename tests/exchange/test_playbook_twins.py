@@ -220,12 +220,12 @@ async def compare_addresses(body: dict[str, Any], to: str, additions: tuple[Addi
     told = []
     for address in (_address_now, _address_aside):
         stage = Stage(Scene(), hears_all=False)
-        stage.live.services = replace(stage.live.services, translators=translators)
+        services = replace(stage.live.services, translators=translators)
         request = await stage.prepare()
         messages = [{"role": "user", "content": "Hi"}]
         asked = DIALECT.read(json.dumps({**body, "messages": messages}).encode(), 100)
-        request = msgspec.structs.replace(request, asked=asked)
-        state = ExchangeState(stage.live.services, request, stage.client)
+        request = msgspec.structs.replace(request, asked=asked, services=services)
+        state = ExchangeState(request, stage.client)
         await state.add(state.body, additions)
         sent = await address(state, Route(to, "m"), "name")
         told.append((sent, state.lost, state.translator is None))

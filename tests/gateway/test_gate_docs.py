@@ -17,9 +17,9 @@ NAMED = {path.partition("?")[0] for path in re.findall(r"`[A-Z]+ (/[^`]*)`", PAG
 
 async def test_every_route_is_named() -> None:
     async with in_process(model("x")) as gate:
-        parts = gate.gateway.parts
-        ordinary = [route.path for route in routes_of(parts) if isinstance(route, Route)]
-        paths = [*ordinary, *relays_of(parts)]
+        services = gate.gateway.serving
+        ordinary = [route.path for route in routes_of(services) if isinstance(route, Route)]
+        paths = [*ordinary, *relays_of(services)]
     own = {named(path) for path in paths if "/wunder/" not in path}
     assert len(own) > 30
     assert own - NAMED == set()

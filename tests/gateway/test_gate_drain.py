@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import anyio
 import pytest
@@ -53,6 +55,11 @@ class Process:
             client.leave()
 
     @property
+    def log(self) -> str:
+        """What it logged so far."""
+        return self._process.log.read_text()
+
+    @property
     def resident_bytes(self) -> int:
         """How much memory it has."""
         pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
@@ -77,7 +84,9 @@ class Process:
 
 
 @asynccontextmanager
-async def gateway_process(story: Story, drain_ms: int, *under: str) -> AsyncIterator[Process]:
+async def gateway_process(
+    story: Story, drain_ms: int, *under: str, stdin: int = subprocess.DEVNULL
+) -> AsyncIterator[Process]:
     """Run `holdgate serve` for this upstream, and leave nothing of it behind."""
     async with AsyncExitStack() as stack:
         stack.enter_context(plain_failures())
@@ -85,7 +94,8 @@ async def gateway_process(story: Story, drain_ms: int, *under: str) -> AsyncIter
         fake = await stack.enter_async_context(fake_upstream(story))
         config = Path(home, "holdgate.toml")
         config.write_text(toml(fake.port, drain_ms))
-        serve = as_process(config.parent, command=(*SERVE, "--config", str(config)), under=under)
+        command = (*SERVE, "--config", str(config))
+        serve = as_process(config.parent, command=command, under=under, stdin=stdin)
         yield Process(await stack.enter_async_context(serve), fake)
 
 
@@ -167,21 +177,33 @@ async def test_nobody_is_waited_for_longer_than_it_takes() -> None:
         assert seconds < 5
 
 
+@contextmanager
+def open_terminal() -> Iterator[tuple[BinaryIO, int]]:
+    """Open a terminal: its window, which can be closed, and what a process reads from."""
+    window, inside = os.openpty()
+    with open(window, "r+b", buffering=0) as outside:  # noqa: PTH123 - a descriptor
+        try:
+            yield outside, inside
+        finally:
+            os.close(inside)
+
+
 async def test_a_terminal_that_closes_lets_answers_finish() -> None:
     """It sends SIGHUP, often twice; that drains like SIGTERM."""
-    cue = Cue()
-    async with gateway_process(half_idle(cue), drain_ms=10_000) as gate:
-        client = await gate.start(chat("active"))
-        await client.saw(ROLE)
-        gate.signal(signal.SIGHUP)
-        await gate.draining()
-        gate.signal(signal.SIGHUP)
-        assert (await gate.fetch(get("/healthz"))).status == 200
-        cue.give()
-        assert (await client.answer()).body.endswith(END)
-        status, seconds = await gate.exit()
-        assert status == 0
-        assert seconds < 5
+    cue, in_terminal = Cue(), ("setsid", "--ctty")
+    with open_terminal() as (window, stdin):
+        async with gateway_process(half_idle(cue), 10_000, *in_terminal, stdin=stdin) as gate:
+            client = await gate.start(chat("active"))
+            await client.saw(ROLE)
+            window.close()
+            await gate.draining()
+            gate.signal(signal.SIGHUP)
+            assert (await gate.fetch(get("/healthz"))).status == 200
+            cue.give()
+            assert (await client.answer()).body.endswith(END)
+            status, seconds = await gate.exit()
+            assert status == 0
+            assert seconds < 5
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -245,18 +267,22 @@ async def test_under_nohup_a_closing_terminal_changes_nothing() -> None:
     async with gateway_process(hanging(), 1000, "nohup") as gate:
         gate.signal(signal.SIGHUP)
         assert (await gate.fetch(get("/readyz"))).status == 200
+        gate.signal(signal.SIGTERM)
+        assert (await gate.exit())[0] == 0
+        assert "config" not in gate.log
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_an_idle_gateway_leaves_at_once(number: int) -> None:
-    async with gateway_process(hanging(), drain_ms=30_000) as gate:
-        kept = await gate.send(get("/healthz"))
-        assert (await kept.answer()).status == 200
-        gate.signal(number)
-        status, seconds = await gate.exit()
-        assert status == 0
-        assert seconds < 1.5
-        assert await kept.closed() == "closed"
+    with open_terminal() as (_, stdin):
+        async with gateway_process(hanging(), 30_000, stdin=stdin) as gate:
+            kept = await gate.send(get("/healthz"))
+            assert (await kept.answer()).status == 200
+            gate.signal(number)
+            status, seconds = await gate.exit()
+            assert status == 0
+            assert seconds < 1.5
+            assert await kept.closed() == "closed"
 
 
 async def test_a_second_signal_does_not_wait() -> None:

@@ -118,7 +118,7 @@ async def test_a_refused_key_is_the_operators_problem(status: int, stream: bool)
     assert f"Upstream a refused the gateway's key ({status})" in answer.error["message"]
     assert b"sk-operator" not in answer.body
     (blamed,) = [line for line in log if line["event"] == "upstream_auth"]
-    assert (blamed["id"], blamed["upstream"]) == ("mine", "a")
+    assert (blamed["request"], blamed["upstream"]) == ("mine", "a")
     assert "operator" in blamed["says"]
     assert gate.exchanges[0]["code"] == "upstream_auth"
 

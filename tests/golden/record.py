@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.clock import ManualClock
 from tests.gateway.client import Answer, Client
-from tests.gateway.wire import get, request
+from tests.gateway.wire import request
 from tests.golden.placeholders import START, Placeholders
 from tests.golden.reading import (
     answer_lines,
@@ -184,6 +184,7 @@ async def recorded(
     quick = {"clock__due_window_ms": 0, "cron__idle_retry_ms": 10, "clock__timezone": "UTC"}
     settings = {"clock__enabled": False, **kept, **quick, **options.pop("settings", {})}
     told = {"agents": AGENTS, **(tables or {})}
+    options["upstream"] = {"ask_usage": True, **options.get("upstream", {})}
     with _warnings() as warnings:
         async with in_process(
             *stories, clock=clock, tables=told, settings=settings, **options
@@ -193,7 +194,7 @@ async def recorded(
             stage = Stage(gate, clock, directory)
             yield stage
             await gate.quiet()
-            metrics = metric_lines(bytes((await gate.fetch(get("/metrics"))).body))
+            metrics = metric_lines(gate.gateway.metrics.render())
         log = log_lines(gate.log) if log_in_order else sorted(log_lines(gate.log), key=event_of)
         lines = [f"# {name}", "", *stage.sections(log, metrics, beating)]
         lines += ["", "## warnings", *(warnings or ["(none)"])]

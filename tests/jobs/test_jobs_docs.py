@@ -34,8 +34,8 @@ def example(member: str) -> Any:
 
 async def test_every_route_is_listed() -> None:
     async with house(model(), clock=ManualClock(NOW)) as gate:
-        parts = gate.gateway.parts
-        area = JobsArea(parts.jobs, parts.base.keys, None)  # type: ignore[arg-type]
+        services = gate.gateway.serving
+        area = JobsArea(services.jobs, services.keys, None)  # type: ignore[arg-type]
         paths = [route.path for route in area.routes() if isinstance(route, Route)]
     own = [path for path in paths if path.startswith("/api") and "{" not in path]
     assert own

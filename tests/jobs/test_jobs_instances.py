@@ -8,9 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from gateway.clock import ManualClock
-from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.model import Job, JobRules, Run
-from gateway.jobs.relay_runs import RelayRuns
 from gateway.jobs.run_rules import apply_no_result, claim_manual, finish_run
 from gateway.jobs.scheduler import Scheduler
 from gateway.jobs.service import RUNNING
@@ -40,8 +38,7 @@ async def others(gate: Running, count: int) -> AsyncIterator[list[Scheduler]]:
     """Run more schedulers on the store of a gateway, as other instances would."""
     parts = gate.gateway.parts
     assert parts.scheduler is not None
-    relays = RelayRuns(parts.base.exchanges, parts.preparer, parts.snapshots, parts.offer.for_run)
-    agents = AgentRuns(parts.agents, parts.locks)
+    agents, relays = gate.gateway.serving.agent_runs, gate.gateway.serving.relay_runs
     found = [Scheduler(parts.scheduler.services, agents, relays, alone=False) for _ in range(count)]
     async with anyio.create_task_group() as tasks:
         for scheduler in found:

@@ -281,7 +281,7 @@ async def test_a_clock_that_was_ahead_for_long_leaves_no_job_silent() -> None:
 
 async def looks_again(gate: Running, job_id: str) -> None:
     """Have the scheduler look at the clock, as it does once a minute, and reckon anew."""
-    gate.gateway.parts.jobs.scheduler.wake()
+    gate.gateway.serving.jobs.scheduler.wake()
     soon = gate.gateway.parts.base.clock.now_ms() + SECOND
     await seen(lambda: job_of(gate, job_id), lambda job: ms_of(job["next_run_at"]) <= soon)
 

@@ -215,9 +215,9 @@ def asked_besides(gate: Running) -> list[Request]:
     return [request for request in gate.requests if MARKER.encode() not in request.body]
 
 
-async def run_now(gate: Reached, job_id: str) -> None:
+async def run_now(gate: Reached, job_id: str, *headers: str) -> None:
     """Run a job by hand, whatever its schedule says."""
-    assert (await cron(gate, "run", {"job_id": job_id}))["queued"] is True
+    assert (await cron(gate, "run", {"job_id": job_id}, *headers))["queued"] is True
 
 
 def ms_of(instant: str | None) -> int:

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 from starlette.routing import Route
 
+from gateway.app.request_services import RequestServices
 from gateway.app.routes import relays_of, routes_of
-from gateway.app.services import GatewayServices
 
 Way = tuple[str, str]
 """A method, and a path whose parameters are nameless."""
 
 
-def ways(parts: GatewayServices) -> set[Way]:
+def ways(services: RequestServices) -> set[Way]:
     """Return every method of every path that is answered."""
-    found = {("POST", nameless(path)) for path in relays_of(parts)}
-    for route in routes_of(parts):
+    found = {("POST", nameless(path)) for path in relays_of(services)}
+    for route in routes_of(services):
         assert isinstance(route, Route)
         found |= {(method, nameless(route.path)) for method in _methods(route)}
     # Whatever can be got can be asked for its head.

@@ -38,7 +38,7 @@ def operations() -> Iterator[tuple[str, str, Any]]:
 async def test_every_route_is_described_and_nothing_else() -> None:
     described = {(method, nameless(path)) for method, path, _ in operations() if method != "HEAD"}
     async with in_process(None, tables={"agents": [HELPER]}) as gate:
-        there = ways(gate.gateway.parts)
+        there = ways(gate.gateway.serving)
     assert there - described == set()
     assert described - there == set()
 
@@ -72,6 +72,22 @@ async def test_it_is_shown_without_a_key_and_without_a_secret() -> None:
     assert shown.json == told()
     assert shown.body == with_key.body
     assert b"canary" not in shown.body
+
+
+async def test_every_way_to_send_a_key_is_described_and_works() -> None:
+    schemes = told()["components"]["securitySchemes"]
+    headers = {
+        name: "authorization: Bearer" if one["type"] == "http" else f"{one['name']}:"
+        for name, one in schemes.items()
+    }
+    assert sorted(headers.values()) == ["authorization: Bearer", "x-api-key:", "x-holdgate-key:"]
+    for _, path, operation in operations():
+        security = operation["security"]
+        assert security in ([], [*({name: []} for name in schemes), {}]), path
+    async with in_process(None, tables={"keys": keys("ann")}) as gate:
+        for header in headers.values():
+            assert (await gate.fetch(get("/api/sessions", f"{header} key-ann"))).status == 200
+            assert (await gate.fetch(get("/api/sessions", f"{header} other"))).status == 401
 
 
 def test_jobs_are_described_as_they_are_read_and_shown() -> None:

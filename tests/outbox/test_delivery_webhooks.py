@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -331,7 +332,61 @@ async def test_neither_secret_nor_address_is_shown() -> None:
         assert "127.0.0.1" in shown
 
 
-async def test_without_hooks_there_is_nothing_to_do() -> None:
-    async with living() as house:
-        with anyio.fail_after(1):
-            await house.webhooks.run()
+async def test_a_hook_that_is_added_later_gets_what_happens_from_then_on() -> None:
+    async with receiving() as receiver, living(tries=QUICK) as house:
+        await happen(house, "before")
+        await house.webhooks.replace([hook(receiver.port)])
+        await happen(house, "after")
+        await until(lambda: len(receiver.posted) == 1)
+        assert receiver.keys == ["after"]
+
+
+async def test_a_hook_that_is_removed_gets_nothing_more() -> None:
+    async with receiving() as other, posting() as (house, receiver):
+        await happen(house, "r1")
+        await until(lambda: len(receiver.posted) == 1)
+        await house.webhooks.replace([hook(other.port)])
+        await happen(house, "r2")
+        await until(lambda: len(other.posted) == 1)
+        assert receiver.keys == ["r1"]
+        assert other.keys == ["r2"]
+
+
+async def test_a_hook_that_stays_goes_on_while_others_come_and_go() -> None:
+    """What is being posted to it meanwhile is neither cut nor posted twice."""
+    go_on = anyio.Event()
+
+    async def take_slowly(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await go_on.wait()
+            await peer.send(TAKEN)
+
+    async with receiving() as other, fake_upstream(take_slowly) as slow:
+        stays = hook(slow.port)
+        async with living(hooks=[stays], tries=QUICK) as house:
+            await ready(house)
+            await happen(house, "r1")
+            await until(lambda: len(slow.requests) == 1)
+            await house.webhooks.replace([stays, hook(other.port)])
+            await happen(house, "r2")
+            await until(lambda: other.keys == ["r2"])
+            await house.webhooks.replace([stays])
+            go_on.set()
+            await until(lambda: len(slow.requests) == 2)
+            await behind(house, stays, 2)
+            assert [Posted("", {}, asked.body).key for asked in slow.requests] == ["r1", "r2"]
+
+
+async def test_a_new_secret_signs_what_is_posted_from_then_on() -> None:
+    async with posting() as (house, receiver):
+        await happen(house, "r1")
+        await until(lambda: len(house.notes.of("webhook_posted")) == 1)
+        changed = replace(hook(receiver.port), secret=b"another")
+        await house.webhooks.replace([changed])
+        await happen(house, "r2")
+        await until(lambda: len(receiver.posted) > 1)
+        last = receiver.posted[-1]
+        timestamp = last.headers["x-holdgate-timestamp"]
+        mac = hmac.new(b"another", f"{timestamp}.".encode() + last.body, hashlib.sha256)
+        assert last.headers["x-holdgate-signature"] == f"sha256={mac.hexdigest()}"

@@ -81,6 +81,11 @@ MODELS: dict[Way, tuple[Try, ...]] = {
     ),
     ("POST", "/v1/messages"): (_anything(body=_said(max_tokens=9)),),
     ("POST", "/v1/messages/count_tokens"): (_anything(body=_said()),),
+    ("POST", "/v1/embeddings"): (_anything(body={"model": "m", "input": "bob asks"}),),
+    ("POST", "/v1/completions"): (_anything(body={"model": "m", "prompt": "bob asks"}),),
+    ("POST", "/v1/responses/compact"): (
+        lambda ids: ("", {"model": "m", "previous_response_id": ids.response}),
+    ),
     ("POST", "/api/chat"): (
         _anything(body={"message": "bob asks", "agentId": AGENT, "sessionId": SESSION}),
         _anything(body={"message": "x", "agentId": AGENT, "sessionId": SESSION, "userId": "ann"}),

@@ -1,7 +1,10 @@
 """Answers in the shapes that providers document: a call of the tool `look`, then a text.
 
 Each provider has two streams. What differs between them is what clients have stumbled over:
-chunks without choices, comments, usage in odd places, whole or cut calls, members of their own.
+chunks without choices, comments, usage in odd places, whole or cut calls, calls without ids, content
+that is a list, members of their own. They are written from memory of the providers' documentation
+and of answers seen, not recorded by these tests. Of Bedrock nothing is known that differs from
+OpenAI but the path and the key.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ TEXT = "The sea is calm."
 MODEL = "some/model:1"
 USAGE = {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}
 DONE = b"data: [DONE]\n\n"
+SIGNATURE, CLOCK_SIGNATURE = "c2lnbmVk", "Y2xvY2s="
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,23 @@ class Shape:
     call: list[bytes]
     text: list[bytes]
     call_id: str = "call_1"
+    """The id of the call; empty if it comes without one."""
     thought: str = ""
+
+    @property
+    def clock(self) -> list[bytes]:
+        """The same call, but of the gateway's clock."""
+        other = {'"look"': '"clock"', '\\"at\\"': '\\"action\\"', '\\"sea\\"': '\\"get\\"'}
+        other |= {self.call_id: self.clock_id, SIGNATURE: CLOCK_SIGNATURE}
+        text = b"".join(self.call).decode()
+        for before, after in other.items():
+            text = text.replace(before, after) if before else text
+        return [f"{frame}\n\n".encode() for frame in text.split("\n\n") if frame]
+
+    @property
+    def clock_id(self) -> str:
+        """The id of that call, which looks alike."""
+        return self.call_id and f"{self.call_id[:-1]}8"
 
 
 def frame(value: Json) -> bytes:
@@ -45,6 +65,13 @@ def whole_call(call_id: str = "call_1", **more: Any) -> Json:
     """Write a call that comes in one piece."""
     function = {"name": "look", "arguments": ARGUMENTS}
     return {"index": 0, "id": call_id, "type": "function", "function": function, **more}
+
+
+def judge(chunk: bytes) -> bytes:
+    """Add to a choice what Azure's filter thinks of it."""
+    told = json.loads(chunk.removeprefix(b"data: "))
+    told["choices"][0] |= JUDGED
+    return frame(told)
 
 
 ROLE = chunk({"role": "assistant", "content": ""})
@@ -70,24 +97,54 @@ FILTERED = frame(
         "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
     }
 )
-AZURE = Shape([FILTERED, *USUAL.call], [FILTERED, *USUAL.text])
+# What it thinks of the answer stands in each choice, or comes after it without a delta.
+JUDGED = {"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}}
+AFTERWARDS = frame(
+    {
+        "choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}, **JUDGED}],
+        "created": 0,
+        "id": "",
+        "model": "",
+        "object": "",
+    }
+)
+AZURE = Shape(
+    [FILTERED, *USUAL.call],
+    [
+        FILTERED,
+        ROLE,
+        *[judge(said) for said in SAID],
+        AFTERWARDS,
+        judge(chunk({}, "stop")),
+        COUNTED,
+        DONE,
+    ],
+)
 
 WAITING = b": OPENROUTER PROCESSING\n\n"
 OPENROUTER = Shape(
     [
         WAITING,
-        chunk({"role": "assistant", "content": "", "reasoning": "Let me look."}, provider="X"),
+        chunk(
+            {
+                "role": "assistant",
+                "content": "",
+                "reasoning": "Let me look.",
+                "reasoning_details": [{"type": "reasoning.text", "text": "Let me look."}],
+            },
+            provider="X",
+        ),
         WAITING,
         *PIECES,
         chunk({"role": "assistant", "content": ""}, "tool_calls", native_finish_reason="tool_use"),
         chunk({"role": "assistant", "content": ""}, usage={**USAGE, "cost": 0.1}),
         DONE,
     ],
-    [WAITING, *USUAL_TEXT],
+    [WAITING, chunk({"role": "assistant", "content": ""}, provider="X"), *USUAL_TEXT[1:]],
     thought="Let me look.",
 )
 
-SIGNED = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
+SIGNED = {"extra_content": {"google": {"thought_signature": SIGNATURE}}}
 GEMINI = Shape(
     [
         chunk(
@@ -172,25 +229,36 @@ MISTRAL = Shape(
         chunk({"content": "", "tool_calls": [MISTRAL_CALL]}, "tool_calls", usage=USAGE),
         DONE,
     ],
-    [ROLE, *SAID, chunk({"content": ""}, "stop", usage=USAGE), DONE],
+    [
+        ROLE,
+        chunk({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]}),
+        chunk({"content": [{"type": "text", "text": "The sea "}]}),
+        SAID[1],
+        chunk({"content": ""}, "stop", usage=USAGE),
+        DONE,
+    ],
     call_id="D681PevKs",
 )
 
 GROQ = Shape(
     [
         chunk({"role": "assistant", "content": None}, x_groq={"id": "req_1"}),
+        chunk({"reasoning": "Let me look."}),
         chunk({"tool_calls": [whole_call()]}),
         chunk({}, "tool_calls", x_groq={"id": "req_1", "usage": USAGE}),
         COUNTED,
         DONE,
     ],
     USUAL_TEXT,
+    thought="Let me look.",
 )
 
+# Older versions give a call no id.
+OLLAMA_CALL = {name: value for name, value in whole_call().items() if name != "id"}
 OLLAMA = Shape(
     [
         chunk({"role": "assistant", "content": "", "reasoning": "Let me look."}),
-        chunk({"role": "assistant", "content": "", "tool_calls": [whole_call()]}),
+        chunk({"role": "assistant", "content": "", "tool_calls": [OLLAMA_CALL]}),
         chunk({"role": "assistant", "content": ""}, "tool_calls"),
         COUNTED,
         DONE,
@@ -202,6 +270,7 @@ OLLAMA = Shape(
         COUNTED,
         DONE,
     ],
+    call_id="",
     thought="Let me look.",
 )
 

@@ -35,7 +35,10 @@ async def test_nothing_is_half_written(shaky: Desk, troubled: Troubled) -> None:
     assert shaky.reminders.counts == ReminderCounts(scheduled=1)
     assert shaky.outcomes() == {}
     who = {"owner": OWNER, "session": SESSION}
-    assert shaky.noted("reminders_not_stored") == [{**who, "why": "The disk is full."}] * 3
+    assert (
+        shaky.noted("reminders_not_stored")
+        == [{**who, "store": "failed", "why": "The disk is full."}] * 3
+    )
 
 
 async def test_without_a_store_nothing_is_due(shaky: Desk, troubled: Troubled) -> None:

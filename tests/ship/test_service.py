@@ -123,6 +123,10 @@ def test_what_it_starts_is_a_command_that_there_is() -> None:
     )
 
 
+def test_a_reload_sends_the_signal_that_reloads() -> None:
+    assert read_unit()["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
 def test_state_goes_where_it_may_write(tmp_path: Path) -> None:
     settings = read_unit()
     environ = dict(line.split("=", 1) for line in settings["Environment"])

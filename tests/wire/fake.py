@@ -46,7 +46,8 @@ class Peer:
         head = await self._until(b"\r\n\r\n")
         line, *lines = head[:-4].split(b"\r\n")
         headers = {name: value.strip() for name, _, value in (x.partition(b":") for x in lines)}
-        while len(self._unread) < int(headers.get(b"content-length", b"0")):
+        lowered = {name.lower(): value for name, value in headers.items()}
+        while len(self._unread) < int(lowered.get(b"content-length", b"0")):
             await self._more()
         request = Request(self.number, line, headers, bytes(self._unread), head)
         self._unread.clear()

@@ -126,6 +126,21 @@ async def test_the_background_renews_before_the_end(command: Command, tmp_path: 
     assert key.secrets()
 
 
+async def test_a_stopped_command_still_serves_who_needs_a_key(
+    command: Command, tmp_path: Path
+) -> None:
+    key = command(COUNTING, str(tmp_path / "log"), "60")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(key.run)
+            await until(lambda: key.is_valid, 20)
+            key.stop()
+        # It has ended, though nobody else ended it; and so does one that is stopped before.
+        await key.run()
+        key.forget(await key.get())
+        assert await key.get() == b"key-2"
+
+
 FAILING = f"""
 import sys
 print("{SECRET}")

@@ -36,6 +36,22 @@ async def test_a_connection_is_used_again(connected: Connected) -> None:
             assert fake.connections == [1, 1, 1]
 
 
+async def test_other_urls_of_an_upstream_share_its_connections(connected: Connected) -> None:
+    async with fake_upstream(answering(sized(b"ok"))) as fake:
+        async with connected(fake, max_connections=1, connect=0.1) as upstream:
+            other = upstream.copy_with_url(f"http://127.0.0.1:{fake.port}/v1/other")
+            assert await ask(upstream) == b"ok"
+            assert await ask(other) == b"ok"
+            turn = await other.open(BODY, ())
+            assert upstream.busy == other.busy == 1
+            with pytest.raises(UpstreamBusy):
+                await upstream.open(BODY, ())
+            await turn.aclose()
+    assert fake.connections == [1, 1, 1]
+    assert [one.line.split()[1] for one in fake.requests[1:]] == [b"/v1/other"] * 2
+    assert fake.requests[1].headers == fake.requests[0].headers
+
+
 async def test_the_connection_used_last_is_used_next(fast: Connected) -> None:
     async with fake_upstream(answering(sized(b"ok"))) as fake, fast(fake) as upstream:
         first = await upstream.open(BODY, ())
@@ -312,6 +328,50 @@ async def test_a_connection_does_not_rest_for_ever() -> None:
         assert repr(connection) == "<ClientConnection resting>"
         await until(lambda: fake.open == 0)
         assert repr(pool) == "<Pool 0 open, 0 resting, <ConnectionSlots 0 of 1 busy, 0 waiting>>"
+
+
+async def test_a_retired_upstream_closes_what_rests_at_once(connected: Connected) -> None:
+    async with fake_upstream(answering(CHUNKED + chunk(DONE) + LAST)) as fake:
+        async with connected(fake) as upstream:
+            await ask(upstream)
+            await until(lambda: fake.open == 1)
+            await upstream.retire()
+            await until(lambda: fake.open == 0)
+            assert upstream.busy == 0
+
+
+async def test_a_retired_upstream_lets_answers_end(connected: Connected) -> None:
+    go_on = anyio.Event()
+
+    async def story(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED, chunk(b"one"))
+        await go_on.wait()
+        await peer.send(chunk(b"two"), LAST)
+        await peer.gone()
+
+    async with fake_upstream(story) as fake, connected(fake) as upstream:
+        first, second = [await upstream.open(BODY, ()) for _ in range(2)]
+        assert await anext(first) == b"one"
+        await upstream.retire()
+        assert fake.open == 2
+        go_on.set()
+        assert await read(first) == b"two"
+        assert await read(second) == b"onetwo"
+        await until(lambda: fake.open == 0)
+        assert upstream.busy == 0
+
+
+async def test_a_retired_upstream_can_be_asked_but_keeps_no_connection(
+    connected: Connected,
+) -> None:
+    """A held exchange goes on with the upstream it began with."""
+    async with fake_upstream(answering(sized(b"ok"))) as fake, connected(fake) as upstream:
+        await upstream.retire()
+        for count in (1, 2):
+            assert await ask(upstream) == b"ok"
+            await until(lambda: fake.open == 0)
+            assert fake.accepted == count
 
 
 async def test_closing_the_upstream_closes_everything(fast: Connected) -> None:

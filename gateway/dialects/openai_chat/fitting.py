@@ -1,12 +1,14 @@
 """What the gateway wrote into a Chat Completions request, as a particular upstream wants it.
 
-What the client wrote stays as it came.
+What the client wrote stays as it came. Only signatures are put back into its turns, since clients
+drop them.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from gateway.dialects.openai_chat.signatures import sign_turn
 from gateway.dialects.profiles import Profile
 from gateway.dialects.raw_json import (
     NULL,
@@ -48,7 +50,7 @@ def fit_chat(body: bytes, profile: Profile, parts: GatewayParts) -> bytes:
     fields, is_changed = fields_of(body), False
     if parts.tools and STRICT in profile.leaves_out:
         is_changed = edit_items(fields, "tools", lambda tools: [_fit_tool(t, parts) for t in tools])
-    if CALLS in body and (profile.empty is not None or profile.reasoning_filler):
+    if CALLS in body and profile.changes_turns:
 
         def fit_turns(messages: Raws) -> Raws:
             return [_fit_turn(message, profile, parts) for message in messages]
@@ -67,6 +69,8 @@ def _fit_tool(tool: msgspec.Raw, parts: GatewayParts) -> msgspec.Raw:
 
 
 def _fit_turn(item: msgspec.Raw, profile: Profile, parts: GatewayParts) -> msgspec.Raw:
+    if profile.call_signature:
+        item = sign_turn(item, parts.signatures, profile.call_signature)
     turn = readable(_turn, item)
     if turn is None or turn.role != "assistant" or not _is_own(turn, parts):
         return item

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.dialects.canonical import Began, Event, Failed, Tokens
@@ -11,6 +11,7 @@ from gateway.dialects.events import as_text
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.event_data import number_in, whole_number
 from gateway.errors import UpstreamBroke
+from gateway.exchange.additions import NO_SIGNATURES
 
 OTHER_SHAPE = "The upstream's answer is not what was asked for."
 NEVER_BEGAN = "The upstream's answer ended before it began."
@@ -41,6 +42,11 @@ class AnswerReader(ABC):
         if not self.ended:
             raise UpstreamBroke("The upstream's answer ended before it was finished.")
         return ()
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """What the upstream signed calls with, by their ids; most sign none."""
+        return NO_SIGNATURES
 
     def _begin_answer(
         self, ident: Any, model: Any, created: Any = 0, tokens: Tokens | None = None

@@ -12,7 +12,7 @@ upstream gave it: see `CustomCallConverter`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -83,6 +83,11 @@ class AnswerTranslator:
         """What the upstream said went wrong, with the status it would have had as an answer."""
         self.tokens: Tokens | None = None
         """What the turn used, once that is known, even if the client did not ask for it."""
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """What the upstream signed calls with, by their ids."""
+        return self._reader.signatures
 
     def _answer_failure(self, failed: Failed) -> UpstreamAnswered:
         return UpstreamAnswered(failed.status, (), ERRORS[self._target](failed))

@@ -17,7 +17,7 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ from gateway.dialects.events import (
     read_object,
     text_in,
 )
+from gateway.dialects.openai_chat.signatures import EXTRA, signature_of
 from gateway.dialects.openai_chat.turn import UNFINISHED, Calls, ChatCall, function_of, stop_of
 from gateway.dialects.translate.answer_context import AnswerContext, ByteBudget
 from gateway.dialects.translate.answer_reader import (
@@ -132,6 +133,11 @@ class ChatAnswerReader(AnswerReader):
         if not self.began:
             raise UpstreamBroke(OTHER_SHAPE)
         return [*events, *self._finish()]
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """What the upstream signed calls with, by their ids."""
+        return self._calls.signatures
 
     def _read(self, chunk: _ChatChunk) -> Sequence[Event]:
         if chunk.usage is not None:
@@ -257,12 +263,14 @@ class _SentCall:
 class ChatCallReader:
     """Tells of calls as their fragments come; one begins with its arguments: its name is whole."""
 
-    __slots__ = ("_budget", "_calls", "_sent", "under_way")
+    __slots__ = ("_budget", "_calls", "_sent", "signatures", "under_way")
 
     def __init__(self, new_id: NewId, budget: ByteBudget) -> None:
         self._calls = Calls(frozenset(), new_id)
         self._budget = budget
         self._sent: dict[ChatCall, _SentCall] = {}
+        self.signatures: dict[str, str] = {}
+        """What the upstream signed calls with, by their ids."""
         self.under_way = 0
         """How many calls have begun and not ended."""
 
@@ -298,6 +306,9 @@ class ChatCallReader:
         if sent is None:
             sent = self._sent[call] = _SentCall(len(self._sent), custom)
             check_call_count(len(self._sent))
+        if EXTRA in fragment and (signature := signature_of(fragment)):
+            self._budget.spend(len(signature))
+            self.signatures[call.id] = signature
         arguments = function_of(fragment).get("arguments") or ""
         if not arguments:
             return

@@ -29,6 +29,7 @@ from gateway.dialects.canonical import (
     Text,
     Tool,
 )
+from gateway.dialects.openai_chat.signatures import choose_signatures, write_signature
 from gateway.dialects.translate.content_parts import (
     ERROR_MARK,
     UNNAMED,
@@ -186,7 +187,7 @@ class ChatRequestWriter(OpenAIRequestWriter):
         return _image(part) if isinstance(part, Image) else _file(part)
 
     def _write_assistant(self, message: Message) -> Iterator[Members]:
-        calls = [self._call(part) for part in message.parts if isinstance(part, Call)]
+        calls = self._calls([part for part in message.parts if isinstance(part, Call)])
         refusal = PARAGRAPH.join(p.text for p in message.parts if isinstance(p, Refusal))
         text = _join_texts(message.parts)
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -198,14 +199,16 @@ class ChatRequestWriter(OpenAIRequestWriter):
         reasoning = self._reasoning(thoughts, bool(calls))
         yield written | reasoning | present(refusal=refusal, tool_calls=calls)
 
-    def _call(self, call: Call) -> Members:
-        signature = self._profile.call_signature
-        return {
-            "id": fit_id(call.id, LONGEST_ID),
-            "type": "function",
-            "function": {"name": call.name, "arguments": as_arguments(call)},
-            **present(extra_content=signature and {"google": {"thought_signature": signature}}),
-        }
+    def _calls(self, calls: list[Call]) -> list[Members]:
+        written = [_call(call) for call in calls]
+        placeholder = self._profile.call_signature
+        if not placeholder:
+            return written
+        chosen = choose_signatures([call.signature for call in calls], placeholder)
+        return [
+            call | write_signature(signature) if signature else call
+            for call, signature in zip(written, chosen, strict=True)
+        ]
 
     def _reasoning(self, thoughts: list[Reasoning], calls: bool) -> Members:
         """Return the reasoning of a turn: only some upstreams take it back, by a name of theirs."""
@@ -245,3 +248,11 @@ def _file(file: File) -> Members:
     # OpenAI takes no bytes without a name.
     inner = {"filename": file.name or UNNAMED, "file_data": file_url(file)}
     return {"type": "file", "file": inner}
+
+
+def _call(call: Call) -> Members:
+    return {
+        "id": fit_id(call.id, LONGEST_ID),
+        "type": "function",
+        "function": {"name": call.name, "arguments": as_arguments(call)},
+    }

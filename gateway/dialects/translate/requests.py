@@ -5,12 +5,12 @@ Requests go through one canonical form: a reader and a writer for each dialect, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from gateway.dialects.canonical import Conversation, Tool
+from gateway.dialects.canonical import Call, Conversation, Message, Tool
 from gateway.dialects.profiles import NONE, Profile
 from gateway.dialects.translate.chat_request_reader import read_chat
 from gateway.dialects.translate.chat_request_writer import ChatRequestWriter
@@ -62,6 +62,8 @@ def translate_request(
     if parts is not NO_PARTS:
         lenient = to_dialect in LENIENT or "strict" in profile.leaves_out
         conversation = _fit_additions(conversation, parts, lenient)
+    if parts.signatures and profile.call_signature:
+        conversation = _sign_calls(conversation, parts.signatures)
     losses = Losses(conversation.lost)
     written = WRITERS[to_dialect](conversation, profile, losses).write()
     return Translated(written, losses.names)
@@ -75,3 +77,18 @@ def _fit_additions(conversation: Conversation, parts: GatewayParts, lenient: boo
 
     messages = separate_texts(conversation.messages, parts.texts)
     return replace(conversation, messages=messages, tools=tuple(map(suit, conversation.tools)))
+
+
+def _sign_calls(conversation: Conversation, signatures: Mapping[str, str]) -> Conversation:
+    """Put remembered signatures back into the calls of a history."""
+
+    def sign(message: Message) -> Message:
+        parts = tuple(
+            replace(part, signature=signatures[part.id])
+            if isinstance(part, Call) and part.id in signatures
+            else part
+            for part in message.parts
+        )
+        return replace(message, parts=parts)
+
+    return replace(conversation, messages=tuple(map(sign, conversation.messages)))

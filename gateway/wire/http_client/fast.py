@@ -20,7 +20,7 @@ import asyncio
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import anyio
@@ -112,7 +112,7 @@ class UpstreamOrigin:
 class Pool:
     """Lends connections; each holds a slot from before it is dialled until its answer is over."""
 
-    __slots__ = ("_closed", "_draining", "_keep_alive", "_open", "_origin", "_resting", "_slots")
+    __slots__ = ("_draining", "_keep_alive", "_open", "_origin", "_resting", "_retired", "_slots")
 
     def __init__(
         self, origin: UpstreamOrigin, size: int, keep_alive: float = KEEP_ALIVE_SECONDS
@@ -120,7 +120,7 @@ class Pool:
         self._origin = origin
         self._keep_alive = keep_alive
         self._slots = ConnectionSlots(size)
-        self._closed = False
+        self._retired = False
         self._open: set[ClientConnection] = set()
         # A stack with removal from the middle: the one used last is the one most likely alive,
         # and the others come of age and are closed.
@@ -162,7 +162,7 @@ class Pool:
 
     def settle(self, connection: ClientConnection) -> None:
         """Take back a connection: keep it if its answer is complete, else close it."""
-        if connection.reusable and not self._closed:
+        if connection.reusable and not self._retired:
             connection.rest(self._keep_alive)
             self._resting[connection] = None
         else:
@@ -191,9 +191,15 @@ class Pool:
             self._draining.discard(connection)
             self._slots.free()
 
+    def retire(self) -> None:
+        """Keep no connection longer than its answer; close those that rest."""
+        self._retired = True
+        for connection in tuple(self._resting):
+            connection.abort()
+
     def close(self) -> None:
         """Close everything, also what is in use or waited for."""
-        self._closed = True
+        self._retired = True
         self._slots.close()
         for connection in tuple(self._open):
             # Readers are told, and give their slots back.
@@ -244,15 +250,15 @@ def _make_closed_error() -> httpx.ConnectError:
 class FastUpstream:
     """One upstream: HTTP/1.1 without a proxy, over a pool of kept-alive connections."""
 
-    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ssl_context: ssl.SSLContext | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         self.endpoint = endpoint
         self._head = RequestHead(endpoint)
-        url, tls = self._head.url, None
-        if url.scheme == "https":
-            # Certificates are loaded by the first connection: a gateway starts without them.
-            tls = default_context if ssl_context is None else lambda: ssl_context
-        origin = UpstreamOrigin(url.host, url.port or _PORTS[url.scheme], tls)
-        self._pool = Pool(origin, endpoint.max_connections)
+        self._pool = pool or _make_pool(endpoint, self._head.url, ssl_context)
 
     def __repr__(self) -> str:
         return f"<FastUpstream {self.endpoint.id} busy {self.busy}>"
@@ -268,14 +274,31 @@ class FastUpstream:
             raise upstream_error(error) from None
         return await accept(connection.status, FastTurn(self._pool, connection))
 
+    def copy_with_url(self, url: str) -> FastUpstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+        return FastUpstream(replace(self.endpoint, url=url), pool=self._pool)
+
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
         return self._pool.busy
 
+    async def retire(self) -> None:
+        """Close connections that are not in use, and each other one after its answer."""
+        self._pool.retire()
+
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
         self._pool.close()
+
+
+def _make_pool(endpoint: Endpoint, url: httpx.URL, ssl_context: ssl.SSLContext | None) -> Pool:
+    tls = None
+    if url.scheme == "https":
+        # Certificates are loaded by the first connection: a gateway starts without them.
+        tls = default_context if ssl_context is None else lambda: ssl_context
+    origin = UpstreamOrigin(url.host, url.port or _PORTS[url.scheme], tls)
+    return Pool(origin, endpoint.max_connections)
 
 
 class FastTurn:

@@ -5,7 +5,8 @@ send them: `x-stainless-*` and `user-agent` (they describe the client's machine,
 them), `idempotency-key` (one exchange is several upstream requests: the key would make the second
 one a replay of the first), `x-request-id` (the gateway sends its own), accounts such as
 `openai-organization` and `anthropic-workspace-id` (they are the client's, the upstream's key is the
-operator's), and what names the client's session.
+operator's), and what names the client's session. `baggage` does not go up either, since anything
+may be in it; the trace that a request is part of does, see `read_trace_context`.
 
 Down come only headers a client acts on: when to try again, what is left of a rate limit, and
 how long the upstream took. Never cookies, accounts, request ids or what describes the bytes of
@@ -16,6 +17,7 @@ Names are in lower case, as ASGI and the upstream side give them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import quote
@@ -59,6 +61,13 @@ _DOWN = frozenset(
 )
 _DOWN_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 
+TRACE_PARENT, TRACE_STATE = b"traceparent", b"tracestate"
+# Version, trace, span and flags, as W3C Trace Context writes them; what is all zeros names nothing.
+_is_trace_parent = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+).fullmatch
+_is_trace_state = re.compile(rb"[\x20-\x7e]{1,512}").fullmatch
+
 # The bytes on the wire are ours to frame: these are never taken from a caller.
 _FRAMING = frozenset({b"connection", b"content-length", b"host", b"transfer-encoding"})
 _AGENT = (b"user-agent", b"holdgate/" + __version__.encode())
@@ -73,6 +82,16 @@ def towards_upstream(headers: Pairs) -> Headers:
     """Keep what a client may tell an upstream."""
     passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _goes_up(pair[0])]
     return _drop_named(passed, headers) if passed else ()
+
+
+def read_trace_context(headers: Pairs) -> Headers:
+    """Keep which trace a request is part of, if it says so once, and as W3C Trace Context wants."""
+    parents = [value for name, value in headers if name == TRACE_PARENT]
+    if len(parents) != 1 or not _is_trace_parent(parents[0]):
+        return ()
+    parent = ((TRACE_PARENT, parents[0]),)
+    state = b",".join([value for name, value in headers if name == TRACE_STATE])
+    return (*parent, (TRACE_STATE, state)) if _is_trace_state(state) else parent
 
 
 def query_towards_upstream(dialect: str, query: bytes) -> bytes:

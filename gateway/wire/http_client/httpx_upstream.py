@@ -7,8 +7,9 @@ sends after the end of an answer are taken for the beginning of the next one.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 import anyio
@@ -28,18 +29,58 @@ RELEASE_BYTES = 64 * 1024
 CLOSE_SECONDS = 1.0
 
 
+class HttpxConnections:
+    """Connections of httpx's, and the places for them; several URLs of an upstream share them."""
+
+    __slots__ = ("_retired", "slots", "transport")
+
+    def __init__(self, slots: ConnectionSlots, transport: httpx.AsyncHTTPTransport) -> None:
+        self.slots = slots
+        self.transport = transport
+        self._retired = False
+
+    async def settle(self) -> None:
+        """Free the place of an answer that has ended."""
+        self.slots.free()
+        if self._retired:
+            await self._close_idle()
+
+    async def retire(self) -> None:
+        """Close connections that are not in use, and the others when none is."""
+        self._retired = True
+        await self._close_idle()
+
+    async def aclose(self) -> None:
+        """Close every connection, also those in use."""
+        self.slots.close()
+        await self.transport.aclose()
+
+    async def _close_idle(self) -> None:
+        # httpx closes all connections or none; it makes new ones if it is asked again.
+        if not self.slots.busy:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+                await self.transport.aclose()
+
+
 class HttpxUpstream:
     """One upstream, asked through httpx."""
 
-    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ssl_context: ssl.SSLContext | None = None,
+        connections: HttpxConnections | None = None,
+    ) -> None:
         self.endpoint = endpoint
-        self._slots = ConnectionSlots(endpoint.max_connections)
         self._head = RequestHead(endpoint)
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=ssl_context or _context(self._head.url),
-            trust_env=False,
-            limits=httpx.Limits(
-                max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
+        self._connections = connections or HttpxConnections(
+            ConnectionSlots(endpoint.max_connections),
+            httpx.AsyncHTTPTransport(
+                verify=ssl_context or _context(self._head.url),
+                trust_env=False,
+                limits=httpx.Limits(
+                    max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
+                ),
             ),
         )
 
@@ -66,42 +107,49 @@ class HttpxUpstream:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = HttpxTurn(response, self._slots, timeouts)
+        turn = HttpxTurn(response, self._connections.settle, timeouts)
         return await accept(response.status_code, turn)
+
+    def copy_with_url(self, url: str) -> HttpxUpstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+        return HttpxUpstream(replace(self.endpoint, url=url), connections=self._connections)
 
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
-        return self._slots.busy
+        return self._connections.slots.busy
+
+    async def retire(self) -> None:
+        """Close connections that are not in use, and the others when none is."""
+        await self._connections.retire()
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
-        self._slots.close()
-        await self._transport.aclose()
+        await self._connections.aclose()
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         # httpx's own pool does not serve those who wait in the order they came.
-        if not self._slots.grab():
-            await self._slots.wait(self.endpoint.timeouts.connect)
+        if not self._connections.slots.grab():
+            await self._connections.slots.wait(self.endpoint.timeouts.connect)
         try:
-            return await self._transport.handle_async_request(request)
+            return await self._connections.transport.handle_async_request(request)
         except BaseException:
-            self._slots.free()
+            await self._connections.settle()
             raise
 
 
 class HttpxTurn:
     """One answer of httpx's."""
 
-    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_slots", "headers")
+    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_settle", "headers")
 
     def __init__(
-        self, response: httpx.Response, slots: ConnectionSlots, timeouts: Timeouts
+        self, response: httpx.Response, settle: Callable[[], Awaitable[None]], timeouts: Timeouts
     ) -> None:
         self.headers: Headers = tuple(
             [(name.lower(), value) for name, value in response.headers.raw]
         )
-        self._slots = slots
+        self._settle = settle
         self._response = response
         stream = cast(httpx.AsyncByteStream, response.stream)
         self._pieces = cast(AsyncGenerator[bytes, None], aiter(stream))
@@ -160,7 +208,7 @@ class HttpxTurn:
                 await self._pieces.aclose()
                 await self._response.aclose()
         finally:
-            self._slots.free()
+            await self._settle()
 
 
 def _context(url: httpx.URL) -> ssl.SSLContext:

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 import msgspec
@@ -72,6 +72,8 @@ class KeyCommand:
         self._renew_at = 0.0
         self._failure: NoKey | None = None
         self._failed_at = 0.0
+        self._renewal: anyio.CancelScope | None = None
+        self._stopped = False
 
     def __repr__(self) -> str:
         return f"<KeyCommand of {self._upstream}>"
@@ -99,18 +101,28 @@ class KeyCommand:
         if key == self._key:
             self._expires_at = self._renew_at = 0.0
 
-    async def run(self) -> NoReturn:
-        """Renew the key before it expires, as long as the gateway runs."""
-        while True:
-            if self._now() >= self._renew_at:
-                try:
-                    await self._renew()
-                except NoKey as error:
-                    self._note("api_key_command_failed", upstream=self._upstream, says=str(error))
-                    left = (self._expires_at - self._now()) / 2
-                    self._renew_at = self._now() + max(1.0, min(left, LONGEST_PAUSE))
-            pause = self._renew_at - self._now()
-            await anyio.sleep(max(SHORTEST_PAUSE, min(pause, LONGEST_PAUSE)))
+    async def run(self) -> None:
+        """Renew the key before it expires, until it is stopped."""
+        with anyio.CancelScope() as self._renewal:
+            while not self._stopped:
+                await self._renew_in_time()
+
+    def stop(self) -> None:
+        """Renew the key no more; a request that finds no valid one still runs the command."""
+        self._stopped = True
+        if self._renewal is not None:
+            self._renewal.cancel()
+
+    async def _renew_in_time(self) -> None:
+        if self._now() >= self._renew_at:
+            try:
+                await self._renew()
+            except NoKey as error:
+                self._note("api_key_command_failed", upstream=self._upstream, says=str(error))
+                left = (self._expires_at - self._now()) / 2
+                self._renew_at = self._now() + max(1.0, min(left, LONGEST_PAUSE))
+        pause = self._renew_at - self._now()
+        await anyio.sleep(max(SHORTEST_PAUSE, min(pause, LONGEST_PAUSE)))
 
     async def _renew(self) -> None:
         """Run the command; who waited while another ran it shares what came of it."""
@@ -213,10 +225,18 @@ class KeyedUpstream:
                 self._key.forget(key)
             raise
 
+    def copy_with_url(self, url: str) -> KeyedUpstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+        return KeyedUpstream(self._upstream.copy_with_url(url), self._key, self._header)
+
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
         return self._upstream.busy
+
+    async def retire(self) -> None:
+        """Close connections that are not in use, and each other one after its answer."""
+        await self._upstream.retire()
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""

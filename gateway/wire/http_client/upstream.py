@@ -109,9 +109,18 @@ class Upstream(Protocol):
         `query` is put at the end of the endpoint's URL, `model` into its path if it has a place.
         """
 
+    def copy_with_url(self, url: str) -> Upstream:
+        """Return the same upstream at another URL of its host; both share their connections."""
+
     @property
     def busy(self) -> int:
         """How many connections are in use now."""
+
+    async def retire(self) -> None:
+        """Close connections that are not in use, and the others when their answers have ended.
+
+        It can still be asked, by exchanges that began before; no connection outlives its answer.
+        """
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""

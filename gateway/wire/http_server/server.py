@@ -41,27 +41,25 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave on SIGINT, SIGTERM and SIGHUP; a second SIGINT or SIGTERM does not wait."""
+        """Leave on SIGINT and SIGTERM; a second one does not wait."""
         loop = asyncio.get_running_loop()
-        handlers = {signal.SIGINT: self._stop, signal.SIGTERM: self._stop}
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # Under nohup it stays ignored.
-            handlers[signal.SIGHUP] = self._drain
-        for number, handler in handlers.items():
-            loop.add_signal_handler(number, handler)
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._stop)
         try:
             yield
         finally:
-            for number in handlers:
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
     def _stop(self) -> None:
         if self._stopped:
             self.force_exit = self.should_exit = True
         self._stopped = True
-        self._drain()
+        self.drain()
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Let the gateway drain, and leave after that."""
         # A closing terminal sends SIGHUP more than once, and systemd may send it with SIGTERM:
         # neither means that somebody is in a hurry.
         if not self._leaving:

@@ -1,0 +1,30 @@
+"""How durations are spread over buckets, counted without a lock."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+
+class Histogram:
+    """Durations, counted by the upper bound of their bucket."""
+
+    __slots__ = ("_bounds", "_counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+        """All durations together."""
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Count a duration, as often as it was seen."""
+        self._counts[bisect_left(self._bounds, seconds)] += times
+        self.sum += seconds * times
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return the counts as Prometheus wants them: cumulative, by upper bound."""
+        total, found = 0, []
+        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+            total += count
+            found.append((str(bound), float(total)))
+        return found

@@ -1,0 +1,235 @@
+"""Keeps owners within what the operator allows them.
+
+A request is checked before anything of it acts (`check`); each of its turns is counted when it is
+about to be asked for (`Allowance.take_turn`), follow-ups and runs of jobs alike; what a turn cost
+is settled when its upstream has told it (`settle`). Tokens and money are known only then, so
+requests that run at the same time may together go beyond a limit by what they cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from gateway.clock.protocol import Clock
+from gateway.errors import BudgetExceeded, Headers, LimitExceeded, RateLimitExceeded
+from gateway.exchange.model import Usage
+from gateway.timestamps import iso
+from gateway.usage.limits_model import (
+    OwnerBounds,
+    SlidingWindow,
+    begin_of,
+    end_of,
+    window_status,
+    write_limit_headers,
+)
+
+UNLIMITED = OwnerBounds()
+CONCURRENT_WAIT_SECONDS = 1.0
+# The client's library would try again in vain until the budget begins anew.
+NO_RETRY: Headers = ((b"x-should-retry", b"false"),)
+
+
+class Spent(Protocol):
+    """What an owner has spent."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def cost_micros(self) -> int: ...
+
+
+SumSince = Callable[[str, int], Awaitable[Spent]]
+"""Returns what an owner has spent since an instant."""
+
+
+class OwnerLimiter:
+    """The counts of one owner."""
+
+    def __init__(self, owner: str, bounds: OwnerBounds, clock: Clock) -> None:
+        self.owner = owner
+        self._clock = clock
+        self._requests = SlidingWindow(bounds.rpm)
+        self._tokens = SlidingWindow(bounds.tpm)
+        self._running = 0
+        self._period_begin = 0
+        self._spent = 0
+        self.bounds = bounds
+
+    def __repr__(self) -> str:
+        return f"<OwnerLimiter {self.owner}: {self._running} running, {self._spent} spent>"
+
+    def replace_bounds(self, bounds: OwnerBounds) -> None:
+        """Go by other bounds from now on; what was counted stays counted."""
+        self.bounds = bounds
+        self._requests.limit, self._tokens.limit = bounds.rpm, bounds.tpm
+
+    async def load(self, sum_since: SumSince) -> None:
+        """Find out what was spent of the budget before the gateway started."""
+        budget = self.bounds.budget
+        if budget is not None:
+            self._period_begin = begin_of(budget.period, self._clock.now_ms())
+            spent = await sum_since(self.owner, self._period_begin)
+            self._spent = spent.tokens if budget.unit == "tokens" else spent.cost_micros
+
+    def check(self, dialect: str, resumes: bool = False) -> None:
+        """Raise `LimitExceeded` if nothing more may be asked now.
+
+        An answer that resumes after a hold has its place already.
+        """
+        bounds, now = self.bounds, self._clock.steady_ms()
+        if bounds.budget is not None:
+            self._check_budget(dialect)
+        if bounds.rpm and (wait := self._requests.wait_ms(now)):
+            self._refuse(f"More than {bounds.rpm} requests in a minute", wait, dialect)
+        if bounds.tpm and (wait := self._tokens.wait_ms(now)):
+            self._refuse(f"More than {bounds.tpm} tokens in a minute", wait, dialect)
+        if bounds.concurrent and not resumes and self._running >= bounds.concurrent:
+            says = f"{bounds.concurrent} answers at the same time are the limit of your key"
+            error = RateLimitExceeded(f"{says}.", retry_after=CONCURRENT_WAIT_SECONDS)
+            raise self._with_headers(error, dialect)
+
+    def _refuse(self, says: str, wait_ms: int, dialect: str) -> None:
+        seconds = -(-wait_ms // 1000)
+        error = RateLimitExceeded(f"{says}; try again in {seconds} s.", retry_after=seconds)
+        raise self._with_headers(error, dialect)
+
+    def _check_budget(self, dialect: str) -> None:
+        budget, now_ms = self.bounds.budget, self._clock.now_ms()
+        assert budget is not None
+        if self._find_spent() < budget.amount:
+            return
+        end = end_of(budget.period, now_ms)
+        error = BudgetExceeded(
+            f"The budget of {budget} is spent; it begins again at {iso(end)}.",
+            retry_after=(end - now_ms) / 1000,
+        )
+        error.headers = NO_RETRY
+        raise self._with_headers(error, dialect)
+
+    def _find_spent(self) -> int:
+        budget = self.bounds.budget
+        assert budget is not None
+        begin = begin_of(budget.period, self._clock.now_ms())
+        if begin > self._period_begin:
+            self._period_begin, self._spent = begin, 0
+        return self._spent
+
+    def _with_headers(self, error: LimitExceeded, dialect: str) -> LimitExceeded:
+        error.headers += self.headers(dialect)
+        return error
+
+    def headers(self, dialect: str) -> Headers:
+        """Say what is left of the limits."""
+        bounds, now = self.bounds, self._clock.steady_ms()
+        requests = window_status(self._requests, now) if bounds.rpm else None
+        tokens = window_status(self._tokens, now) if bounds.tpm else None
+        return write_limit_headers(requests, tokens, dialect, self._clock.now_ms())
+
+    def count_request(self) -> None:
+        """Count a turn."""
+        if self.bounds.rpm:
+            self._requests.add(self._clock.steady_ms(), 1)
+
+    def settle(self, tokens: int, cost_micros: int) -> None:
+        """Count what a turn cost."""
+        if self.bounds.tpm:
+            self._tokens.add(self._clock.steady_ms(), tokens)
+        budget = self.bounds.budget
+        if budget is not None:
+            spent = tokens if budget.unit == "tokens" else cost_micros
+            self._spent = self._find_spent() + spent
+
+    def enter(self) -> None:
+        """Count an answer that runs."""
+        self._running += 1
+
+    def leave(self) -> None:
+        """Count one less: it is held, or over."""
+        self._running -= 1
+
+
+class OwnerAllowance:
+    """What one exchange takes of its owner's limits."""
+
+    __slots__ = ("_dialect", "_is_running", "_limiter", "_turn")
+
+    def __init__(self, limiter: OwnerLimiter, dialect: str) -> None:
+        self._limiter = limiter
+        self._dialect = dialect
+        self._is_running = False
+        self._turn = 0
+
+    def take_turn(self, number: int) -> None:
+        """Count a turn that is about to be asked for, once; raise `LimitExceeded` if it is over."""
+        if number <= self._turn:
+            # Another route is asked for the same turn.
+            return
+        self._limiter.check(self._dialect, resumes=number > 1)
+        self._turn = number
+        self._limiter.count_request()
+        if not self._is_running:
+            self._is_running = True
+            self._limiter.enter()
+
+    def pause(self) -> None:
+        """Leave the place to others while the answer is held."""
+        if self._is_running:
+            self._is_running = False
+            self._limiter.leave()
+
+    end = pause
+
+    def headers(self) -> Headers:
+        """Say what is left of the limits."""
+        return self._limiter.headers(self._dialect)
+
+
+class OwnerLimits:
+    """The limits of all owners; those without any cost nothing."""
+
+    def __init__(self, bounds: Mapping[str, OwnerBounds], clock: Clock) -> None:
+        self._clock = clock
+        self._limiters = {
+            owner: OwnerLimiter(owner, one, clock)
+            for owner, one in bounds.items()
+            if one.is_limited
+        }
+
+    async def load(self, sum_since: SumSince) -> None:
+        """Find out what was spent of all budgets before the gateway started."""
+        for limiter in self._limiters.values():
+            await limiter.load(sum_since)
+
+    async def replace_bounds(self, bounds: Mapping[str, OwnerBounds], sum_since: SumSince) -> None:
+        """Go by other bounds from now on."""
+        for owner, one in bounds.items():
+            limiter = self._limiters.get(owner)
+            if limiter is None:
+                limiter = OwnerLimiter(owner, one, self._clock)
+            before = limiter.bounds.budget
+            limiter.replace_bounds(one)
+            if one.budget is not None and one.budget != before:
+                await limiter.load(sum_since)
+            if one.is_limited:
+                self._limiters[owner] = limiter
+        for owner, limiter in self._limiters.items():
+            if owner not in bounds:
+                # An answer of this owner may still run, and leaves by the same limiter.
+                limiter.replace_bounds(UNLIMITED)
+
+    def check(self, owner: str, dialect: str) -> None:
+        """Raise `LimitExceeded` if an owner may ask nothing now."""
+        if (limiter := self._limiters.get(owner)) is not None:
+            limiter.check(dialect)
+
+    def open(self, owner: str, dialect: str) -> OwnerAllowance | None:
+        """Return what an exchange takes of its owner's limits; None: there are none."""
+        limiter = self._limiters.get(owner)
+        return None if limiter is None else OwnerAllowance(limiter, dialect)
+
+    def settle(self, owner: str, usage: Usage | None, cost_micros: int) -> None:
+        """Count what a turn cost, if its upstream told it."""
+        limiter = self._limiters.get(owner)
+        if limiter is not None and usage is not None:
+            limiter.settle(usage.input + usage.output, cost_micros)
