@@ -14,11 +14,11 @@ from gateway.clock import ManualClock
 from gateway.timestamps import iso
 from gateway.usage.model import HOUR_MS
 from tests.gateway.client import Answer
-from tests.gateway.wire import ask_of, chat, get
+from tests.gateway.wire import ask_of, chat, get, request
 from tests.jobs.words import key, keys
 from tests.run import Running, in_process
-from tests.sessions.talk import SESSION, forget, kept, model
-from tests.wire.fake import Peer, Story
+from tests.sessions.talk import JSON, SESSION, forget, kept, model
+from tests.wire.fake import Peer, Story, answering, sized
 
 NOW = 1_793_784_600_000
 """2026-11-04T09:30:00Z"""
@@ -232,3 +232,22 @@ async def test_a_database_that_is_damaged_stops_no_model(tmp_path: Path) -> None
         tmp_path.joinpath("holdgate.sqlite3").unlink()
         await gate.gateway.parts.usage.flush()
         assert (await usage.show("ann"))[0][0] == 1
+
+
+async def test_a_new_price_holds_for_what_is_used_from_then_on(usage: Usage) -> None:
+    await usage.use("ann", "free")
+    price = {"input": 1, "output": 0}
+    await usage.gate.reload(models=[{"name": "free", "routes": ["a/m"], "price": price}])
+    await usage.use("ann", "free")
+    # 20 tokens of the second answer; the first was counted without a price.
+    assert await usage.show("ann") == [[2, 2, 2, 30, 3, 0.00002]]
+
+
+async def test_embeddings_are_used_too() -> None:
+    body = b'{"object":"list","data":[],"model":"m","usage":{"prompt_tokens":7,"total_tokens":7}}'
+    async with in_process(answering(sized(body, JSON))) as gate:
+        asked = request("POST", "/v1/embeddings", JSON, body=b'{"model":"m","input":"hi"}')
+        assert (await gate.fetch(asked)).status == 200
+        await gate.quiet()
+        (found,) = (await gate.fetch(get("/api/usage"))).json["data"]
+        assert [found[name] for name in NUMBERS] == [1, 1, 1, 7, 0, None]
