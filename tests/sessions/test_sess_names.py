@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import anyio
 import pytest
 
+from gateway.stores.disk import ROWS_FILE, ROWS_MARKER
 from tests.gateway.wire import get
 from tests.run import Running, in_process, until
 from tests.sessions.talk import (
@@ -57,9 +58,9 @@ NAMES = [
 
 
 def files(directory: Path) -> list[Path]:
-    """List all files there are, however deep, beside the lock."""
+    """List all files there are, however deep, beside the lock and the rows."""
     found = [Path(root, name) for root, _, names in os.walk(directory) for name in names]
-    return [path for path in found if path.name != ".lock"]
+    return [path for path in found if path.name not in (".lock", ROWS_FILE, ROWS_MARKER)]
 
 
 def text(name: str) -> str:
