@@ -79,6 +79,8 @@ EVENT_LEVELS: Mapping[str, str] = {
             "signatures_not_swept",
             "snapshot_not_kept",
             "tool_results_not_stored",
+            "usage_not_pruned",
+            "usage_not_stored",
         ),
         ERROR,
     ),

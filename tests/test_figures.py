@@ -13,11 +13,12 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # Whoever makes a figure better tightens it here; whoever must make one worse says why.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    "plain: modules": 39,
+    # Each turn and each exchange is counted in the row of its hour.
+    "plain: modules": 43,
     # Usage of streams is asked for, every turn is counted, and lines are named by their exchange.
-    "plain: package switches": 72,
-    "hold: modules": 66,  # limits and usage of owners, the form of answers
-    "isolated: modules": 66,
+    "plain: package switches": 78,
+    "hold: modules": 70,  # limits and usage of owners, the form of answers
+    "isolated: modules": 70,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
     "code lines": 37_000,  # features may grow it

@@ -26,6 +26,7 @@ from gateway.api import (
     pass_through,
     reminders,
     sessions,
+    usage,
 )
 from gateway.api.jobs import JobError
 from gateway.api.operations import NotReady
@@ -140,6 +141,7 @@ AREAS = (
         delivery.ROUTES,
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
+    Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )
 

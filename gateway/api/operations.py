@@ -28,6 +28,7 @@ GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time
 POST /v1/chat/completions   ask a model (GET /v1/models lists them)
 POST /api/chat              talk to an agent (GET /api/agents lists them)
 GET  /api/status            upstreams and what is going on
+GET  /api/usage             tokens and costs
 GET  /healthz /readyz       alive? ready?
 GET  /metrics               for Prometheus
 """

@@ -34,7 +34,7 @@ from gateway.demo.server import DemoServer
 from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import ExchangeLog
-from gateway.exchange.observer import combine
+from gateway.exchange.observer import ObserverGroup
 from gateway.exchange.request_counts import RequestCounts
 from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
@@ -78,7 +78,8 @@ class Gateway:
         self.zone = zone_of(config.clock.timezone)
         requests = RequestCounts(config.metrics.owner_label)
         self.metrics = Metrics(self.exchanges.live, requests)
-        self.exchanges.observer = combine(requests, ExchangeLog(self.event_log))
+        self._observers = (requests, ExchangeLog(self.event_log))
+        self.exchanges.observer = ObserverGroup(*self._observers)
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -96,6 +97,8 @@ class Gateway:
     async def __aenter__(self) -> None:
         """Open the stores, and start what runs beside the requests."""
         self.parts = parts = await self._open()
+        self.exchanges.observer = ObserverGroup(*self._observers, parts.usage)
+        self._stack.push_async_callback(parts.usage.aclose)
         self.metrics.reminders = parts.reminders.counts
         self.metrics.deliveries = parts.deliveries.counts
         self._stack.push_async_callback(self._close_demo)
@@ -106,6 +109,7 @@ class Gateway:
         await parts.deliveries.load()
         await parts.webhooks.load()
         self._tasks = tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        await parts.limits.load(parts.usage.sum_since)
         await self._use(await self._make_request_services(self.config), tasks)
         if self.exchanges.tracer is not None:
             self.event_log.note("tracing")
@@ -135,6 +139,7 @@ class Gateway:
         self.metrics.upstreams = upstreams
         self.metrics.requests.routes.models = services.models
         parts.set_limits(services.config)
+        parts.usage.prices = wiring.prices_of(services.config)
         parts.use_executors(services.agent_runs, services.relay_runs)
         if parts.scheduler is not None:
             services.jobs.scheduler = parts.scheduler
@@ -149,6 +154,7 @@ class Gateway:
         """Answer new requests by another configuration; those under way go on as they began."""
         assert self._tasks is not None
         parts, former = self.parts, self.serving
+        await parts.limits.replace_bounds(wiring.owner_bounds(config), parts.usage.sum_since)
         await self._use(await self._make_request_services(config), self._tasks)
         if self.serving.agents.known != former.agents.known:
             self.serving.agents.announce()
@@ -178,6 +184,7 @@ class Gateway:
         tasks.start_soon(parts.webhooks.run)
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
+        tasks.start_soon(parts.usage.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)
@@ -230,6 +237,7 @@ class Gateway:
         self.exchanges.cut(Draining("The gateway is shutting down; try again.", retry_after=1))
         with anyio.move_on_after(rest):
             await self._idle()
+            await parts.usage.flush()
         self._left()
 
     async def _idle(self) -> None:

@@ -21,6 +21,7 @@ from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
+from gateway.api.usage import UsageArea
 from gateway.app.request_services import RequestServices
 from gateway.app.wiring import MESSAGES, find_pass_through
 from gateway.dialects import DIALECTS
@@ -50,6 +51,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         _counting(services),
         _chat(services),
         JobsArea(services.jobs, keys, limits),
+        UsageArea(parts.usage, keys, base.clock.now_ms),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from gateway.stores.documents import StoreUnavailable
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
 from gateway.usage.limits import OwnerLimits
+from gateway.usage.meter import UsageMeter
 
 Note = Callable[..., None]
 
@@ -102,7 +104,10 @@ class GatewayServices:
         offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
+        prices, writer = wiring.prices_of(config), secrets.token_hex(8)
+        self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock)
+        self.usage.on_turn = self.limits.settle
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
 

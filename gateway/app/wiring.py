@@ -40,6 +40,7 @@ from gateway.routing import Health, Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
 from gateway.usage.limits_model import Budget, OwnerBounds
+from gateway.usage.model import Price, make_price
 from gateway.wire.heartbeats import Heartbeats
 from gateway.wire.http_client.connect import connect
 from gateway.wire.http_client.key_command import KeyCommand, KeyedUpstream
@@ -276,6 +277,11 @@ def owner_bounds(config: Config) -> dict[str, OwnerBounds]:
 def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:
     pairs = (route.partition("/") for route in routes)
     return PublicModel(name, tuple(Route(upstream, model) for upstream, _, model in pairs), clock)
+
+
+def prices_of(config: Config) -> dict[str, Price]:
+    """Return what the tokens of public models cost, of those that have a price."""
+    return {m.name: make_price(dict(m.price)) for m in config.models if m.price is not None}
 
 
 def keys_of(config: Config) -> Keys:

@@ -1,4 +1,4 @@
-"""The commands that ask a running gateway for something: chat and jobs."""
+"""The commands that ask a running gateway for something: chat, jobs and usage."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from gateway.cli.chat import ChatOptions, chat
 from gateway.cli.client import CommandFailed, say
 from gateway.cli.jobs import JobCommands
+from gateway.cli.usage import show_usage
 from gateway.config import ConfigError, load
 
 
@@ -26,6 +27,11 @@ def run_jobs(arguments: argparse.Namespace) -> int:
     return _run_and_report(
         lambda: arguments.act(JobCommands(*_find_gateway(arguments), arguments.json), arguments)
     )
+
+
+def run_usage(arguments: argparse.Namespace) -> int:
+    """Show what was used."""
+    return _run_and_report(lambda: show_usage(*_find_gateway(arguments), arguments))
 
 
 def _run_and_report(run: Callable[[], None]) -> int:

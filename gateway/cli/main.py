@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.completion import SHELLS, write_completion
-from gateway.cli.gateway_commands import run_chat, run_jobs
+from gateway.cli.gateway_commands import run_chat, run_jobs, run_usage
 from gateway.cli.init import add_init_options
 from gateway.cli.job_options import add_job_actions
 from gateway.cli.keys import add_key_actions
 from gateway.cli.serve import run_check, run_serve
+from gateway.cli.usage import add_usage_options
 from gateway.demo.__main__ import main as demo_main
 from gateway.version import __version__
 
@@ -80,6 +81,9 @@ def build_parser() -> argparse.ArgumentParser:
     client.add_argument("--json", action="store_true", help="show what was answered as it came")
     add_job_actions(jobs, client)
     jobs.set_defaults(run=run_jobs)
+    usage = command("usage", "show how many tokens were used, and what they cost", client)
+    add_usage_options(usage)
+    usage.set_defaults(run=run_usage)
     completion = command("completion", "print a script that completes commands in a shell")
     completion.add_argument("shell", choices=tuple(SHELLS), help="for which shell")
     completion.set_defaults(run=_print_completion)

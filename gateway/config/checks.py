@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import available_timezones
 
 from gateway.config.budgets import read_budget
-from gateway.config.problems import hint, quote_short
+from gateway.config.problems import hint, nearest, quote_short
 from gateway.config.secret import Secret
 
 Check = Callable[[Any], Iterator[str]]
@@ -20,6 +21,12 @@ LARGEST = 2**53
 
 WEB_SCHEMES = ("http", "https")
 OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding"})
+PRICES = ("input", "cached", "output")
+NEEDED_PRICES = ("input", "output")
+# Nobody asks for more than a dollar for a token.
+HIGHEST_PRICE = 1_000_000
+# Then the cost of a token is a whole number of millionths of a millionth of a dollar.
+PRICE_DIGITS = 6
 LATER_STORES = frozenset({"postgresql", "postgres"})
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -151,6 +158,23 @@ def parameter(value: tuple[str, Secret]) -> Iterator[str]:
     """Accept a parameter of a URL; whatever it holds is escaped."""
     if not value[0]:
         yield "the name of a parameter must not be empty"
+
+
+def price(value: tuple[tuple[str, Decimal], ...]) -> Iterator[str]:
+    """Accept what tokens cost: members there are, each a number that can be counted with."""
+    meant = {name if name in PRICES else nearest(name, PRICES) for name, _ in value}
+    for name in NEEDED_PRICES:
+        # A misspelt name is one mistake, not two.
+        if name not in meant:
+            yield f"{name} is required; write 0 if it costs nothing"
+    for name, number in value:
+        if name not in PRICES:
+            advice = hint(name, PRICES) or f"; valid are {', '.join(PRICES)}"
+            yield f"unknown key {quote_short(name)}{advice}"
+        elif not 0 <= number <= HIGHEST_PRICE:
+            yield f"{name} must be a number from 0 to {HIGHEST_PRICE}"
+        elif number != round(number, PRICE_DIGITS):
+            yield f"{name} must not have more than {PRICE_DIGITS} digits after the point"
 
 
 def url_path(value: str) -> Iterator[str]:

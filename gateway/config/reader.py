@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +13,7 @@ from gateway.config.presets import NO_PRESET, PRESETS, Preset
 from gateway.config.problems import InvalidValue, Problem, join, nearest, quote_short
 from gateway.config.schema import ConfigKey, camel, keys_of
 from gateway.config.secret import MASK, Secret, Url
-from gateway.config.sections import Documents, Headers, Json, Texts, Variables
+from gateway.config.sections import Documents, Headers, Json, Numbers, Texts, Variables
 
 Problems = list[Problem]
 Values = dict[str, Any]
@@ -198,16 +200,32 @@ def _document(raw: object) -> Json:
 
 
 def _headers(raw: object) -> Headers:
-    return tuple((name, _read_value(name, value, _secret)) for name, value in _strings(raw))
+    items = _items(raw, "strings")
+    return tuple((name, _read_value(name, value, _secret)) for name, value in items)
 
 
 def _variables(raw: object) -> Variables:
-    return tuple((name, _read_value(name, value, _text)) for name, value in _strings(raw))
+    items = _items(raw, "strings")
+    return tuple((name, _read_value(name, value, _text)) for name, value in items)
 
 
-def _strings(raw: object) -> Iterable[tuple[str, object]]:
+def _numbers(raw: object) -> Numbers:
+    items = _items(raw, "numbers")
+    return tuple((name, _read_value(name, value, _number)) for name, value in items)
+
+
+def _number(raw: object) -> Decimal:
+    if not isinstance(raw, int | float) or isinstance(raw, bool):
+        raise InvalidValue(f"expected a number, got {_describe(raw)}")
+    if not isfinite(raw):
+        raise InvalidValue("expected a number that is finite")
+    # As it was written: a number is printed with the fewest digits that mean the same.
+    return Decimal(str(raw))
+
+
+def _items(raw: object, of: str) -> Iterable[tuple[str, object]]:
     if not isinstance(raw, dict):
-        raise InvalidValue(f"expected a table of strings, got {_noun(raw)}")
+        raise InvalidValue(f"expected a table of {of}, got {_noun(raw)}")
     return raw.items()
 
 
@@ -242,4 +260,5 @@ READERS: dict[Any, Callable[[object], Any]] = {
     Documents: _documents,
     Headers: _headers,
     Variables: _variables,
+    Numbers: _numbers,
 }

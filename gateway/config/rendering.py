@@ -8,7 +8,7 @@ from typing import Any
 from gateway.config.problems import join, quote
 from gateway.config.schema import ConfigKey, is_later, keys_of, names_variable
 from gateway.config.secret import MASK, Secret, Url
-from gateway.config.sections import Config, Documents, Headers, Texts, Variables
+from gateway.config.sections import Config, Documents, Headers, Numbers, Texts, Variables
 
 Origins = Mapping[str, str]
 
@@ -63,11 +63,19 @@ def _array(texts: Iterable[str]) -> str:
 
 
 def _mask_table(pairs: Headers) -> str:
-    return _table(tuple((name, MASK) for name, _ in pairs))
+    return _write_table((quote(name), quote(MASK)) for name, _ in pairs)
 
 
-def _table(pairs: Variables) -> str:
-    inner = ", ".join(f"{quote(name)} = {quote(value)}" for name, value in pairs)
+def _text_table(pairs: Variables) -> str:
+    return _write_table((quote(name), quote(value)) for name, value in pairs)
+
+
+def _number_table(pairs: Numbers) -> str:
+    return _write_table((name, format(value, "f")) for name, value in pairs)
+
+
+def _write_table(pairs: Iterable[tuple[str, str]]) -> str:
+    inner = ", ".join(f"{name} = {value}" for name, value in pairs)
     return f"{{ {inner} }}" if inner else "{}"
 
 
@@ -80,5 +88,6 @@ WRITERS: dict[Any, Callable[[Any], str]] = {
     Texts: _array,
     Documents: _array,
     Headers: _mask_table,
-    Variables: _table,
+    Variables: _text_table,
+    Numbers: _number_table,
 }

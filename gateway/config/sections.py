@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, NewType
 
 from gateway.config.checks import (
@@ -22,6 +23,7 @@ from gateway.config.checks import (
     not_empty,
     origin,
     parameter,
+    price,
     printable,
     route,
     store_url,
@@ -53,6 +55,8 @@ Documents = tuple[Json, ...]
 Headers = tuple[tuple[str, Secret], ...]
 # Names with the environment variables that contain their values.
 Variables = tuple[tuple[str, str], ...]
+# Names with numbers, exactly as they are written.
+Numbers = tuple[tuple[str, Decimal], ...]
 
 # An interval that may be zero, and one that may not (a loop or a timeout of no length).
 Ms = Annotated[int, Range(0)]
@@ -171,6 +175,12 @@ class ModelSection:
         "List of `<upstream>/<model>`, tried in this order until one answers.",
     ]
     clock: Annotated[bool, "Whether the model has the clock: tool, time, reminders, holds."] = True
+    price: Annotated[
+        Numbers | None,
+        price,
+        "USD for a million tokens, such as `{ input = 2.5, cached = 0.25, output = 10 }`; without "
+        "`cached`, cached input costs as much as other input.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

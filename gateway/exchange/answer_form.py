@@ -69,4 +69,5 @@ async def _convert(state: ExchangeState, name: str, body: bytes) -> Translator:
         len(asked), translators.make_context_reader(request.dialect, asked, name)
     )
     where, stream = state.exchange.route.upstream, request.asked.stream
+    state.hide_usage()
     return translators.make_converter(where, request.dialect, context, stream)

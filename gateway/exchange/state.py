@@ -244,6 +244,12 @@ class ExchangeState:
         signatures = self.signatures or NO_SIGNATURES
         return parts_of(self.additions, tools, request.is_composed, signatures)
 
+    def hide_usage(self) -> None:
+        """Keep the usage that a translated stream always tells from a client that did not ask."""
+        asked = self.request.asked
+        if asked.stream:
+            self.splice.hides_usage = not asked.wants_usage
+
     async def acquire_slot(self) -> None:
         """Wait for a place among the follow-ups of due reminders, which may be many at once."""
         if not self.has_slot:

@@ -125,6 +125,8 @@ async def _send(state: ExchangeState, effect: OpenTurn) -> None:
         body = _address(state, effect.route, name)
     else:
         body = await _address_aside(state, effect.route, name)
+    if state.translator is not None:
+        state.hide_usage()
     upstream = state.upstreams[where]
     query = request.query if state.translator is None else b""
     passed = translators.select_headers(where, request.dialect.name, request.headers)

@@ -1,4 +1,4 @@
-"""The protocols of a store of rows: jobs and runs, conversations and locks, deliveries and events.
+"""The protocols of a store of rows: jobs, runs, conversations, locks, deliveries, events, usage.
 
 Each call is one transaction, durable when it returns. Calls like `change` get a pure function that
 runs inside the transaction, in a thread of the store; it may be run again, and must not wait. If it
@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.jobs.model import Job, Run
 from gateway.stores.documents import SessionKey
+from gateway.usage.model import UsageBatch, UsageQuery, UsageTable
 
 R = TypeVar("R")
 
@@ -299,6 +300,25 @@ class DeliveryRows(Protocol):
         """Store the position of a reader of events; it never goes back."""
 
 
+class UsageRows(Protocol):
+    """What owners used, by hour, model and upstream."""
+
+    async def add(self, batch: UsageBatch) -> bool:
+        """Add the counts of a batch to the stored ones; return False if that was done before."""
+
+    async def last_batch(self, writer: str) -> int:
+        """Return the number of the last batch of a writer; 0 if there is none."""
+
+    async def sum_up(self, query: UsageQuery) -> UsageTable:
+        """Return the stored counts that are asked for, added up by groups."""
+
+    async def prune(self, before_ms: int) -> int:
+        """Delete rows of hours that began before a time, and writers silent since then.
+
+        Return how many rows.
+        """
+
+
 class Rows(Protocol):
     """A store of rows."""
 
@@ -306,6 +326,7 @@ class Rows(Protocol):
     conversations: ConversationRows
     locks: LockRows
     deliveries: DeliveryRows
+    usage: UsageRows
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the store does not work."""

@@ -1,0 +1,1 @@
+"""Who used how many tokens of which model, and what that cost."""

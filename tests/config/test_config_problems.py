@@ -25,6 +25,17 @@ def model(routes: str) -> str:
     return f'{GLM}[[models]]\nname = "default"\nroutes = {routes}'
 
 
+DEFAULT = '["glm/glm-4.7"]'
+
+
+def priced(members: str) -> str:
+    return f"{model(DEFAULT)}\nprice = {{ {members} }}"
+
+
+def key(lines: str) -> str:
+    return f'[[keys]]\nowner = "ann"\n{lines}\n'
+
+
 ONE_MISTAKE = {
     # names
     "[clock]\nhold_max_sm = 1": ("clock.hold_max_sm: unknown key; did you mean clock.hold_max_ms?"),
@@ -54,6 +65,40 @@ ONE_MISTAKE = {
     ),
     upstream('base_ulr = "x"'): (
         "upstreams[0].base_ulr: unknown key; did you mean upstreams[0].base_url?"
+    ),
+    priced("input = 1, outputs = 2"): (
+        'models[0].price: unknown key "outputs"; did you mean output?'
+    ),
+    priced("input = 1, output = 2, image = 3"): (
+        'models[0].price: unknown key "image"; valid are input, cached, output'
+    ),
+    priced("input = 1"): "models[0].price: output is required; write 0 if it costs nothing",
+    priced("cached = 1, output = 0"): (
+        "models[0].price: input is required; write 0 if it costs nothing"
+    ),
+    priced("input = -0.5, output = 1"): (
+        "models[0].price: input must be a number from 0 to 1000000"
+    ),
+    priced("input = 1, output = 1e300"): (
+        "models[0].price: output must be a number from 0 to 1000000"
+    ),
+    priced("input = 0.0000001, output = 1"): (
+        "models[0].price: input must not have more than 6 digits after the point"
+    ),
+    priced('input = "1 USD", output = 1'): (
+        'models[0].price: the value of "input": expected a number, got "1 USD"'
+    ),
+    priced("input = true, output = 1"): (
+        'models[0].price: the value of "input": expected a number, got true'
+    ),
+    priced("input = inf, output = 1"): (
+        'models[0].price: the value of "input": expected a number that is finite'
+    ),
+    f"{model(DEFAULT)}\nprice = 2": (
+        "models[0].price: expected a table of numbers, got an integer"
+    ),
+    f"{model(DEFAULT)}\nprices = {{}}": (
+        "models[0].prices: unknown key; did you mean models[0].price?"
     ),
     # types
     '[server]\nport = "abc"': 'server.port: expected an integer, got "abc"',
@@ -286,6 +331,24 @@ ONE_MISTAKE = {
     ),
     '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"\nsecret = "s"': (
         'webhooks[0].owner: "loca" is not one of the owners local; did you mean local?'
+    ),
+    key('key = "k"\nbudget = "20 EUR/month"'): (
+        'keys[0].budget: "20 EUR/month": write it like "20 USD/month" or "2M tokens/day"'
+    ),
+    key('key = "k"\nmodels = ["demmo"]'): (
+        'keys[0].models: "demmo" is not a public model; did you mean demo?'
+    ),
+    key('key = "k"\nrpm = 3') + key('key = "l"\nrpm = 4'): (
+        "keys[1].rpm: differs from keys[0]; limits belong to the owner, not the key"
+    ),
+    key('key = "k"\nbudget = "1 USD/day"'): (
+        "keys[0].budget: a budget in USD needs a price for each model; missing: without "
+        "[[models]], none"
+    ),
+    priced("input = 1, output = 2")
+    + f'\n[[models]]\nname = "free"\nroutes = {DEFAULT}\n'
+    + key('key = "k"\nbudget = "1 USD/day"'): (
+        'keys[0].budget: a budget in USD needs a price for each model; missing: "free"'
     ),
     '[[agents]]\nid = "a"\nmodel = "demmo"': (
         'agents[0].model: "demmo" is not a public model; did you mean demo?'

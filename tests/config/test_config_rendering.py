@@ -103,3 +103,53 @@ def test_a_printed_literal_is_not_taken_for_the_secret(loaded: Loader, tmp_path:
     (tmp_path / "printed.toml").write_text(printed)
     with pytest.raises(ConfigError, match=r"^keys\[0\]\.key_sha256: is the mask of a secret"):
         load(tmp_path / "printed.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (
+            "{ input = 2.5, cached = 0.25, output = 10 }",
+            "{ input = 2.5, cached = 0.25, output = 10 }",
+        ),
+        ("{ output = 0, input = 0.000001 }", "{ output = 0, input = 0.000001 }"),
+        ("{ input = 1e3, output = 0.1 }", "{ input = 1000.0, output = 0.1 }"),
+    ],
+)
+def test_prices_are_shown_as_they_were_written(
+    loaded: Loader, tmp_path: Path, written: str, shown: str
+) -> None:
+    text = f"""
+    [[upstreams]]
+    id = "glm"
+    base_url = "https://glm.example/v1"
+    [[models]]
+    name = "priced"
+    routes = ["glm/a"]
+    price = {written}
+    [[models]]
+    name = "free"
+    routes = ["glm/a"]
+    """
+    config = loaded(text)
+    printed = render(config)
+    assert f"\nprice = {shown}\n" in printed
+    assert printed.count("price") == 1 + printed.count('name = "priced"')
+    file = tmp_path / "printed.toml"
+    file.write_text(printed)
+    assert load(file, {"HOME": "/"}).models == config.models
+
+
+def test_two_mistakes_in_a_price_are_two(loaded: Loader) -> None:
+    text = """
+    [[upstreams]]
+    id = "glm"
+    base_url = "https://glm.example/v1"
+    [[models]]
+    name = "priced"
+    routes = ["glm/a"]
+    price = { input = -1, output = -1 }
+    """
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    assert len(caught.value.problems) == 2

@@ -16,7 +16,7 @@ DIALECTS = (CHAT, MESSAGES, RESPONSES)
 SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 PAIRS = [(one, other) for one in DIALECTS for other in DIALECTS if one != other]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "answers"
-WANTED = AnswerContext("my-model", "request-1", 1700000000, usage=True)
+WANTED = AnswerContext("my-model", "request-1", 1700000000)
 
 
 def fixture(dialect: str, name: str) -> bytes:

@@ -203,7 +203,7 @@ def answered(source: str, target: str, turns: list[Turn], cuts: list[int], crlf:
     splice, shown = SPOKEN[target].splice(asked, CLOCK, 10**6), b""
     for number, turn in enumerate(turns):
         stream = TELL[source](turn, number).replace(b"\n", b"\r\n" if crlf else b"\n")
-        way = StreamTranslator(source, target, AnswerContext("m", str(number), usage=True), 10**6)
+        way = StreamTranslator(source, target, AnswerContext("m", str(number)), 10**6)
         tap = splice.tap()
         points = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
         for piece in (stream[a:b] for a, b in pairwise(points)):

@@ -33,7 +33,7 @@ from tests.dialects.answers_wire import (
     translated,
 )
 
-PATCH = AnswerContext("m", "s", usage=True, custom=frozenset({"patch"}))
+PATCH = AnswerContext("m", "s", custom=frozenset({"patch"}))
 APPLIED = '*** Begin\n"x" \\ 上海\n'
 
 

@@ -197,14 +197,23 @@ def test_usage_of_reasoning(source: str, target: str, path: tuple[str, str]) -> 
 
 
 @pytest.mark.parametrize("source", (MESSAGES, RESPONSES))
-def test_usage_is_shown_to_a_chat_client_only_if_it_asked(source: str) -> None:
-    silent = AnswerContext("m", "s")
-    passage = StreamTranslator(source, CHAT, silent, 10**6)
-    shown = passage.feed(fixture(source, "cache"))
-    assert b'"usage"' not in shown
+@pytest.mark.parametrize("wants", [True, False])
+def test_usage_is_counted_and_shown_to_a_chat_client_only_if_it_asked(
+    source: str, wants: bool
+) -> None:
+    stream = translated(fixture(source, "cache"), source, CHAT)
+    asked = ModelRequest(model="m", body=b"{}", stream=True, wants_usage=wants)
+    splice = SPOKEN[CHAT].splice(asked, frozenset(), 10**6)
+    splice.hides_usage = not wants
+    tap = splice.tap()
+    shown = tap.feed(stream)
+    splice.take(tap)
+    shown += splice.tail(neutral_finish=False)
+    assert (b'"usage"' in shown) is wants
     assert shown.endswith(b"data: [DONE]\n\n")
-    assert passage.tokens is not None
-    assert (passage.tokens.input, passage.tokens.cached) == (2100, 1920)
+    usage = tap.end().usage
+    assert usage is not None
+    assert (usage.input, usage.cached) == (2100, 1920)
 
 
 @pytest.mark.parametrize("name", NAMES)

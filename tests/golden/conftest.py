@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
+from gateway.usage import meter
 from tests.golden.record import Stage, recorded
 
 Record = Callable[..., AbstractAsyncContextManager[Stage]]
+
+
+@pytest.fixture(autouse=True)
+def _stored_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have usage stored when the gateway leaves, and not before if a story takes long."""
+    monkeypatch.setattr(meter, "FLUSH_SECONDS", 3600)
 
 
 @pytest.fixture

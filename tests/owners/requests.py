@@ -59,6 +59,12 @@ OPERATIONS: dict[Way, tuple[Try, ...]] = {
     ("GET", "/metrics"): (_anything(),),
     ("GET", "/openapi.json"): (_anything(),),
     ("GET", "/api/status"): (_anything(),),
+    ("GET", "/api/usage"): (
+        _anything(),
+        _anything("?group_by=owner,model,upstream,hour"),
+        _anything("?owner=ann"),
+        _anything("?owner=nobody"),
+    ),
     ("GET", "/api/clock"): (_anything(),),
     ("GET", "/api/agents"): (_anything(),),
     ("GET", "/v1/models"): (_anything(),),

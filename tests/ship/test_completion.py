@@ -60,6 +60,7 @@ def shell(request: pytest.FixtureRequest, shells: dict[str, Shell]) -> Shell:
         ("holdgate serve --config hold", "holdgate.toml"),
         ("holdgate serve --config=hold", "holdgate.toml"),
         ("holdgate jobs upd", "update"),
+        ("holdgate usage --gro", "--group-by"),
         ("holdgate jobs add --ev", "--every"),
         ("holdgate jobs update --no-is", "--no-isolated"),
         # The value of an option is no command, even if it is called like one.

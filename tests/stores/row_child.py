@@ -1,8 +1,8 @@
 """A process that keeps rows and says on its standard output what was acknowledged.
 
 `python -m tests.stores.row_child BACKEND DIRECTORY TASK`: `work-for-ever` adds jobs, runs them and
-delivers their results until the process is killed; `add` adds jobs of twenty keys; `claim` claims
-and ends whatever is due, until nothing is.
+delivers their results until the process is killed; `use-for-ever` adds batches of usage; `add` adds
+jobs of twenty keys; `claim` claims and ends whatever is due, until nothing is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import anyio
 from gateway.jobs.model import Run
 from gateway.stores import Rows
 from gateway.stores.rows import OutboxItem
+from gateway.usage.model import RowKey, UsageBatch, UsageCounts
 
 from .row_backends import STEP, RowBackend, due, ended, idle, job, same
 
 PID = os.getpid()
 KEYS = 20
 TIMES = 4
+USED: tuple[RowKey, ...] = tuple((owner, 0, "m", "a") for owner in ("ann", "bob", "cid"))
 
 
 def say(*words: object) -> None:
@@ -48,6 +50,13 @@ async def work_for_ever(rows: Rows) -> None:
         say("ended", run.run_id)
 
 
+async def use_for_ever(rows: Rows) -> None:
+    for number in count(1):
+        used = dict.fromkeys(USED, UsageCounts(turns=1))
+        assert await rows.usage.add(UsageBatch(str(PID), number, used))
+        say("stored", PID, number)
+
+
 async def add(rows: Rows) -> None:
     for number in range(KEYS):
         given = job(f"{PID}-{number}", dedupe_key=f"key-{number}")
@@ -64,6 +73,7 @@ async def claim(rows: Rows) -> None:
 
 TASKS: dict[str, Callable[[Rows], Awaitable[None]]] = {
     "work-for-ever": work_for_ever,
+    "use-for-ever": use_for_ever,
     "add": add,
     "claim": claim,
 }

@@ -27,6 +27,7 @@ from gateway.stores.sqlite import (
     deliveries,
     job_table,
     jobs,
+    usage,
 )
 from gateway.stores.sqlite.database import Database, migrate
 from gateway.stores.sqlite.documents import Sqlite
@@ -176,7 +177,7 @@ async def test_a_newer_schema_is_refused_at_start(durable: RowBackend) -> None:
     connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
     before = durable.path.read_bytes()
-    with pytest.raises(StoreUnavailable, match=r"newer Holdgate \(schema 4, known up to 3\)"):
+    with pytest.raises(StoreUnavailable, match=r"newer Holdgate \(schema 5, known up to 4\)"):
         async with durable.opened():
             pass
     assert durable.path.read_bytes() == before
@@ -323,7 +324,7 @@ SCANNED_ON_PURPOSE = {
 
 
 def statements() -> list[str]:
-    modules = (conversations, deliveries, job_table, jobs)
+    modules = (conversations, deliveries, job_table, jobs, usage)
     values = [value for module in modules for value in vars(module).values()]
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     return sorted(

@@ -59,8 +59,8 @@ def together(backend: RowBackend, task: str) -> list[list[str]]:
     return [line for lines in said for line in lines]
 
 
-def killed(backend: RowBackend, lines: int) -> list[list[str]]:
-    child = started(backend, "work-for-ever")
+def killed(backend: RowBackend, lines: int, task: str = "work-for-ever") -> list[list[str]]:
+    child = started(backend, task)
     begin(child)
     assert child.stdout
     said = [child.stdout.readline().split() for _ in range(lines)]

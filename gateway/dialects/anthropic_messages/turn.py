@@ -306,6 +306,7 @@ def usage_of(usage: Json) -> Usage | None:
         sum(number_in(usage, name) for name in INPUT),
         number_in(usage, "output_tokens"),
         number_in(usage, CACHED),
+        number_in(part_of(usage, "output_tokens_details"), "thinking_tokens"),
     )
 
 

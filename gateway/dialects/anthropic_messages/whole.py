@@ -34,17 +34,23 @@ class _TextBlock(msgspec.Struct, gc=False):
     text: str
 
 
+class _ThinkingDetails(msgspec.Struct, gc=False):
+    thinking_tokens: int | None = None
+
+
 class _MessagesTokens(msgspec.Struct, gc=False):
     input_tokens: int
     output_tokens: int
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    output_tokens_details: _ThinkingDetails | None = None
 
     def usage(self) -> Usage:
         """Count what came from a cache as well: it was told too."""
-        cached = self.cache_read_input_tokens or 0
+        cached, said = self.cache_read_input_tokens or 0, self.output_tokens_details
         told = self.input_tokens + (self.cache_creation_input_tokens or 0) + cached
-        return Usage(told, self.output_tokens, cached)
+        thought = (said.thinking_tokens if said else 0) or 0
+        return Usage(told, self.output_tokens, cached, thought)
 
 
 class _PlainMessage(msgspec.Struct, gc=False):

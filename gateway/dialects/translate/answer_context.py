@@ -40,8 +40,6 @@ class AnswerContext(msgspec.Struct, frozen=True):
     created: int = 0
     """When the answer began, shown where the upstream does not say."""
     request: bytes = b"{}"
-    usage: bool = False
-    """Whether a Chat Completions client asked for the usage of a stream."""
     custom: frozenset[str] = frozenset()
     """The tools that take plain text instead of JSON."""
     keeps_id: bool = False
@@ -60,7 +58,7 @@ def read_context(asked: ModelRequest, dialect: str, seed: str, created: int) -> 
     # The search saves reading the tools of nearly every request (test_fast_paths.py).
     has_custom = b'"custom"' in asked.tools and dialect not in FUNCTIONS_ONLY
     custom = read_custom_tools(asked.tools) if has_custom else frozenset()
-    return AnswerContext(asked.model, seed, created, asked.body, asked.wants_usage, custom)
+    return AnswerContext(asked.model, seed, created, asked.body, custom)
 
 
 def read_custom_tools(tools: bytes) -> frozenset[str]:

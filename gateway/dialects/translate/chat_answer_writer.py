@@ -112,7 +112,8 @@ class ChatAnswerWriter(AnswerWriter):
     def _end(self, ended: Ended) -> bytes:
         finish = _encode(_reason(ended, self._refused))
         end = b'%b{},"finish_reason":%b}]}\n\n' % (self._prefix, finish)
-        if self._context.usage and ended.tokens is not None:
+        if ended.tokens is not None:
+            # It is counted, and kept from clients that did not ask for it (`hides_usage`).
             usage = usage_of(ended.tokens)
             end += encode(_encode({**self._envelope, "choices": [], "usage": usage}))
         return end + DONE

@@ -11,12 +11,13 @@ from anyio.to_thread import run_sync
 
 from gateway.stores.disk import ROWS_FILE, ROWS_MARKER, ProcessLock
 from gateway.stores.documents import OnQuarantine
-from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows
+from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows, UsageRows
 from gateway.stores.sqlite.conversations import MemoryLocks, SqliteConversations, SqliteLocks
 from gateway.stores.sqlite.deliveries import SqliteDeliveries
 from gateway.stores.sqlite.documents import Sqlite
 from gateway.stores.sqlite.engine import Engine, file_engine, memory_engine
 from gateway.stores.sqlite.jobs import SqliteJobs
+from gateway.stores.sqlite.usage import SqliteUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class SqliteRows:
         self.jobs: JobRows = SqliteJobs(engine, services.now_ms, services.on_quarantine)
         self.conversations: ConversationRows = SqliteConversations(engine, services.now_ms)
         self.deliveries: DeliveryRows = SqliteDeliveries(engine, services.now_ms)
+        self.usage: UsageRows = SqliteUsage(engine, services.now_ms)
         # If no other process can use the store, locks are in memory and need no write.
         self.locks: LockRows = (
             SqliteLocks(engine, services.lease_ms)

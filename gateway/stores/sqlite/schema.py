@@ -159,8 +159,36 @@ NOTICES = (
     "ALTER TABLE items ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
 )
 
+# Counts are added to the row of their hour. With them, each writer keeps the number of its last
+# batch, so that a batch whose answer was lost can be sent again.
+USAGE = (
+    """CREATE TABLE usage (
+        owner TEXT NOT NULL,
+        hour_ms INTEGER NOT NULL,
+        model TEXT NOT NULL,
+        upstream TEXT NOT NULL,
+        exchanges INTEGER NOT NULL,
+        turns INTEGER NOT NULL,
+        reported_turns INTEGER NOT NULL,
+        input INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL,
+        cost_micros INTEGER,
+        PRIMARY KEY (owner, hour_ms, model, upstream)
+    )""",
+    "CREATE INDEX usage_hours ON usage (hour_ms)",
+    """CREATE TABLE usage_writers (
+        writer TEXT PRIMARY KEY,
+        batch INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL
+    )""",
+    "CREATE INDEX usage_writers_oldest ON usage_writers (at_ms)",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     DOCUMENTS,
     (*JOBS, *CONVERSATIONS, *DELIVERIES),
     NOTICES,
+    USAGE,
 )
