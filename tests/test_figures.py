@@ -16,14 +16,14 @@ AT_MOST = {
     # Each turn and each exchange is counted in the row of its hour.
     "plain: modules": 43,
     # Usage of streams is asked for, every turn is counted, and lines are named by their exchange.
-    "plain: package switches": 77,
-    "hold: modules": 69,  # limits and usage of owners, the form of answers
-    "isolated: modules": 69,
+    "plain: package switches": 78,
+    "hold: modules": 70,  # limits and usage of owners, the form of answers
+    "isolated: modules": 70,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
-    "code lines": 38_500,  # features may grow it
+    "code lines": 37_000,  # features may grow it
     "constructors with > 8 arguments": 0,
-    "classes with > 20 attributes": 9,  # the keys of an upstream are many, and so are services
+    "classes with > 20 attributes": 8,  # the keys of an upstream are many
 }
 AT_LEAST = {
     "comments per 100, hardest": 5,

@@ -109,6 +109,7 @@ class Gateway:
         await parts.deliveries.load()
         await parts.webhooks.load()
         self._tasks = tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        await parts.limits.load(parts.usage.sum_since)
         await self._use(await self._make_request_services(self.config), tasks)
         if self.exchanges.tracer is not None:
             self.event_log.note("tracing")
@@ -153,6 +154,7 @@ class Gateway:
         """Answer new requests by another configuration; those under way go on as they began."""
         assert self._tasks is not None
         parts, former = self.parts, self.serving
+        await parts.limits.replace_bounds(wiring.owner_bounds(config), parts.usage.sum_since)
         await self._use(await self._make_request_services(config), self._tasks)
         if self.serving.agents.known != former.agents.known:
             self.serving.agents.announce()

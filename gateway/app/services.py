@@ -104,9 +104,10 @@ class GatewayServices:
         offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
-        self.limits = OwnerLimits(wiring.owner_bounds(config), clock)
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
+        self.limits = OwnerLimits(wiring.owner_bounds(config), clock)
+        self.usage.on_turn = self.limits.settle
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
 

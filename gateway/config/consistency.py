@@ -58,6 +58,18 @@ def limits_belong_to_owners(config: Config) -> Iterator[Problem]:
             yield from _report_unknown(f"keys[{index}].models", model, public or (), says)
 
 
+def money_needs_prices(config: Config) -> Iterator[Problem]:
+    """A budget in USD is for models with a price: others would be free."""
+    for index, key in enumerate(config.keys):
+        if not key.budget.upper().replace(" ", "").endswith(("USD/DAY", "USD/MONTH")):
+            continue
+        free = [m.name for m in config.models if m.price is None and m.name in (key.models or (m.name,))]
+        if free or not config.models:
+            names = ", ".join(map(quote_short, free)) or "without [[models]], none"
+            says = f"a budget in USD needs a price for each model; missing: {names}"
+            yield Problem(f"keys[{index}].budget", says)
+
+
 def routes_lead_somewhere(config: Config) -> Iterator[Problem]:
     """A route names an upstream, and a model that upstream lists."""
     served = {upstream.id: upstream.models for upstream in config.upstreams}
@@ -148,6 +160,7 @@ RULES: tuple[Rule, ...] = (
     names_are_unique,
     keys_are_unique,
     limits_belong_to_owners,
+    money_needs_prices,
     routes_lead_somewhere,
     presets_are_complete,
     upstreams_get_one_key,

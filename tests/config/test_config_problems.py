@@ -32,6 +32,10 @@ def priced(members: str) -> str:
     return f"{model(DEFAULT)}\nprice = {{ {members} }}"
 
 
+def key(lines: str) -> str:
+    return f'[[keys]]\nowner = "ann"\n{lines}\n'
+
+
 ONE_MISTAKE = {
     # names
     "[clock]\nhold_max_sm = 1": ("clock.hold_max_sm: unknown key; did you mean clock.hold_max_ms?"),
@@ -327,6 +331,24 @@ ONE_MISTAKE = {
     ),
     '[[webhooks]]\nowner = "loca"\nurl = "https://a.example"\nsecret = "s"': (
         'webhooks[0].owner: "loca" is not one of the owners local; did you mean local?'
+    ),
+    key('key = "k"\nbudget = "20 EUR/month"'): (
+        'keys[0].budget: "20 EUR/month": write it like "20 USD/month" or "2M tokens/day"'
+    ),
+    key('key = "k"\nmodels = ["demmo"]'): (
+        'keys[0].models: "demmo" is not a public model; did you mean demo?'
+    ),
+    key('key = "k"\nrpm = 3') + key('key = "l"\nrpm = 4'): (
+        "keys[1].rpm: differs from keys[0]; limits belong to the owner, not the key"
+    ),
+    key('key = "k"\nbudget = "1 USD/day"'): (
+        "keys[0].budget: a budget in USD needs a price for each model; missing: without "
+        "[[models]], none"
+    ),
+    priced("input = 1, output = 2")
+    + f'\n[[models]]\nname = "free"\nroutes = {DEFAULT}\n'
+    + key('key = "k"\nbudget = "1 USD/day"'): (
+        'keys[0].budget: a budget in USD needs a price for each model; missing: "free"'
     ),
     '[[agents]]\nid = "a"\nmodel = "demmo"': (
         'agents[0].model: "demmo" is not a public model; did you mean demo?'

@@ -13,14 +13,14 @@ from tests.outbox.receiver import Posted
 from tests.wire.fake import Request
 
 _SQLITE = b"SQLite format 3\x00"
-# Which process stored usage, and in how many batches, is chance.
-_UNTOLD = {"usage_writers"}
 # Differ from run to run, since tests ask again until something is so, or from release to release.
 UNSTABLE = (
     "holdgate_frame_gap_seconds",
     "holdgate_requests_answered_total",
     "holdgate_build_info",
 )
+# Which process stored usage, and in how many batches, is chance.
+_UNTOLD = {"usage_writers"}
 
 
 def quoted(mark: str, text: str) -> list[str]:

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI
 from tests.clock.words import play, says
 from tests.gateway.wire import Cue, get, request, streaming, turn
 from tests.jobs.models import cued
-from tests.jobs.words import HOUR, add, every, key, run_now, runs_of, seen
+from tests.jobs.words import HOUR, add, every, key, keys, run_now, runs_of, seen
 from tests.run import Running, until
 from tests.sessions.talk import JSON
 from tests.usage.words import MovableClock, ask, limited, start
@@ -216,3 +216,18 @@ async def test_many_at_once_are_counted_exactly() -> None:
                 tasks.start_soon(one)
         assert sorted(statuses) == [200] * 5 + [429] * 15
         assert len(gate.requests) == 5
+
+
+async def test_a_reload_changes_limits_and_forgets_no_count() -> None:
+    async with limited(HI, rpm=5) as gate:
+        assert (await ask(gate)).status == (await ask(gate)).status == 200
+        owners = keys("ann", "bob", "root", admin="root")
+        owners[0]["rpm"] = 2
+        await gate.reload(keys=owners)
+        assert (await ask(gate)).status == 429
+        del owners[0]["rpm"]
+        await gate.reload(keys=owners)
+        assert (await ask(gate)).status == 200
+        owners[1]["concurrent"] = 1
+        await gate.reload(keys=owners)
+        assert (await ask(gate, "bob")).status == 200
