@@ -1,4 +1,7 @@
-"""The same upstream over httpx's own transport, for whatever is unusual.
+"""The same upstream over httpx's own transport, or that of httpx2, for whatever is unusual.
+
+httpx2 is the maintained continuation of httpx: the same names in another module, so the module is
+a value here. Its errors and URLs are other classes than httpx's; both are known by their names.
 
 Two things are worse than on our own: a stale connection is not asked again, and bytes an upstream
 sends after the end of an answer are taken for the beginning of the next one.
@@ -9,6 +12,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from types import ModuleType
 from typing import cast
 
 import anyio
@@ -29,22 +33,30 @@ CLOSE_SECONDS = 1.0
 
 
 class HttpxUpstream:
-    """One upstream, asked through httpx."""
+    """One upstream, asked through httpx or httpx2."""
 
-    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ssl_context: ssl.SSLContext | None = None,
+        library: ModuleType = httpx,
+    ) -> None:
         self.endpoint = endpoint
+        self._library = library
+        # The wait for a slot is ours, and fails with httpx's error over both libraries.
+        self._errors = (httpx.TransportError, library.TransportError)
         self._slots = ConnectionSlots(endpoint.max_connections)
         self._head = RequestHead(endpoint)
-        self._transport = httpx.AsyncHTTPTransport(
+        self._transport = library.AsyncHTTPTransport(
             verify=ssl_context or _context(self._head.url),
             trust_env=False,
-            limits=httpx.Limits(
+            limits=library.Limits(
                 max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
             ),
         )
 
     def __repr__(self) -> str:
-        return f"<HttpxUpstream {self.endpoint.id} busy {self.busy}>"
+        return f"<HttpxUpstream {self.endpoint.id} {self._library.__name__} busy {self.busy}>"
 
     async def open(
         self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
@@ -53,20 +65,20 @@ class HttpxUpstream:
         timeouts = self.endpoint.timeouts
         limits: dict[str, float | None] = dict.fromkeys(("pool", "connect"), timeouts.connect)
         limits |= dict.fromkeys(("write", "read"), timeouts.first_byte)
-        request = httpx.Request(
+        request = self._library.Request(
             "POST",
-            self._head.url_with(query, model),
+            str(self._head.url_with(query, model)),
             headers=self._head.pairs(headers, len(body)),
             content=body,
             extensions={"timeout": limits},
         )
         try:
             response = await self._send(request)
-        except httpx.TransportError as error:
+        except self._errors as error:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = HttpxTurn(response, self._slots, timeouts)
+        turn = HttpxTurn(response, self._slots, timeouts, self._library.TransportError)
         return await accept(response.status_code, turn)
 
     @property
@@ -84,7 +96,8 @@ class HttpxUpstream:
         if not self._slots.grab():
             await self._slots.wait(self.endpoint.timeouts.connect)
         try:
-            return await self._transport.handle_async_request(request)
+            response: httpx.Response = await self._transport.handle_async_request(request)
+            return response
         except BaseException:
             self._slots.free()
             raise
@@ -93,11 +106,16 @@ class HttpxUpstream:
 class HttpxTurn:
     """One answer of httpx's."""
 
-    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_slots", "headers")
+    __slots__ = ("_error", "_idle", "_limit", "_open", "_pieces", "_response", "_slots", "headers")
 
     def __init__(
-        self, response: httpx.Response, slots: ConnectionSlots, timeouts: Timeouts
+        self,
+        response: httpx.Response,
+        slots: ConnectionSlots,
+        timeouts: Timeouts,
+        error: type[Exception],
     ) -> None:
+        self._error = error
         self.headers: Headers = tuple(
             [(name.lower(), value) for name, value in response.headers.raw]
         )
@@ -124,7 +142,7 @@ class HttpxTurn:
         except TimeoutError:
             await self.aclose()
             raise upstream_error(httpx.ReadTimeout("")) from None
-        except httpx.TransportError as error:
+        except self._error as error:
             await self.aclose()
             raise upstream_error(error) from None
         self._limit = self._idle
@@ -156,7 +174,7 @@ class HttpxTurn:
             return
         self._open = False
         try:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(self._error):
                 await self._pieces.aclose()
                 await self._response.aclose()
         finally:
