@@ -3,7 +3,7 @@
 import functools
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from inspect import iscoroutinefunction
 
 import anyio
@@ -26,8 +26,8 @@ def pytest_configure() -> None:
             signal.signal(number, lambda *_: None)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Limit an async test inside its loop, shortly before pytest-timeout does it from outside.
 
     uvloop swallows what the handler of pytest-timeout raises, and a test that is left in the middle
@@ -38,6 +38,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         config = pyfuncitem.config
         limit = marker.args[0] if marker else config.option.timeout or config.getini("timeout")
         pyfuncitem.obj = limit_time(pyfuncitem.obj, 0.9 * float(limit))
+    return (yield)
 
 
 def limit_time(
