@@ -257,6 +257,7 @@ class GatewayProcess:
         self.home = home
         self.log = home / "log"
         self.url = ""
+        self._clients: list[Client] = []
 
     @property
     def port(self) -> int:
@@ -267,6 +268,12 @@ class GatewayProcess:
     def pid(self) -> int:
         """The number of its process."""
         return self._process.pid
+
+    async def connect(self, **options: Any) -> Client:
+        """Open a connection, which lasts until the process is gone if the test does not close it."""
+        client = await Client.connected(self.port, **options)
+        self._clients.append(client)
+        return client
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -317,6 +324,8 @@ class GatewayProcess:
         end_process(self._process, grace)
         assert self._process.stdout is not None
         self._process.stdout.close()
+        for client in self._clients:
+            client.leave()
 
     def __enter__(self) -> Self:
         self._start()

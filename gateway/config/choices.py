@@ -28,7 +28,7 @@ PresetName = Literal[
     "llamacpp",
 ]
 Auth = Literal["", "bearer", "x-api-key", "api-key", "none", "client"]
-Transport = Literal["fast", "httpx"]
+Transport = Literal["fast", "httpx", "httpx2"]
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 TimeTag = Literal["always", "user_turns", "off"]

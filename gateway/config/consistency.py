@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from importlib.util import find_spec
 from ipaddress import ip_address
 
 from gateway.config.presets import NO_PRESET, PRESETS
@@ -20,6 +21,8 @@ KEYLESS = {
 }
 LIMITS = ("models", "rpm", "tpm", "concurrent", "budget")
 KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
+# Transports that are a package of their own, and an extra of ours.
+EXTRA_TRANSPORTS = ("httpx2",)
 
 Rule = Callable[[Config], Iterator[Problem]]
 
@@ -104,6 +107,17 @@ def upstreams_get_one_key(config: Config) -> Iterator[Problem]:
                 yield Problem(f"{where}.headers_env", f"{quote_short(name)} is also in headers")
 
 
+def transports_have_packages(config: Config) -> Iterator[Problem]:
+    """A transport that is an extra can be chosen where its package is."""
+    for index, upstream in enumerate(config.upstreams):
+        name = upstream.transport
+        if name in EXTRA_TRANSPORTS and find_spec(name) is None:
+            yield Problem(
+                f"upstreams[{index}].transport",
+                f"the package {name} is not installed; run: pip install 'holdgate[{name}]'",
+            )
+
+
 def strangers_need_a_key(config: Config) -> Iterator[Problem]:
     """Without keys only this machine is served."""
     if not config.keys and not _is_loopback(config.server.host):
@@ -165,6 +179,7 @@ RULES: tuple[Rule, ...] = (
     routes_lead_somewhere,
     presets_are_complete,
     upstreams_get_one_key,
+    transports_have_packages,
     strangers_need_a_key,
     workers_share_a_store,
     webhooks_have_owners,

@@ -126,9 +126,10 @@ class UpstreamSection:
         "How the key is sent: `bearer`, `x-api-key`, `api-key`, `none`, or `client` for the "
         "client's own; empty: as the dialect does.",
     ] = ""
-    transport: Annotated[Transport, "HTTP client: `fast`, or `httpx` for unusual networks."] = (
-        "fast"
-    )
+    transport: Annotated[
+        Transport,
+        "HTTP client: `fast`, or `httpx` for unusual networks; `httpx2` must be installed.",
+    ] = "fast"
     api_key: Annotated[Hidden, "The key that is sent to the upstream."] = None
     api_key_env: Annotated[Variable, "Environment variable that contains the key instead."] = ""
     api_key_command: Annotated[

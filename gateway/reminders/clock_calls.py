@@ -331,10 +331,14 @@ def _read_arguments(arguments: str, rules: Rules) -> str:
     value: dict[str, Any] | str
     try:
         value = _decode_object(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        is_deep = _is_deeper(value, DEPTH)
+    except (msgspec.MsgspecError, ValueError):
         # They are only a hint, so a text that is not an object is accepted too.
-        value = text
-    if _is_deeper(value, DEPTH):
+        value, is_deep = text, False
+    except RecursionError:
+        # How deep msgspec reads depends on the Python it runs on.
+        is_deep = True
+    if is_deep:
         raise InvalidInput(
             f"arguments are nested more than {DEPTH} levels deep; make them flatter."
         )

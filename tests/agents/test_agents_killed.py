@@ -35,7 +35,7 @@ def settings(fake: FakeUpstream, store: str) -> dict[str, str]:
 
 
 async def send(gate: GatewayProcess, request: bytes) -> Client:
-    client = await Client.connected(gate.port)
+    client = await gate.connect()
     await client.send(request)
     return client
 

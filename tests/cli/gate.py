@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import pytest
@@ -81,6 +81,13 @@ class Gate:
         self.url = url
         self._hand, self._taken = anyio.create_memory_object_stream[Exchange](10)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hand.close()
+        self._taken.close()
+
     async def asked(self) -> Exchange:
         """Wait for the next request, and start to answer it."""
         exchange = await self.knocked()
@@ -130,7 +137,8 @@ async def opened() -> AsyncIterator[Gate]:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(SocketAttribute.local_port)
         gate = Gate(f"http://127.0.0.1:{port}")
-        async with anyio.create_task_group() as group:
-            group.start_soon(listener.serve, gate.serve)
-            yield gate
-            group.cancel_scope.cancel()
+        with gate:
+            async with anyio.create_task_group() as group:
+                group.start_soon(listener.serve, gate.serve)
+                yield gate
+                group.cancel_scope.cancel()

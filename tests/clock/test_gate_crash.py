@@ -143,12 +143,10 @@ class Crowd:
 
     def __init__(self, gate: GatewayProcess) -> None:
         self._gate = gate
-        self._clients: list[Client] = []
 
     async def start(self, session: str, words: str) -> Client:
         """Ask in a session, and leave the answer to be read or not."""
-        client = await Client.connected(self._gate.port)
-        self._clients.append(client)
+        client = await self._gate.connect()
         await client.send(ask_of(talk(words), f"x-session-id: {session}"))
         return client
 

@@ -195,7 +195,7 @@ class TestDrain:
         """Ask for an answer that is held for a minute."""
         due_at = iso(round(time.time() * 1000) + 50 * SECOND)
         directive = f'<**clock:{{"time":"{due_at}","message":"drink tea"}}**>'
-        client = await Client.connected(gate.port)
+        client = await gate.connect()
         body = talk(directive + "hi", stream=bool(number % 2))
         await client.send(ask_of(body, f"x-session-id: s{number}"))
         await client.saw(text("I will.") if number % 2 else b" ")

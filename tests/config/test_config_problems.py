@@ -147,7 +147,7 @@ ONE_MISTAKE = {
         f'upstreams[0].dialect: "openai-cht" is not one of {DIALECTS}; did you mean openai-chat?'
     ),
     upstream('transport = "fats"'): (
-        'upstreams[0].transport: "fats" is not one of fast, httpx; did you mean fast?'
+        'upstreams[0].transport: "fats" is not one of fast, httpx, httpx2; did you mean fast?'
     ),
     '[clock]\ntimezone = "europe/berln"': (
         'clock.timezone: "europe/berln" is not an IANA time zone; did you mean Europe/Berlin?'

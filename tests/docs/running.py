@@ -117,7 +117,7 @@ def process_of(
     command: Sequence[str], place: Path, environ: dict[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a process with a group of its own, and end the whole group."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         cwd=place,
         env=environ,
@@ -126,12 +126,11 @@ def process_of(
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        end_group(process)
-        process.wait()
+    ) as process:
+        try:
+            yield process
+        finally:
+            end_group(process)
 
 
 def end_group(process: subprocess.Popen[str]) -> None:

@@ -6,11 +6,13 @@ Each pair is asked on two stages of the same kind, so that neither sees what the
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import anyio
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,10 +252,10 @@ async def compare_readings(asking: Asking, headers: Headers, prefers_stream: boo
     rules = ReadingRules(100, "m", frozenset({"dice"}), Sentinels((), ()))
     found = []
     for above in (2**63, -1):
-        offload = Offload()
-        offload.above = above
-        reader = ModelRequestReader(DIALECT, offload, rules)
-        found.append(await reader.read(read(asking).body, prefers_stream, headers, OWNER))
+        async with aclosing(Offload()) as offload:
+            offload.above = above
+            reader = ModelRequestReader(DIALECT, offload, rules)
+            found.append(await reader.read(read(asking).body, prefers_stream, headers, OWNER))
     fast, general = found
     assert (fast.who, fast.previous) == (general.who, general.previous)
     # What is read at once of a large request is asked of others when somebody wants to know it.
@@ -263,6 +265,8 @@ async def compare_readings(asking: Asking, headers: Headers, prefers_stream: boo
     assert bool(fast.asked.tools) == bool(general.asked.tools)
 
 
+# Each example starts a helper process.
+@pytest.mark.timeout(300)
 @given(
     ASKINGS,
     st.sampled_from([(), ((b"x-session-id", b"s"),), ((b"accept", b"text/event-stream"),)]),

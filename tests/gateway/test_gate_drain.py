@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import anyio
 import pytest
@@ -36,13 +36,17 @@ class Process:
         self.fake = fake
         self.signalled = 0.0
 
+    async def connect(self, **options: Any) -> Client:
+        """Open a connection."""
+        return await self._process.connect(**options)
+
     async def start(self, body: bytes | None = None) -> Client:
         """Ask for a model's answer."""
         return await self.send(ask_of(chat() if body is None else body))
 
     async def send(self, request: bytes) -> Client:
         """Open a connection and send bytes on it."""
-        client = await Client.connected(self.port)
+        client = await self.connect()
         await client.send(request)
         return client
 

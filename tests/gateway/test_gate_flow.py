@@ -33,7 +33,7 @@ def without_beats(body: bytearray) -> bytes:
     return bytes(body).replace(BEAT, b"").replace(WAIT, b"")
 
 
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 async def test_each_event_is_there_before_the_next_is_sent(transport: str) -> None:
     events = [ROLE, *[text(str(number)) for number in range(5)]]
     cue = Cue()

@@ -101,10 +101,10 @@ async def test_leaving_closes_the_upstream_and_starts_nothing(state: State, way:
         assert [line["state"] for line in gate.exchanges] == ["gone"]
 
 
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 @pytest.mark.parametrize("use_uvloop", [True, False], ids=["uvloop", "asyncio"])
 class TestOnEveryLoopAndTransport:
-    """The same on the other event loop and the other transport, in two states."""
+    """The same on the other event loop and the other transports, in two states."""
 
     @pytest.fixture
     def anyio_backend(self, use_uvloop: bool) -> tuple[str, dict[str, bool]]:
@@ -236,12 +236,12 @@ async def hasty_visitors(transport: str, visits: int) -> None:
         assert min(ends["gone"], ends["done"]) > visits / 10
 
 
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 async def test_hasty_visitors_leave_no_busy_connection(transport: str) -> None:
     await hasty_visitors(transport, 300)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 async def test_thousands_of_hasty_visitors_leave_no_busy_connection(transport: str) -> None:
     await hasty_visitors(transport, 3000)

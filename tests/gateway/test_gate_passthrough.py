@@ -61,7 +61,7 @@ async def test_a_short_stream_passes_split_at_every_byte() -> None:
             assert (await gate.ask()).body == SHORT
 
 
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 async def test_and_byte_by_byte(transport: str) -> None:
     splits = [[bytes([byte]) for byte in stream] for stream in (TEXT, TOOLS)]
     async with in_process(

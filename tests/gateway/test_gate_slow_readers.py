@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from gateway.wire.http_client.connection import HIGH_WATER
-from tests.gateway.client import Client
 from tests.gateway.test_gate_drain import gateway_process
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, hanging, on_cue, text, whole
 from tests.run import in_process, until, within
@@ -84,23 +83,20 @@ async def test_a_stream_that_is_not_read_costs_at_most_twice_the_high_water() ->
     """Measured from outside, as the memory of a process."""
     upstream = Endless()
 
-    async def get_stuck(count: int) -> list[Client]:
-        clients = [await Client.connected(gate.port, receive_buffer=4096) for _ in range(count)]
+    async def get_stuck(count: int) -> None:
+        clients = [await gate.connect(receive_buffer=4096) for _ in range(count)]
         for client in clients:
             await client.send(ask_of(chat()))
         sent = -1
         while sent != upstream.sent:
             sent = upstream.sent
             await anyio.sleep(0.5)
-        return clients
 
     async with gateway_process(upstream.story, drain_ms=1000) as gate:
-        stuck = await get_stuck(4)
+        await get_stuck(4)
         before = gate.resident_bytes
-        stuck += await get_stuck(20)
+        await get_stuck(20)
         assert (gate.resident_bytes - before) / 20 < 2 * HIGH_WATER
-        for client in stuck:
-            client.leave()
 
 
 async def test_one_that_pauses_gets_everything() -> None:

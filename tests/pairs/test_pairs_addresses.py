@@ -29,7 +29,7 @@ def credentials(headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
     return {name: value for name, value in headers.items() if name in CREDENTIALS}
 
 
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 @each_pair
 async def test_path_parameters_and_headers(
     client: Tongue, upstream: Tongue, transport: str
@@ -66,7 +66,7 @@ async def test_none_sends_no_key(tongue: Tongue) -> None:
     assert credentials(asked.headers) == {}
 
 
-@pytest.mark.parametrize("transport", ["fast", "httpx"])
+@pytest.mark.parametrize("transport", ["fast", "httpx", "httpx2"])
 @pytest.mark.parametrize(
     "model, path",
     [("a b", "a%20b"), ("../x", "..%2Fx"), ("x?y#z", "x%3Fy%23z"), ("é{m}", "%C3%A9%7Bm%7D")],

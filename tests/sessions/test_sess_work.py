@@ -13,7 +13,6 @@ import anyio
 import pytest
 
 from gateway.sessions.task_tracker import LIMIT_SECONDS, TaskTracker
-from tests.gateway.client import Client
 from tests.gateway.wire import ask_of
 from tests.run import SOON, Running, in_process, until, upstreams_of, within
 from tests.sessions.process import process
@@ -299,8 +298,7 @@ async def test_a_gateway_finds_it_on_its_path(tmp_path: Path) -> None:
         settings |= {"ROUTECODEX_STOPMESSAGE_BD_MODE": "auto"}
         settings |= {"HOLDGATE_STOP_MESSAGE__BD_DIR": str(tmp_path)}
         async with process(tmp_path, settings) as gate:
-            client = await Client.connected(gate.port)
+            client = await gate.connect()
             await client.send(ask_of(talk(GO_ON), SESSION))
             assert text_of(await client.answer()) == MORE
-            client.leave()
     assert bd.asked == [LIST, READY]

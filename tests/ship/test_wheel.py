@@ -93,6 +93,29 @@ def test_every_module_can_be_imported(installed: Path, tmp_path: Path) -> None:
     assert place.startswith(str(installed))
 
 
+@pytest.mark.parametrize("command", [("check",), ("serve", "--port", "0")], ids=lambda c: c[0])
+def test_a_transport_that_is_not_installed_is_named_with_the_command_to_get_it(
+    installed: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    config = tmp_path / "holdgate.toml"
+    config.write_text(
+        '[[upstreams]]\nid = "a"\nbase_url = "http://127.0.0.1:9/v1"\ntransport = "httpx2"\n'
+    )
+    result = subprocess.run(
+        (installed / "bin/holdgate", *command, "--config", config),
+        cwd=tmp_path,
+        env=environ_for(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode != 0
+    assert (
+        "upstreams[0].transport: the package httpx2 is not installed; "
+        "run: pip install 'holdgate[httpx2]'"
+    ) in result.stdout + result.stderr
+
+
 def test_every_file_that_is_not_code_is_there(installed: Path, tmp_path: Path) -> None:
     files = [path for path in PACKAGE.rglob("*") if path.is_file()]
     names = [str(p.relative_to(PACKAGE)) for p in files if p.suffix not in {".py", ".pyc"}]

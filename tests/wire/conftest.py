@@ -1,4 +1,4 @@
-"""Every test here runs on both event loops; those that ask for `upstreams`, on both transports."""
+"""Every test here runs on both event loops; those that ask for `connected`, on all transports."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def connecting(transport: str) -> Connected:
     return connected
 
 
-@pytest.fixture(params=["fast", "httpx"])
+@pytest.fixture(params=["fast", "httpx", "httpx2"])
 def connected(request: pytest.FixtureRequest) -> Connected:
-    """Open an upstream over each of the two transports."""
+    """Open an upstream over each of the transports."""
     return connecting(request.param)
 
 

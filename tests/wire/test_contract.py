@@ -1,4 +1,4 @@
-"""What both transports make of good answers and of error answers."""
+"""What all transports make of good answers and of error answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both transports make of upstreams that break, stall or talk nonsense."""
+"""What all transports make of upstreams that break, stall or talk nonsense."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The client's side of HTTP/1.1: upstreams, asked over one of two transports."""
+"""The client's side of HTTP/1.1: upstreams, asked over one of three transports."""

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
+from importlib import import_module
 
 from gateway.wire.http_client.fast import FastUpstream
 from gateway.wire.http_client.httpx_upstream import HttpxUpstream
 from gateway.wire.http_client.upstream import Endpoint, Upstream
 
-_TRANSPORTS: dict[str, type[FastUpstream] | type[HttpxUpstream]] = {
+
+def connect_by_httpx2(endpoint: Endpoint, ssl_context: ssl.SSLContext | None) -> Upstream:
+    """Make an upstream that is asked through httpx2, which only this transport needs."""
+    return HttpxUpstream(endpoint, ssl_context, import_module("httpx2"))
+
+
+_TRANSPORTS: dict[str, Callable[[Endpoint, ssl.SSLContext | None], Upstream]] = {
     "fast": FastUpstream,
     "httpx": HttpxUpstream,
+    "httpx2": connect_by_httpx2,
 }
 
 

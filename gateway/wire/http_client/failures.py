@@ -10,8 +10,6 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx
-
 from gateway.errors import (
     Headers,
     HoldgateError,
@@ -29,13 +27,14 @@ BLOT = b"***"
 AUTH_STATUSES = (401, 403)
 SHORTEST = 6
 
-# First match wins; no text of a library is passed on, since it may name an address.
-_ERRORS: tuple[tuple[type[Exception], type[UpstreamError], str], ...] = (
-    (httpx.PoolTimeout, UpstreamBusy, "All connections to the upstream are busy; try again."),
-    (httpx.ConnectTimeout, UpstreamUnreachable, "The upstream did not accept a connection."),
-    (httpx.TimeoutException, UpstreamTimeout, "The upstream was silent for too long."),
-    (httpx.RemoteProtocolError, UpstreamBroke, "The upstream's answer broke off or is not HTTP."),
-    (httpx.NetworkError, UpstreamBroke, "The connection to the upstream broke."),
+# First match wins; no text of a library is passed on, since it may name an address. The errors of
+# httpx2 are other classes with the same names, and it need not be installed.
+_ERRORS: tuple[tuple[str, type[UpstreamError], str], ...] = (
+    ("PoolTimeout", UpstreamBusy, "All connections to the upstream are busy; try again."),
+    ("ConnectTimeout", UpstreamUnreachable, "The upstream did not accept a connection."),
+    ("TimeoutException", UpstreamTimeout, "The upstream was silent for too long."),
+    ("RemoteProtocolError", UpstreamBroke, "The upstream's answer broke off or is not HTTP."),
+    ("NetworkError", UpstreamBroke, "The connection to the upstream broke."),
 )
 
 _CONNECT_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
@@ -46,12 +45,13 @@ _CONNECT_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def upstream_error(error: httpx.TransportError) -> UpstreamError:
-    """Map an error of the transport to one a client can be shown."""
-    if isinstance(error, httpx.ConnectError):
+def upstream_error(error: Exception) -> UpstreamError:
+    """Map a `TransportError` of httpx or httpx2 to an error that a client can be shown."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if "ConnectError" in names:
         return UpstreamUnreachable(explain_unreachable(error))
-    for foreign, ours, sentence in _ERRORS:
-        if isinstance(error, foreign):
+    for name, ours, sentence in _ERRORS:
+        if name in names:
             return ours(sentence)
     return UpstreamBroke("The request to the upstream failed.")
 

@@ -1,4 +1,7 @@
-"""The same upstream over httpx's own transport, for whatever is unusual.
+"""The same upstream over httpx's own transport, or that of httpx2, for whatever is unusual.
+
+httpx2 is the maintained continuation of httpx: the same names in another module, so the module is
+a value here. Its errors and URLs are other classes than httpx's; both are known by their names.
 
 Two things are worse than on our own: a stale connection is not asked again, and bytes an upstream
 sends after the end of an answer are taken for the beginning of the next one.
@@ -10,6 +13,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import ModuleType
 from typing import cast
 
 import anyio
@@ -32,12 +36,31 @@ CLOSE_SECONDS = 1.0
 class HttpxConnections:
     """Connections of httpx's, and the places for them; several URLs of an upstream share them."""
 
-    __slots__ = ("_retired", "slots", "transport")
+    __slots__ = ("_retired", "errors", "library", "slots", "transport")
 
-    def __init__(self, slots: ConnectionSlots, transport: httpx.AsyncHTTPTransport) -> None:
-        self.slots = slots
-        self.transport = transport
+    def __init__(self, most: int, context: ssl.SSLContext, library: ModuleType) -> None:
+        self.library = library
+        # The wait for a slot is ours, and fails with httpx's error over both libraries.
+        self.errors = (httpx.TransportError, library.TransportError)
+        self.slots = ConnectionSlots(most)
+        self.transport = library.AsyncHTTPTransport(
+            verify=context,
+            trust_env=False,
+            limits=library.Limits(max_connections=most, keepalive_expiry=KEEP_ALIVE_SECONDS),
+        )
         self._retired = False
+
+    async def send(self, request: httpx.Request, patience: float) -> httpx.Response:
+        """Send a request as soon as there is a place for it, or raise one of `errors`."""
+        # httpx's own pool does not serve those who wait in the order they came.
+        if not self.slots.grab():
+            await self.slots.wait(patience)
+        try:
+            response: httpx.Response = await self.transport.handle_async_request(request)
+            return response
+        except BaseException:
+            await self.settle()
+            raise
 
     async def settle(self) -> None:
         """Free the place of an answer that has ended."""
@@ -58,34 +81,30 @@ class HttpxConnections:
     async def _close_idle(self) -> None:
         # httpx closes all connections or none; it makes new ones if it is asked again.
         if not self.slots.busy:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(*self.errors):
                 await self.transport.aclose()
 
 
 class HttpxUpstream:
-    """One upstream, asked through httpx."""
+    """One upstream, asked through httpx or httpx2."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         ssl_context: ssl.SSLContext | None = None,
+        library: ModuleType = httpx,
         connections: HttpxConnections | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._head = RequestHead(endpoint)
-        self._connections = connections or HttpxConnections(
-            ConnectionSlots(endpoint.max_connections),
-            httpx.AsyncHTTPTransport(
-                verify=ssl_context or _context(self._head.url),
-                trust_env=False,
-                limits=httpx.Limits(
-                    max_connections=endpoint.max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
-                ),
-            ),
-        )
+        if connections is None:
+            context = ssl_context or _context(self._head.url)
+            connections = HttpxConnections(endpoint.max_connections, context, library)
+        self._connections = connections
 
     def __repr__(self) -> str:
-        return f"<HttpxUpstream {self.endpoint.id} busy {self.busy}>"
+        library = self._connections.library.__name__
+        return f"<HttpxUpstream {self.endpoint.id} {library} busy {self.busy}>"
 
     async def open(
         self, body: bytes, headers: Headers, query: bytes = b"", model: str = ""
@@ -94,20 +113,22 @@ class HttpxUpstream:
         timeouts = self.endpoint.timeouts
         limits: dict[str, float | None] = dict.fromkeys(("pool", "connect"), timeouts.connect)
         limits |= dict.fromkeys(("write", "read"), timeouts.first_byte)
-        request = httpx.Request(
+        connections = self._connections
+        request = connections.library.Request(
             "POST",
-            self._head.url_with(query, model),
+            str(self._head.url_with(query, model)),
             headers=self._head.pairs(headers, len(body)),
             content=body,
             extensions={"timeout": limits},
         )
         try:
-            response = await self._send(request)
-        except httpx.TransportError as error:
+            response = await connections.send(request, timeouts.connect)
+        except connections.errors as error:
             raise upstream_error(error) from None
         # From here on a silence is measured by the turn, which knows the first byte from others.
         limits["read"] = None
-        turn = HttpxTurn(response, self._connections.settle, timeouts)
+        broken = connections.library.TransportError
+        turn = HttpxTurn(response, connections.settle, timeouts, broken)
         return await accept(response.status_code, turn)
 
     def copy_with_url(self, url: str) -> HttpxUpstream:
@@ -127,25 +148,20 @@ class HttpxUpstream:
         """Close every connection, also those in use."""
         await self._connections.aclose()
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        # httpx's own pool does not serve those who wait in the order they came.
-        if not self._connections.slots.grab():
-            await self._connections.slots.wait(self.endpoint.timeouts.connect)
-        try:
-            return await self._connections.transport.handle_async_request(request)
-        except BaseException:
-            await self._connections.settle()
-            raise
-
 
 class HttpxTurn:
     """One answer of httpx's."""
 
-    __slots__ = ("_idle", "_limit", "_open", "_pieces", "_response", "_settle", "headers")
+    __slots__ = ("_error", "_idle", "_limit", "_open", "_pieces", "_response", "_settle", "headers")
 
     def __init__(
-        self, response: httpx.Response, settle: Callable[[], Awaitable[None]], timeouts: Timeouts
+        self,
+        response: httpx.Response,
+        settle: Callable[[], Awaitable[None]],
+        timeouts: Timeouts,
+        error: type[Exception],
     ) -> None:
+        self._error = error
         self.headers: Headers = tuple(
             [(name.lower(), value) for name, value in response.headers.raw]
         )
@@ -172,7 +188,7 @@ class HttpxTurn:
         except TimeoutError:
             await self.aclose()
             raise upstream_error(httpx.ReadTimeout("")) from None
-        except httpx.TransportError as error:
+        except self._error as error:
             await self.aclose()
             raise upstream_error(error) from None
         self._limit = self._idle
@@ -204,7 +220,7 @@ class HttpxTurn:
             return
         self._open = False
         try:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(httpx.TransportError):
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(self._error):
                 await self._pieces.aclose()
                 await self._response.aclose()
         finally:
