@@ -76,7 +76,8 @@ class Costs:
     def ratio(self, lane: str, other: str) -> float | None:
         """Return the median over rounds of one lane's cost divided by another's in the same."""
         ours, theirs = self._rounds.get(lane, {}), self._rounds.get(other, {})
-        found = [ours[number] / theirs[number] for number in ours if number in theirs]
+        # In a very short round a process may not have been seen to use any CPU time.
+        found = [ours[number] / theirs[number] for number in ours if theirs.get(number)]
         return median(found) if found else None
 
 
