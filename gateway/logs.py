@@ -50,6 +50,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "answer_not_read",
             "answer_not_stored",
             "answers_not_swept",
+            "budget_not_read",
             "deliveries_not_kept",
             "deliveries_not_read",
             "deliveries_owed",

@@ -106,7 +106,7 @@ class GatewayServices:
         self.locks = Locks(rows.locks, base.holds, note)
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
-        self.limits = OwnerLimits(wiring.owner_bounds(config), clock)
+        self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
         self.usage.on_turn = self.limits.settle
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""

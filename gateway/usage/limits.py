@@ -14,6 +14,7 @@ from typing import Protocol
 from gateway.clock.protocol import Clock
 from gateway.errors import BudgetExceeded, Headers, LimitExceeded, RateLimitExceeded
 from gateway.exchange.model import Usage
+from gateway.stores.documents import StoreUnavailable
 from gateway.timestamps import iso
 from gateway.usage.limits_model import (
     OwnerBounds,
@@ -188,8 +189,11 @@ class OwnerAllowance:
 class OwnerLimits:
     """The limits of all owners; those without any cost nothing."""
 
-    def __init__(self, bounds: Mapping[str, OwnerBounds], clock: Clock) -> None:
+    def __init__(
+        self, bounds: Mapping[str, OwnerBounds], clock: Clock, note: Callable[..., None]
+    ) -> None:
         self._clock = clock
+        self._note = note
         self._limiters = {
             owner: OwnerLimiter(owner, one, clock)
             for owner, one in bounds.items()
@@ -199,7 +203,14 @@ class OwnerLimits:
     async def load(self, sum_since: SumSince) -> None:
         """Find out what was spent of all budgets before the gateway started."""
         for limiter in self._limiters.values():
+            await self._load(limiter, sum_since)
+
+    async def _load(self, limiter: OwnerLimiter, sum_since: SumSince) -> None:
+        try:
             await limiter.load(sum_since)
+        except StoreUnavailable as error:
+            # The gateway works without its store, too; the budget is then as good as new.
+            self._note("budget_not_read", owner=limiter.owner, why=error.message)
 
     async def replace_bounds(self, bounds: Mapping[str, OwnerBounds], sum_since: SumSince) -> None:
         """Go by other bounds from now on."""
@@ -210,7 +221,7 @@ class OwnerLimits:
             before = limiter.bounds.budget
             limiter.replace_bounds(one)
             if one.budget is not None and one.budget != before:
-                await limiter.load(sum_since)
+                await self._load(limiter, sum_since)
             if one.is_limited:
                 self._limiters[owner] = limiter
         for owner, limiter in self._limiters.items():

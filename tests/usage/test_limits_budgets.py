@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from gateway.usage.limits_model import end_of
+from gateway.errors import BudgetExceeded
+from gateway.exchange.model import Usage
+from gateway.stores.documents import StoreUnavailable
+from gateway.usage.limits import OwnerLimits
+from gateway.usage.limits_model import Budget, OwnerBounds, end_of
 from tests.clock.reminding import fetch
 from tests.gateway.client import Answer
 from tests.gateway.wire import ask_of, chat, get, request, streaming, turn, usage
@@ -116,3 +120,19 @@ def write(file: Path, port: int, budget: str) -> None:
     for name, table in tables.items():
         lines += [f"[[{name}]]", *(f"{one} = {json.dumps(value)}" for one, value in table.items())]
     file.write_text("\n".join(lines))
+
+
+async def test_a_store_that_does_not_answer_lets_budgets_begin_anew() -> None:
+    noted: list[str] = []
+
+    async def fail(owner: str, since_ms: int) -> NoReturn:
+        raise StoreUnavailable("The disk is gone.")
+
+    bounds = {"ann": OwnerBounds(budget=Budget(5, "tokens", "day"))}
+    limits = OwnerLimits(bounds, MovableClock(), lambda event, **fields: noted.append(event))
+    await limits.load(fail)
+    assert noted == ["budget_not_read"]
+    limits.check("ann", "openai-chat")
+    limits.settle("ann", Usage(3, 2), 0)
+    with pytest.raises(BudgetExceeded):
+        limits.check("ann", "openai-chat")
