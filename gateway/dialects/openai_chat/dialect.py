@@ -136,7 +136,7 @@ class OpenAIChat(BaseDialect):
     def ask_usage(self, body: bytes) -> bytes:
         """Have a stream end with a chunk that tells its usage."""
         if STREAM_OPTIONS not in body:
-            # The fast twin of what follows: it saves writing the members again (test_stream_usage.py).
+            # The fast twin of what follows, which writes all members (test_stream_usage.py).
             begins = body.index(b"{") + 1
             return b"%b%b%b" % (body[:begins], ASK_USAGE, body[begins:])
         fields = fields_of(body)
