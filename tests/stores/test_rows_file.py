@@ -52,6 +52,15 @@ def durable(request: pytest.FixtureRequest, tmp_path: Path) -> RowBackend:
     return RowBackend(request.param, tmp_path)
 
 
+def test_closed_it_leaves_nothing_open_in_place_of_a_missing_file(tmp_path: Path) -> None:
+    database = Database(tmp_path / "kept.sqlite3")
+    nothing = database.connection(make=False)
+    assert database.connection(make=False) is nothing
+    database.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        nothing.execute("select 1")
+
+
 async def test_nothing_is_made_before_something_is_kept(embedded: RowBackend) -> None:
     async with embedded.opened() as rows:
         assert await rows.jobs.end_lapsed(2**63 - 1, cut) == []

@@ -118,7 +118,7 @@ class Database:
         """
         if self._connection is not None and self._identify() == self._file:
             return self._connection
-        self.close()
+        self._close_file()
         self._refuse_emptied()
         if not make and self._is_nothing():
             return self._nothing.connection()
@@ -127,7 +127,11 @@ class Database:
         return self._connection
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and what replaces a file that does not exist."""
+        self._close_file()
+        self._nothing.close()
+
+    def _close_file(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
