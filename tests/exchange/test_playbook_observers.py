@@ -293,6 +293,22 @@ async def test_an_upstream_that_refuses_to_be_asked_for_usage() -> None:
     assert not stage.live.services.translators.asks_usage("a")
 
 
+async def test_a_refusal_that_names_usage_and_has_another_reason() -> None:
+    """A client may have written the name; then others are still counted."""
+    story = """
+        >> client asks
+        << opens a
+        >> a refuses stream_options
+        << opens a
+        >> a refuses stream_options
+        << client sees 400, error unknown_parameter
+        << exchange is failed: upstream_error
+        """
+    stage = await play(story, Scene())
+    assert heard(stage, UsageRefused) == []
+    assert stage.live.services.translators.asks_usage("a")
+
+
 async def test_a_refused_request() -> None:
     stage, error = Stage(Scene(), hears_all=True), BadRequest("No.")
     refused = RequestRefused(ExchangeInfo("req_1", "req_1"), "POST", "/v1/messages", error)
