@@ -107,10 +107,14 @@ def _log_request(log: EventLog, answered: RequestAnswered) -> None:
 
 def describe_request(info: ExchangeInfo) -> Fields:
     """Return the fields that say which request it is; what is not known of it is left out."""
-    named = info.request_id != info.exchange_id
-    fields: Fields = {"exchange": info.exchange_id, "request": info.request_id if named else None}
-    fields |= {"owner": info.owner or None, "session": info.session}
+    fields = describe_ids(info) | {"owner": info.owner or None, "session": info.session}
     return fields | {"dialect": info.dialect or None, "model": info.model[:LONGEST_NAME] or None}
+
+
+def describe_ids(info: ExchangeInfo) -> Fields:
+    """Return the fields that lines of one request have in common."""
+    named = info.request_id != info.exchange_id
+    return {"exchange": info.exchange_id, "request": info.request_id if named else None}
 
 
 def _log_turn(log: EventLog, ended: TurnEnded) -> None:
@@ -179,7 +183,7 @@ STEPS: Mapping[type[Happening], Callable[[Any], Fields]] = {
         **describe_tokens(step.turn.usage),
     },
     TurnBroke: lambda step: {"turn": step.number, "route": str(step.route)},
-    Heartbeat: lambda step: {"turn": step.turn},
+    Heartbeat: lambda step: {**describe_ids(step.info), "turn": step.turn},
     Spliced: lambda step: {"turn": step.turn},
     UpstreamClosed: lambda step: {"turn": step.turn, "was_cut": step.was_cut},
     ToolStarted: lambda step: {"tool": step.call.name, "call": step.call.id},
