@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.usage.limits_model import end_of
+from gateway.errors import BudgetExceeded
+from gateway.stores.documents import StoreUnavailable
+from gateway.usage.limits import OwnerLimits
+from gateway.usage.limits_model import Budget, OwnerBounds, end_of
+from gateway.usage.model import Spending
 from tests.clock.reminding import fetch
 from tests.gateway.client import Answer
 from tests.gateway.wire import ask_of, chat, get, request, streaming, turn, usage
-from tests.jobs.words import HOUR, add, every, key, run_now, runs_of, seen
+from tests.jobs.words import HOUR, add, every, key, keys, run_now, runs_of, seen
 from tests.run import GatewayProcess, as_process, upstreams_of
 from tests.sessions.talk import JSON
 from tests.usage.words import MovableClock, ask, limited
@@ -96,6 +100,40 @@ async def test_what_was_spent_survives_a_restart_and_a_reload(tmp_path: Path) ->
             assert (await _ask(gate)).status == 429
             used = await fetch(gate.port, get("/api/usage", key("ann")))
             assert used.json["data"][0]["input_tokens"] == 180
+
+
+async def test_a_budget_that_comes_later_counts_what_was_spent_before() -> None:
+    async with limited(COSTLY, tables={"models": []}) as gate:
+        for _ in range(3):
+            assert (await ask(gate, "bob")).status == 200
+        await gate.quiet()
+        owners = keys("ann", "bob", "root", admin="root")
+        owners[1] |= {"budget": "250 tokens/month"}
+        await gate.reload(keys=owners)
+        refused = await ask(gate, "bob")
+        assert (refused.status, refused.json["error"]["code"]) == (429, "budget_exceeded")
+
+
+async def test_a_budget_that_could_not_be_read_is_read_the_next_time() -> None:
+    """The store fails while bounds are replaced: it is as if nobody had tried."""
+    limits = OwnerLimits({"ann": OwnerBounds(rpm=9)}, MovableClock())
+    wanted = {"ann": OwnerBounds(budget=Budget(100, "tokens", "day"))}
+    with pytest.raises(StoreUnavailable):
+        await limits.replace_bounds(wanted, _cannot_tell)
+    allowance = limits.open("ann", "openai-chat")
+    assert allowance is not None
+    assert dict(allowance.headers())[b"x-ratelimit-limit-requests"] == b"9"
+    await limits.replace_bounds(wanted, _all_spent)
+    with pytest.raises(BudgetExceeded):
+        limits.check("ann", "openai-chat")
+
+
+async def _cannot_tell(owner: str, since_ms: int) -> Spending:
+    raise StoreUnavailable("It is not there.")
+
+
+async def _all_spent(owner: str, since_ms: int) -> Spending:
+    return Spending(tokens=100)
 
 
 def _serve(home: Path, file: Path) -> GatewayProcess:
