@@ -170,6 +170,13 @@ def _instant(at: float) -> str:
     return iso(round(at * 1000))
 
 
+def _find_running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class LogStream(Protocol):
     """Where lines go."""
 
@@ -323,6 +330,8 @@ class EventLog:
         if loop is None or loop.is_closed():
             self._lines.append(line)
             self.flush()
+        elif _find_running_loop() is loop:
+            self._add(line)
         else:
             loop.call_soon_threadsafe(self._add, line)
 

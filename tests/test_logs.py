@@ -160,8 +160,6 @@ async def test_lines_of_a_task_carry_the_ids_of_its_request() -> None:
             tasks.start_soon(answer, "req_1", "mine")
             tasks.start_soon(answer, "req_2", "req_2")
         event_log.note("draining")
-        # What `logging` is told takes its place by the loop.
-        await anyio.lowlevel.checkpoint()
     finally:
         logging.getLogger().handlers[:] = before
     event_log.flush()
@@ -173,6 +171,21 @@ async def test_lines_of_a_task_carry_the_ids_of_its_request() -> None:
         "WARNING log exchange=req_1 request=mine logger=holdgate.test says=odd",
         "WARNING log exchange=req_2 logger=holdgate.test says=odd",
     ]
+
+
+async def test_what_logging_is_told_last_is_written_with_the_rest() -> None:
+    """At the end nothing is left of the loop that could take it later."""
+    stream = io.StringIO()
+    event_log = EventLog("text", stream, lambda: 0)
+    before = logging.getLogger().handlers[:]
+    try:
+        set_up(event_log)
+        event_log.note("draining")
+        logging.getLogger("uvicorn.error").error("odd")
+        event_log.flush()
+    finally:
+        logging.getLogger().handlers[:] = before
+    assert [line.split(" ")[2] for line in stream.getvalue().splitlines()] == ["draining", "log"]
 
 
 async def test_levels() -> None:

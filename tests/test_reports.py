@@ -17,8 +17,10 @@ from gateway.exchange.observer import (
     Happening,
     RequestAnswered,
     RequestRefused,
+    RouteTried,
     StateChanged,
     ToolReturned,
+    TurnBroke,
     TurnEnded,
     UsageRefused,
 )
@@ -28,6 +30,7 @@ UP = Route("up", "m-1")
 INFO = ExchangeInfo("req_1", "mine", "ann b", "s 1", "m", "openai-chat", True)
 PLAIN = ExchangeInfo("req_2", "req_2", "ann", None, "m\n" * 99, "openai-chat")
 DONE = ExchangeEnded(INFO, State.DONE, UP, 2, 3, 200, 0.25, 0.0123, 99, Usage(4, 5, 2, 1))
+LONG = Route("up", "m" * 1_000_000)
 BROKE = UpstreamBroke("It broke.")
 FAILED = ExchangeEnded(PLAIN, State.FAILED, UP, 1, 1, 502, 1, None, 0, None, BROKE)
 
@@ -81,6 +84,22 @@ async def test_of_a_long_name_only_the_beginning_is_kept() -> None:
         assert f" model={'m' * 100} " in await line("text", report)
     owner_model_and_upstream_model = 3
     assert reports._quote_name.cache_info().currsize == owner_model_and_upstream_model
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        TurnEnded(TurnEnd(Stop.STOP), str, 10, 2, 2, LONG, 0.5, INFO),
+        RouteFailed(BROKE, LONG),
+        RouteTried(1, LONG),
+        TurnBroke(1, LONG, INFO),
+    ],
+    ids=lambda happening: type(happening).__name__,
+)
+async def test_steps_keep_only_the_beginning_too(happening: Happening) -> None:
+    """A client may name any model where an upstream takes any name."""
+    for form in ("text", "json"):
+        assert 0 < len(await line(form, happening, "debug")) < 1000
 
 
 @pytest.mark.parametrize(

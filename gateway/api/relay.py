@@ -246,13 +246,16 @@ def tell_failure(
 ) -> HoldgateError | None:
     """Tell why a request failed; return what is to be said of it, if anybody is there to hear."""
     info, method, path = incoming.describe(dialect), incoming.method, incoming.path
-    if isinstance(error, HoldgateError):
-        exchanges.tell(RequestRefused(info, method, path, error))
-        return error
     if isinstance(error, ClientLeft):
         exchanges.tell(RequestAnswered(info, method, path, CLIENT_LEFT, 0.0))
         return None
-    return log_crash(error, incoming.request_id, answer)
+    told = (
+        error if isinstance(error, HoldgateError) else log_crash(error, incoming.request_id, answer)
+    )
+    # Of an answer that has started, its exchange told.
+    if told is not None and not answer.started:
+        exchanges.tell(RequestRefused(info, method, path, told))
+    return told
 
 
 def log_crash(error: Exception, request_id: str, answer: ClientResponse) -> HoldgateError | None:

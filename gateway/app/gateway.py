@@ -154,8 +154,9 @@ class Gateway:
         """Answer new requests by another configuration; those under way go on as they began."""
         assert self._tasks is not None
         parts, former = self.parts, self.serving
+        services = await self._make_request_services(config)
         await parts.limits.replace_bounds(wiring.owner_bounds(config), parts.usage.sum_since)
-        await self._use(await self._make_request_services(config), self._tasks)
+        await self._use(services, self._tasks)
         if self.serving.agents.known != former.agents.known:
             self.serving.agents.announce()
         await parts.webhooks.replace(wiring.hooks_of(config))

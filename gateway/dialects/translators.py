@@ -8,6 +8,7 @@ request, and then the answer, chunk by chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import partial
 
 import msgspec
@@ -194,6 +195,13 @@ class Translators:
         profile = msgspec.structs.replace(spoken.profile, always_reports=True)
         self._upstream_dialects[upstream] = msgspec.structs.replace(spoken, profile=profile)
         return True
+
+    def without_usage(self, upstream: str) -> Translators:
+        """Return translators that differ in this alone: one upstream is not asked for usage."""
+        other = copy(self)
+        other._upstream_dialects = dict(self._upstream_dialects)
+        other.stop_asking_usage(upstream)
+        return other
 
     def find_dialect(self, upstream: str) -> str:
         """Return the dialect an upstream speaks, if that is known."""

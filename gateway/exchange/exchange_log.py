@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 
 from gateway.errors import Draining, HoldgateError, Unavailable, UpstreamAuth
 from gateway.exchange.events import HoldEnded, RouteFailed
-from gateway.exchange.model import ExchangeInfo, Usage
+from gateway.exchange.model import ExchangeInfo, Route, Usage
 from gateway.exchange.observer import (
     ExchangeEnded,
     FirstFrame,
@@ -107,19 +107,27 @@ def _log_request(log: EventLog, answered: RequestAnswered) -> None:
 
 def describe_request(info: ExchangeInfo) -> Fields:
     """Return the fields that say which request it is; what is not known of it is left out."""
-    named = info.request_id != info.exchange_id
-    fields: Fields = {"exchange": info.exchange_id, "request": info.request_id if named else None}
-    fields |= {"owner": info.owner or None, "session": info.session}
+    fields = describe_ids(info) | {"owner": info.owner or None, "session": info.session}
     return fields | {"dialect": info.dialect or None, "model": info.model[:LONGEST_NAME] or None}
+
+
+def describe_ids(info: ExchangeInfo) -> Fields:
+    """Return the fields that lines of one request have in common."""
+    named = info.request_id != info.exchange_id
+    return {"exchange": info.exchange_id, "request": info.request_id if named else None}
 
 
 def _log_turn(log: EventLog, ended: TurnEnded) -> None:
     # The line of the exchange says all there is to say of a first turn.
     if ended.number > 1:
         route, tokens = ended.route, describe_tokens(ended.turn.usage)
-        fields: Fields = {"turn": ended.number, "upstream": route.upstream}
-        fields |= {"upstream_model": route.model, "stop": str(ended.turn.stop)}
+        fields = {"turn": ended.number, **describe_route(route), "stop": str(ended.turn.stop)}
         log.note("turn", **fields, ms=round(ended.seconds * 1000, 1), **tokens)
+
+
+def describe_route(route: Route) -> Fields:
+    """Return the fields that say who was asked; a client may have written the model's name."""
+    return {"upstream": route.upstream, "upstream_model": route.model[:LONGEST_NAME]}
 
 
 def describe_tokens(usage: Usage | None) -> Fields:
@@ -143,9 +151,8 @@ def _log_failed_route(log: EventLog, failed: RouteFailed) -> None:
     error, route = failed.error, failed.route
     # An error that no other route could better is told by the line of the exchange.
     if error.may_fail_over and route is not None:
-        where = {"upstream": route.upstream, "upstream_model": route.model}
         told = {"status": error.status, "code": error.code, "says": error.message}
-        log.note("route_failed", level=WARNING, **where, **told)
+        log.note("route_failed", level=WARNING, **describe_route(route), **told)
 
 
 def _log_refused_usage(log: EventLog, refused: UsageRefused) -> None:
@@ -170,7 +177,7 @@ STEPS: Mapping[type[Happening], Callable[[Any], Fields]] = {
         "turn": step.turn,
         "why": step.reason or None,
     },
-    RouteTried: lambda step: {"turn": step.turn, "route": str(step.route)},
+    RouteTried: lambda step: {"turn": step.turn, **describe_route(step.route)},
     FirstFrame: lambda step: {"turn": step.turn},
     TurnEnded: lambda step: {
         "turn": step.number,
@@ -178,8 +185,8 @@ STEPS: Mapping[type[Happening], Callable[[Any], Fields]] = {
         "bytes": step.bytes,
         **describe_tokens(step.turn.usage),
     },
-    TurnBroke: lambda step: {"turn": step.number, "route": str(step.route)},
-    Heartbeat: lambda step: {"turn": step.turn},
+    TurnBroke: lambda step: {"turn": step.number, **describe_route(step.route)},
+    Heartbeat: lambda step: {**describe_ids(step.info), "turn": step.turn},
     Spliced: lambda step: {"turn": step.turn},
     UpstreamClosed: lambda step: {"turn": step.turn, "was_cut": step.was_cut},
     ToolStarted: lambda step: {"tool": step.call.name, "call": step.call.id},
@@ -219,8 +226,7 @@ def fields_of(report: ExchangeEnded) -> Fields:
     info, route, first, error = report.info, report.route, report.first_seconds, report.error
     return {
         **describe_request(info),
-        "upstream": route.upstream,
-        "upstream_model": route.model[:LONGEST_NAME],
+        **describe_route(route),
         "state": str(report.state),
         "status": report.status,
         "code": None if error is None else error.code,

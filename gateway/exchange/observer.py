@@ -85,9 +85,13 @@ class UsageRefused(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """The client had got nothing for a while and was sent a heartbeat, in this turn or after it."""
+    """The client had got nothing for a while and was sent a heartbeat, in this turn or after it.
+
+    It is told by the task that beats for all clients, so it names the exchange itself.
+    """
 
     turn: int
+    info: ExchangeInfo
 
 
 class Spliced(msgspec.Struct, frozen=True, gc=False):

@@ -206,7 +206,7 @@ class ExchangeState:
 
     async def tell_heartbeat(self) -> None:
         """Tell that the client got a heartbeat."""
-        await self.tell(Heartbeat(self.exchange.number))
+        await self.tell(Heartbeat(self.exchange.number, self.info))
 
     async def pack(self) -> None:
         """Keep, for a long wait, only what the exchange goes on with: its request, as bytes."""

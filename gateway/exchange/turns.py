@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -98,15 +99,25 @@ async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
     try:
         await _send(state, effect)
     except UpstreamAnswered as error:
-        asked, upstream = state.request.asked, effect.route.upstream
+        asked = state.request.asked
         is_own = asked.stream and (state.translator is not None or not asked.wants_usage)
         if not (is_own and error.status in REFUSALS and USAGE_OPTION in error.body):
             raise
         await state.let_go()
-        is_news = state.services.translators.stop_asking_usage(upstream)
-        if is_news and UsageRefused in state.wants:
-            await state.tell(UsageRefused(upstream))
-        await _send(state, effect)
+        await _send_without_usage(state, effect)
+
+
+async def _send_without_usage(state: ExchangeState, effect: OpenTurn) -> None:
+    """Send the request without asking for usage; if that was why it was refused, never ask again.
+
+    The client may have had the name in what it wrote, and what it wrote changes nothing for others.
+    """
+    services, upstream = state.services, effect.route.upstream
+    plain = services.translators.without_usage(upstream)
+    state.services = replace(services, translators=plain)
+    await _send(state, effect)
+    if services.translators.stop_asking_usage(upstream) and UsageRefused in state.wants:
+        await state.tell(UsageRefused(upstream))
 
 
 async def _send(state: ExchangeState, effect: OpenTurn) -> None:

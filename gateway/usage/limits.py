@@ -17,6 +17,7 @@ from gateway.exchange.model import Usage
 from gateway.stores.documents import StoreUnavailable
 from gateway.timestamps import iso
 from gateway.usage.limits_model import (
+    Budget,
     OwnerBounds,
     SlidingWindow,
     begin_of,
@@ -65,13 +66,12 @@ class OwnerLimiter:
         self.bounds = bounds
         self._requests.limit, self._tokens.limit = bounds.rpm, bounds.tpm
 
-    async def load(self, sum_since: SumSince) -> None:
-        """Find out what was spent of the budget before the gateway started."""
-        budget = self.bounds.budget
-        if budget is not None:
-            self._period_begin = begin_of(budget.period, self._clock.now_ms())
-            spent = await sum_since(self.owner, self._period_begin)
-            self._spent = spent.tokens if budget.unit == "tokens" else spent.cost_micros
+    async def load(self, budget: Budget, sum_since: SumSince) -> None:
+        """Find out what was spent of a budget before it was given."""
+        begin = begin_of(budget.period, self._clock.now_ms())
+        spent = await sum_since(self.owner, begin)
+        self._period_begin = begin
+        self._spent = spent.tokens if budget.unit == "tokens" else spent.cost_micros
 
     def check(self, dialect: str, resumes: bool = False) -> None:
         """Raise `LimitExceeded` if nothing more may be asked now.
@@ -203,25 +203,21 @@ class OwnerLimits:
     async def load(self, sum_since: SumSince) -> None:
         """Find out what was spent of all budgets before the gateway started."""
         for limiter in self._limiters.values():
-            await self._load(limiter, sum_since)
-
-    async def _load(self, limiter: OwnerLimiter, sum_since: SumSince) -> None:
-        try:
-            await limiter.load(sum_since)
-        except StoreUnavailable as error:
-            # The gateway works without its store, too; the budget is then as good as new.
-            self._note("budget_not_read", owner=limiter.owner, why=error.message)
+            if (budget := limiter.bounds.budget) is not None:
+                try:
+                    await limiter.load(budget, sum_since)
+                except StoreUnavailable as error:
+                    # The gateway starts without its store, too; the budget is then as good as new.
+                    self._note("budget_not_read", owner=limiter.owner, why=error.message)
 
     async def replace_bounds(self, bounds: Mapping[str, OwnerBounds], sum_since: SumSince) -> None:
-        """Go by other bounds from now on."""
+        """Go by other bounds from now on; raise what `sum_since` raises."""
         for owner, one in bounds.items():
-            limiter = self._limiters.get(owner)
-            if limiter is None:
-                limiter = OwnerLimiter(owner, one, self._clock)
-            before = limiter.bounds.budget
+            limiter = self._limiters.get(owner) or OwnerLimiter(owner, UNLIMITED, self._clock)
+            if one.budget is not None and one.budget != limiter.bounds.budget:
+                # Before anything changes, since it may fail; nothing is counted in between.
+                await limiter.load(one.budget, sum_since)
             limiter.replace_bounds(one)
-            if one.budget is not None and one.budget != before:
-                await self._load(limiter, sum_since)
             if one.is_limited:
                 self._limiters[owner] = limiter
         for owner, limiter in self._limiters.items():

@@ -78,6 +78,11 @@ def test_the_fast_twin_writes_what_the_general_form_writes(members: dict[str, An
     assert json.loads(fast) == json.loads(general)
 
 
+def test_a_name_with_an_escape_does_not_undo_it() -> None:
+    body = rb'{"model":"m","stream\u005foptions":{"include_usage":false}}'
+    assert json.loads(CHAT.ask_usage(body))["stream_options"]["include_usage"]
+
+
 @pytest.mark.parametrize("name", ["openai-responses", "anthropic-messages"])
 def test_other_dialects_tell_it_unasked(name: str) -> None:
     assert DIALECTS[name].ask_usage(b'{"model":"m"}') == b'{"model":"m"}'
@@ -123,6 +128,7 @@ def test_who_is_asked() -> None:
         "glm": UpstreamDialect("openai-chat", PROFILES["glm"]),
     }
     translators = Translators(dialects, 10, 10, lambda: 0)
+    assert not translators.without_usage("plain").asks_usage("plain")
     assert translators.asks_usage("plain")
     assert not translators.asks_usage("glm")
     assert not translators.asks_usage("unknown")

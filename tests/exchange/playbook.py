@@ -315,7 +315,8 @@ def _fail(stage: Stage, name: str, status: str) -> None:
 
 @act(r"(\w) refuses stream_options")
 def _refuse_usage(stage: Stage, name: str) -> None:
-    body = b'{"error":{"message":"Unknown parameter: stream_options"}}'
+    error = {"message": "Unknown parameter: stream_options", "code": "unknown_parameter"}
+    body = json.dumps({"error": error}).encode()
     stage.upstreams[name].fail(UpstreamAnswered(400, JSON, body))
 
 

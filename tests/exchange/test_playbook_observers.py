@@ -225,7 +225,8 @@ async def test_a_hold() -> None:
         """
     stage = await play(story, Scene(clock=True))
     assert heard(stage, HeldUntil) == [HeldUntil(NOW + 30_000, NOW)]
-    assert heard(stage, Heartbeat) == [Heartbeat(1), Heartbeat(2)]
+    assert [beat.turn for beat in heard(stage, Heartbeat)] == [1, 2]
+    assert {beat.info for beat in heard(stage, Heartbeat)} == {heard(stage, ExchangeEnded)[0].info}
     assert heard(stage, ReminderDue) == [ReminderDue()]
     assert heard(stage, Committed) == [Committed()]
     assert not heard(stage, Released)
@@ -291,6 +292,22 @@ async def test_an_upstream_that_refuses_to_be_asked_for_usage() -> None:
     assert heard(stage, UsageRefused) == [UsageRefused("a")]
     assert heard(stage, ExchangeEnded)[0].tries == 2
     assert not stage.live.services.translators.asks_usage("a")
+
+
+async def test_a_refusal_that_names_usage_and_has_another_reason() -> None:
+    """A client may have written the name; then others are still counted."""
+    story = """
+        >> client asks
+        << opens a
+        >> a refuses stream_options
+        << opens a
+        >> a refuses stream_options
+        << client sees 400, error unknown_parameter
+        << exchange is failed: upstream_error
+        """
+    stage = await play(story, Scene())
+    assert heard(stage, UsageRefused) == []
+    assert stage.live.services.translators.asks_usage("a")
 
 
 async def test_a_refused_request() -> None:

@@ -189,6 +189,18 @@ async def test_debug_shows_every_step_and_no_words(tmp_path: Path) -> None:
             assert WORDS not in gate.log.read_text()
 
 
+async def test_heartbeats_are_steps_of_their_exchange(tmp_path: Path) -> None:
+    async with fake_upstream(acting(schedules(700, WORDS), says("Hi"))) as fake:
+        debug = {"server__log_level": "debug", "server__keepalive_ms": "100"}
+        settings = variables(fake.port, **{**SETTINGS, **debug})
+        async with as_process(tmp_path, settings) as gate:
+            await fetch(gate.port, ask_of(chat(), SESSION, f"x-request-id: {MINE}"))
+            lines = await logged(gate.log, lambda found: "exchange" in found)
+            beats = [line for line in lines if line.get("what") == "Heartbeat"]
+            assert beats
+            assert len(grep('"Heartbeat"', gate.log)) == len(beats)
+
+
 async def test_warning_leaves_only_what_went_wrong(tmp_path: Path) -> None:
     async with fake_upstream(acting(says("Hi"))) as fake:
         settings = variables(fake.port, **{**SETTINGS, "server__log_level": "warning"})

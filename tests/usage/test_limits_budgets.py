@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,11 @@ from gateway.exchange.model import Usage
 from gateway.stores.documents import StoreUnavailable
 from gateway.usage.limits import OwnerLimits
 from gateway.usage.limits_model import Budget, OwnerBounds, end_of
+from gateway.usage.model import Spending
 from tests.clock.reminding import fetch
 from tests.gateway.client import Answer
 from tests.gateway.wire import ask_of, chat, get, request, streaming, turn, usage
-from tests.jobs.words import HOUR, add, every, key, run_now, runs_of, seen
+from tests.jobs.words import HOUR, add, every, key, keys, run_now, runs_of, seen
 from tests.run import GatewayProcess, as_process, upstreams_of
 from tests.sessions.talk import JSON
 from tests.usage.words import MovableClock, ask, limited
@@ -102,6 +103,40 @@ async def test_what_was_spent_survives_a_restart_and_a_reload(tmp_path: Path) ->
             assert used.json["data"][0]["input_tokens"] == 180
 
 
+async def test_a_budget_that_comes_later_counts_what_was_spent_before() -> None:
+    async with limited(COSTLY, tables={"models": []}) as gate:
+        for _ in range(3):
+            assert (await ask(gate, "bob")).status == 200
+        await gate.quiet()
+        owners = keys("ann", "bob", "root", admin="root")
+        owners[1] |= {"budget": "250 tokens/month"}
+        await gate.reload(keys=owners)
+        refused = await ask(gate, "bob")
+        assert (refused.status, refused.json["error"]["code"]) == (429, "budget_exceeded")
+
+
+async def test_a_budget_that_could_not_be_read_is_read_the_next_time() -> None:
+    """The store fails while bounds are replaced: it is as if nobody had tried."""
+    limits = OwnerLimits({"ann": OwnerBounds(rpm=9)}, MovableClock(), print)
+    wanted = {"ann": OwnerBounds(budget=Budget(100, "tokens", "day"))}
+    with pytest.raises(StoreUnavailable):
+        await limits.replace_bounds(wanted, _cannot_tell)
+    allowance = limits.open("ann", "openai-chat")
+    assert allowance is not None
+    assert dict(allowance.headers())[b"x-ratelimit-limit-requests"] == b"9"
+    await limits.replace_bounds(wanted, _all_spent)
+    with pytest.raises(BudgetExceeded):
+        limits.check("ann", "openai-chat")
+
+
+async def _cannot_tell(owner: str, since_ms: int) -> Spending:
+    raise StoreUnavailable("It is not there.")
+
+
+async def _all_spent(owner: str, since_ms: int) -> Spending:
+    return Spending(tokens=100)
+
+
 def _serve(home: Path, file: Path) -> GatewayProcess:
     command = ("gateway", "serve", "--port", "0", "--config", str(file))
     return as_process(home, {"HOLDGATE_CLOCK__NTP__ENABLED": "0"}, command=command, grace=5)
@@ -125,12 +160,9 @@ def write(file: Path, port: int, budget: str) -> None:
 async def test_a_store_that_does_not_answer_lets_budgets_begin_anew() -> None:
     noted: list[str] = []
 
-    async def fail(owner: str, since_ms: int) -> NoReturn:
-        raise StoreUnavailable("The disk is gone.")
-
     bounds = {"ann": OwnerBounds(budget=Budget(5, "tokens", "day"))}
     limits = OwnerLimits(bounds, MovableClock(), lambda event, **fields: noted.append(event))
-    await limits.load(fail)
+    await limits.load(_cannot_tell)
     assert noted == ["budget_not_read"]
     limits.check("ann", "openai-chat")
     limits.settle("ann", Usage(3, 2), 0)

@@ -36,7 +36,7 @@ from gateway.exchange.model import ModelRequest
 
 STREAM_OPTIONS = b'"stream_options"'
 # A request has other members, so there is always something to separate it from.
-ASK_USAGE = b'"stream_options":{"include_usage":true},'
+ASK_USAGE = b',"stream_options":{"include_usage":true}'
 
 
 class _StreamOptions(msgspec.Struct, gc=False):
@@ -136,9 +136,10 @@ class OpenAIChat(BaseDialect):
     def ask_usage(self, body: bytes) -> bytes:
         """Have a stream end with a chunk that tells its usage."""
         if STREAM_OPTIONS not in body:
-            # The fast twin of what follows, which writes all members (test_stream_usage.py).
-            begins = body.index(b"{") + 1
-            return b"%b%b%b" % (body[:begins], ASK_USAGE, body[begins:])
+            # The fast twin of what follows, which writes all members (test_stream_usage.py). At the
+            # end, where it counts: a client may have written the name with an escape.
+            ends = body.rindex(b"}")
+            return b"%b%b%b" % (body[:ends], ASK_USAGE, body[ends:])
         fields = fields_of(body)
         options = members_of(fields.get("stream_options", NULL))
         fields["stream_options"] = raw({**options, "include_usage": True})
