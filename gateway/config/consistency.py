@@ -63,7 +63,9 @@ def money_needs_prices(config: Config) -> Iterator[Problem]:
     for index, key in enumerate(config.keys):
         if not key.budget.upper().replace(" ", "").endswith(("USD/DAY", "USD/MONTH")):
             continue
-        free = [m.name for m in config.models if m.price is None and m.name in (key.models or (m.name,))]
+        free = [
+            m.name for m in config.models if m.price is None and m.name in (key.models or (m.name,))
+        ]
         if free or not config.models:
             names = ", ".join(map(quote_short, free)) or "without [[models]], none"
             says = f"a budget in USD needs a price for each model; missing: {names}"
