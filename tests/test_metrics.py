@@ -36,7 +36,7 @@ from gateway.version import __version__
 from gateway.wire.http_client.upstream import Upstream
 from tests.exposition import find_mistakes, read_families, read_labels
 
-PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "observability.md").read_text()
 ROUTE = Route("up", "gpt-9")
 WHERE = 'model="m",upstream="up",upstream_model="gpt-9"'
 

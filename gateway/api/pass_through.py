@@ -41,7 +41,8 @@ class PassThrough(BaseModelEndpoint):
         self, path: str, upstreams: Mapping[str, Upstream], services: RelayServices
     ) -> None:
         super().__init__(DIALECTS["openai-chat"], services)
-        self._path = path
+        # As in the line of its exchanges: which of the paths it was.
+        self._path = self._log_name = path
         self._upstreams = upstreams
         self._depth = services.limits.depth
 

@@ -81,6 +81,7 @@ class BaseModelEndpoint(ABC):
 
     def __init__(self, dialect: Dialect, services: RelayServices) -> None:
         self.dialect = dialect
+        self._log_name = dialect.name
         self._exchanges = services.exchanges
         self._preparer = services.preparer
         self._keys = services.keys
@@ -98,7 +99,7 @@ class BaseModelEndpoint(ABC):
         try:
             request = await self._prepare(scope, receive, incoming, answer)
         except Exception as error:  # noqa: BLE001 - the outer loop of a request
-            told = tell_failure(error, incoming, self.dialect.name, self._exchanges, answer)
+            told = tell_failure(error, incoming, self._log_name, self._exchanges, answer)
         else:
             driving = self._exchanges.run(request, answer)
             # A held answer may be one of thousands: what it lets go of must not stay here.

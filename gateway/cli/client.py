@@ -12,6 +12,8 @@ import httpx
 import msgspec
 
 T = TypeVar("T")
+KEY = "authorization"
+NO_KEY = "the gateway needs a key; give one with --key or HOLDGATE_KEY."
 # What others wrote may hold anything; what moves the cursor or changes the terminal is left out.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -45,6 +47,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[T], url: str) -> T:
 
 def reason(answer: httpx.Response) -> str:
     """Return the sentence that an error answer holds."""
+    if answer.status_code == httpx.codes.UNAUTHORIZED and not answer.request.headers.get(KEY):
+        return NO_KEY
     try:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):

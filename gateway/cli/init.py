@@ -61,11 +61,13 @@ TAIL = """
 # routes = [{routes}]
 
 # A key for each person: `holdgate keys new alice` prints these lines. With keys, every request
-# needs one.
+# needs one. All limits are in docs/owners.md.
 #
 # [[keys]]
 # owner = "alice"
 # key_sha256 = "…"
+# rpm = 60                        # at most 60 requests to models in a minute
+# budget = "2M tokens/day"        # or "20 USD/month", if [[models]] have a price
 """
 
 

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 MICROS = 1_000_000
 FORMS = 'write it like "20 USD/month" or "2M tokens/day"'
-NO_PIECES = "tokens can not be cut in pieces; write a whole number of them"
-NOTHING = "a budget of nothing stops everything; remove the key instead"
+NO_PIECES = "write a whole number of tokens"
+NOTHING = "would refuse every request; to lock an owner out, remove its [[keys]]"
 _BUDGET = re.compile(
     r"(\d{1,12})(?:\.(\d{1,6}))?\s*([kKmM]?)\s*(USD|usd|tokens)\s*/\s*(day|month)", re.ASCII
 )

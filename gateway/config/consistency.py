@@ -20,6 +20,7 @@ KEYLESS = {
     "client": '"client" sends the client\'s own key',
 }
 LIMITS = ("models", "rpm", "tpm", "concurrent", "budget")
+NO_PRICES = "a budget in USD needs prices, which only [[models]] have; there are none"
 KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
 # Transports that are a package of their own, and an extra of ours.
 EXTRA_TRANSPORTS = ("httpx2",)
@@ -63,13 +64,16 @@ def limits_belong_to_owners(config: Config) -> Iterator[Problem]:
 
 def money_needs_prices(config: Config) -> Iterator[Problem]:
     """A budget in USD is for models with a price: others would be free."""
+    allowed = {key.owner: key.models for key in config.keys if key.models}
     for index, key in enumerate(config.keys):
         if not key.budget.upper().replace(" ", "").endswith(("USD/DAY", "USD/MONTH")):
             continue
-        unpriced = [model.name for model in config.models if model.price is None]
-        free = [name for name in unpriced if not key.models or name in key.models]
-        if free or not config.models:
-            names = ", ".join(map(quote_short, free)) or "without [[models]], none"
+        if not config.models:
+            yield Problem(f"keys[{index}].budget", NO_PRICES)
+        mine = allowed.get(key.owner) or {model.name for model in config.models}
+        free = [m.name for m in config.models if m.price is None and m.name in mine]
+        if free:
+            names = ", ".join(map(quote_short, free))
             says = f"a budget in USD needs a price for each model; missing: {names}"
             yield Problem(f"keys[{index}].budget", says)
 

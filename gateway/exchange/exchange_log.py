@@ -38,7 +38,7 @@ from gateway.logs import DEBUG, ERROR, INFO, WARNING, EventLog, Fields, members,
 from gateway.timestamps import iso
 
 LONGEST_NAME = 100
-CHECK_KEY = "The gateway has no key that the upstream takes: the operator has to check it."
+CHECK_KEY = "The upstream refused the gateway's key, or there is none; the operator has to check."
 NO_USAGE = "It refuses stream_options; set ask_usage = false for it. Its streams count no tokens."
 EVERYTHING: Wants = frozenset(get_args(Happening))
 # Asked every few seconds by machines, and not worth a line each.

@@ -82,7 +82,7 @@ class ExchangeInfo(msgspec.Struct, frozen=True, gc=False):
     model: str = ""
     """As the client called it."""
     dialect: str = ""
-    """The client's."""
+    """The client's; of a request that is passed through, its path."""
     stream: bool = False
 
 

@@ -46,8 +46,6 @@ from gateway.wire.http_client.headers import towards_client
 from gateway.wire.http_client.upstream import Turn, Upstream
 
 CLEAN_UP = 2.0
-# What log lines call the dialect of a request that nobody read.
-UNREAD = "pass-through"
 # A history is mostly text, of which a fifth is left; in small requests it is not worth the while.
 PACKED_ABOVE = 16 * 1024
 # What takes more than a millisecond or two is done beside the event loop.
@@ -135,7 +133,7 @@ class ExchangeState:
             request.owner,
             request.session_id,
             asked.model,
-            request.dialect.name if request.unread_at is None else UNREAD,
+            request.dialect.name if request.unread_at is None else request.source.path,
             asked.stream,
         )
         self.tools = request.tools

@@ -369,7 +369,7 @@ def test_keys_say_whose_jobs_they_are(
     keyed: dict[str, Any] = {**SETTINGS, "HOLDGATE_KEYS": json.dumps(KEYS)}
     with serving(tmp_path, **keyed) as gate:
         monkeypatch.setenv("HOLDGATE_URL", gate.url)
-        assert refused(capsys, "list").startswith("No key: ")
+        assert refused(capsys, "list").startswith("the gateway needs a key; ")
         assert refused(capsys, "list", "--key", "eve") == "This key is not known to the gateway."
         monkeypatch.setenv("HOLDGATE_KEY", "ann")
         wish = ("--message", SAYS, "--text", "hourly", "--session", "s")

@@ -119,6 +119,7 @@ def test_as_json(show: Show) -> None:
         (("--group-by", "day"), "holdgate: --group-by must be one or more of owner, model"),
         (("--owner", "bob"), "holdgate: Only an admin's key may ask for the usage of others"),
         (("--key", "wrong"), "holdgate: This key is not known to the gateway."),
+        (("--key", ""), "holdgate: the gateway needs a key; give one with --key or HOLDGATE_KEY."),
     ],
 )
 def test_refusals_name_the_option(

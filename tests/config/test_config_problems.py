@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, load
+from gateway.config import Config, ConfigError, load
 
+Loader = Callable[..., Config]
 Faults = Callable[..., list[str]]
 
 GLM = '[[upstreams]]\nid = "glm"\nbase_url = "https://glm.example/v1"\nmodels = ["glm-4.7"]\n'
@@ -342,8 +343,7 @@ ONE_MISTAKE = {
         "keys[1].rpm: differs from keys[0]; limits belong to the owner, not the key"
     ),
     key('key = "k"\nbudget = "1 USD/day"'): (
-        "keys[0].budget: a budget in USD needs a price for each model; missing: without "
-        "[[models]], none"
+        "keys[0].budget: a budget in USD needs prices, which only [[models]] have; there are none"
     ),
     priced("input = 1, output = 2")
     + f'\n[[models]]\nname = "free"\nroutes = {DEFAULT}\n'
@@ -450,6 +450,13 @@ def test_five_mistakes_are_five_problems_each_with_what_was_meant(faults: Faults
     found = faults(text)
     meant = [line.rpartition("did you mean ")[2].rstrip("?") for line in found]
     assert meant == ["server.port", "clock.hold_max_ms", "always", "openai-chat", "glm"]
+
+
+def test_a_budget_needs_prices_of_the_owners_models_alone(loaded: Loader) -> None:
+    free = f'\n[[models]]\nname = "free"\nroutes = {DEFAULT}\n'
+    bounded = key('key = "k"\nmodels = ["default"]') + key('key = "l"\nbudget = "1 USD/day"')
+    config = loaded(priced("input = 1, output = 2") + free + bounded)
+    assert config.keys[1].budget == "1 USD/day"
 
 
 def test_every_item_of_a_list_is_judged(faults: Faults) -> None:

@@ -71,6 +71,16 @@ class TestWhatPasses:
         wanted = rb'{"model":"text-embedding-3-small","input":["a\u00e9", 1.50, 1e3],"odd":{"b":1, "a":[ ]}}'
         assert asked.body == wanted
 
+    @pytest.mark.parametrize("path", PATHS)
+    async def test_log_lines_say_which_path_it_was(self, path: str) -> None:
+        async with in_process(GOOD, upstream=RESPONSES) as gate:
+            await gate.fetch(asks(path))
+            (line,) = gate.exchanges
+            assert line["dialect"] == path
+            await gate.fetch(asks(path, names("unknown")))
+            refused = json.loads(gate.log.splitlines()[-1])
+        assert (refused["event"], refused["dialect"]) == ("refused", path)
+
     async def test_the_only_model_need_not_be_named(self) -> None:
         async with in_process(GOOD) as gate:
             assert (await gate.fetch(asks(body=b'{"input": "x"}'))).status == 200

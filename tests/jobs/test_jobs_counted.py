@@ -18,7 +18,7 @@ from tests.jobs.words import HOUR, MINUTE, NOW, add, every, house, inbox, ran, r
 from tests.run import Running
 from tests.sessions.talk import JSON, SESSION, kept, model, talk
 
-PAGE = Path(__file__).parents[2].joinpath("docs/operations.md").read_text()
+PAGE = Path(__file__).parents[2].joinpath("docs/observability.md").read_text()
 
 
 async def became(gate: Running) -> dict[str, float]:

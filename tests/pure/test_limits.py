@@ -50,7 +50,7 @@ def test_budgets(text: str, budget: Budget, shown: str) -> None:
         ("1e3 tokens/day", "write it like"),
         ("٣ tokens/day", "write it like"),
         ("0.5 tokens/day", "whole number"),
-        ("0 USD/day", "budget of nothing"),
+        ("0 USD/day", "would refuse every request"),
     ],
 )
 def test_what_is_no_budget(text: str, says: str) -> None:

@@ -58,7 +58,7 @@ def test_the_sdk_that_the_operator_brings_exports_the_spans(tmp_path: Path) -> N
 
 
 def test_the_documentation_names_this_way() -> None:
-    text = (ROOT / "docs/operations.md").read_text()
+    text = (ROOT / "docs/observability.md").read_text()
     assert "opentelemetry-instrument holdgate serve\n" in text
     settings = [f"{name}={value}" for name, value in CONSOLE.items() if name.startswith("OTEL")]
     assert [setting for setting in settings if setting not in text] == []
