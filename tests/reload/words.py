@@ -58,6 +58,7 @@ class ReloadingProcess:
         self.process = process
         self.file = file
         self.port = process.port
+        self._clients: list[Client] = []
 
     def write(self, content: Tables | str) -> None:
         """Replace the file at once, as an editor does."""
@@ -103,8 +104,14 @@ class ReloadingProcess:
     async def send(self, request: bytes) -> Client:
         """Open a connection and send bytes on it."""
         client = await Client.connected(self.port)
+        self._clients.append(client)
         await client.send(request)
         return client
+
+    def close_clients(self) -> None:
+        """Leave with every client that is still there."""
+        for client in self._clients:
+            client.leave()
 
     async def fetch(self, request: bytes) -> Answer:
         """Send a request and read its answer."""
@@ -132,4 +139,8 @@ async def reloading(
         async with as_process(
             home, variables, command=(*SERVE, "--config", str(file)), under=under
         ) as process:
-            yield ReloadingProcess(process, file)
+            gate = ReloadingProcess(process, file)
+            try:
+                yield gate
+            finally:
+                gate.close_clients()
