@@ -41,13 +41,17 @@ class _Report(msgspec.Struct, rename={"from_time": "from"}):
 def add_usage_options(parser: argparse.ArgumentParser) -> None:
     """Describe the options of `holdgate usage`."""
     parser.add_argument(
-        "--from", metavar="TIME", help="2026-11-01 or 2026-11-01T09:00:00Z; else this UTC month's"
+        "--from",
+        metavar="TIME",
+        help="2026-11-01 or 2026-11-01T09:00:00Z; else the first of this month (UTC)",
     )
     parser.add_argument("--to", metavar="TIME", help="until before this time; else until now")
     parser.add_argument(
-        "--group-by", metavar="WHAT", help=f"one or more of {','.join(GROUPS)}, by commas"
+        "--group-by",
+        metavar="WHAT",
+        help=f"one or more of {', '.join(GROUPS)}, separated by commas",
     )
-    parser.add_argument("--owner", metavar="O", help="only this owner's; an admin's key")
+    parser.add_argument("--owner", metavar="O", help="only this owner's, with an admin's key")
 
 
 def show_usage(url: str, key: str, given: argparse.Namespace) -> None:
