@@ -23,6 +23,7 @@ from gateway.errors import HoldgateError
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome, SchedulerServices
 from gateway.jobs.runner import Slots, make_result_item
+from gateway.logs import bind_ids
 from gateway.outbox.text import heading
 from gateway.stores.documents import SessionKey, StoreUnavailable
 
@@ -58,7 +59,7 @@ class AgentRuns:
 
     async def tell(self, job: Job, run: Run, message: str, lease: Lease) -> Outcome:
         """Send the result of a run to the agent of the job's session."""
-        return await self._chat(job, f"{run.run_id}.result", message, lease, fresh=False)
+        return await self._chat(job, name_result(run), message, lease, fresh=False)
 
     async def _chat(
         self, job: Job, name: str, message: str, lease: Lease | None, fresh: bool
@@ -138,6 +139,7 @@ class ResultReturner:
         return self._services.settings.idle_retry_ms / 1000 if owed else None
 
     async def _return(self, job: Job, run: Run) -> None:
+        bind_ids(name_result(run))
         try:
             async with self._slots.hold_slot():
                 if not self._leaving:
@@ -192,6 +194,11 @@ class ResultReturner:
     def _log(self, event: str, job: Job, run: Run, why: str) -> None:
         who = {"owner": job.user_id, "session": job.session_id}
         self._services.note(event, run=run.run_id, job=job.job_id, **who, why=why)
+
+
+def name_result(run: Run) -> str:
+    """Return the id of the exchange that tells an agent the result of a run."""
+    return f"{run.run_id}.result"
 
 
 def _write_message(job: Job, run: Run) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.clock import ManualClock
-from tests.agents.talking import begin, messages_of, text_of
+from tests.agents.talking import begin, messages_of, noted, text_of
 from tests.agents.talking import said as tell
 from tests.clock.words import Call, play, says
 from tests.gateway.wire import Cue, hanging, in_turn, turn
@@ -173,6 +173,15 @@ async def test_results_are_told_in_order() -> None:
         found = [text for role, text in await settled(gate, 6) if role == "user"]
         assert found[1].startswith('[Scheduled task "2"')
         assert found[2].startswith('[Scheduled task "3"')
+
+
+async def test_lines_about_a_result_carry_the_id_of_its_exchange() -> None:
+    async with house(model("result", "I see")) as gate:
+        await run_now(gate, await add(gate, name="news", session="isolated"))
+        await settled(gate, 2)
+        await until(lambda: len(noted(gate, "chat_done")) == 2)
+        run, told = [line["exchange"] for line in noted(gate, "chat_done")]
+        assert told == f"{run}.result" == gate.exchanges[-1]["exchange"]
 
 
 async def test_what_is_owed_survives_a_restart(tmp_path: Path) -> None:
