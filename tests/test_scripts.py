@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -188,8 +191,10 @@ def test_supported_pythons_are_those_that_the_metadata_names() -> None:
 SAY = 'echo "$0 $*" >>{said}'
 
 
-def make_tree(machine: Machine, audit: int = 0, failing: str = "nothing") -> Path:
-    """Write a source tree around the real scripts/test."""
+def make_tree(
+    machine: Machine, audit: int = 0, failing: str = "nothing", waiting: str = "nothing"
+) -> Path:
+    """Write a source tree around the real scripts/test, with a step that fails or never ends."""
     scripts, venv = machine.tree / "scripts", machine.tree / ".venv"
     scripts.mkdir(parents=True)
     say = SAY.format(said=machine.said)
@@ -200,7 +205,13 @@ def make_tree(machine: Machine, audit: int = 0, failing: str = "nothing") -> Pat
     python = f"""
     if [ "$1" = -c ]; then echo 3.11; exit; fi
     echo "${{0##*/tree/}} $*" >>{machine.said}
-    case "$0 $*" in *{failing}*) exit 5 ;; esac
+    case "$0 $*" in
+      *{failing}*) exit 5 ;;
+      *{waiting}*)
+        trap 'echo ended >>{machine.said}; exit' TERM
+        echo waits >>{machine.said}
+        while true; do sleep 0.01; done ;;
+    esac
     """
     for name in ("python", "ruff", "mypy"):
         write_program(venv / "bin", name, python)
@@ -208,8 +219,8 @@ def make_tree(machine: Machine, audit: int = 0, failing: str = "nothing") -> Pat
     return Path(shutil.copy(ROOT / "scripts/test", scripts / "test"))
 
 
-def take_steps(machine: Machine) -> list[str]:
-    return machine.said.read_text().splitlines()
+def list_steps(machine: Machine) -> list[str]:
+    return machine.said.read_text().splitlines() if machine.said.exists() else []
 
 
 def test_the_pure_parts_run_on_every_python_that_is_found(machine: Machine) -> None:
@@ -218,8 +229,8 @@ def test_the_pure_parts_run_on_every_python_that_is_found(machine: Machine) -> N
         write_program(machine.bin, f"python{version}", FAKE_PYTHON.format(version=version))
     result = machine.run(script)
     assert result.returncode == 0, result.stderr
-    assert "scripts/setup pure .venv/pure-3.12" in take_steps(machine)
-    ran = [step for step in take_steps(machine) if " tests/pure " in step]
+    assert "scripts/setup pure .venv/pure-3.12" in list_steps(machine)
+    ran = [step for step in list_steps(machine) if " tests/pure " in step]
     assert [step.split()[0] for step in ran] == [".venv/bin/python", ".venv/pure-3.12/bin/python"]
     assert "The pure parts on Python 3.12:" in result.stdout
     assert "only one" not in result.stderr
@@ -266,7 +277,26 @@ def test_it_stops_before_all_else_where_programs_are_missing(machine: Machine) -
 def test_arguments_run_a_part_of_the_tests(machine: Machine) -> None:
     result = machine.run(make_tree(machine), arguments=("tests/pure", "-k", "hold"))
     assert result.returncode == 0, result.stderr
-    assert take_steps(machine) == [
+    assert list_steps(machine) == [
         "scripts/setup dev",
         ".venv/bin/python -m pytest tests/pure -k hold",
     ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("step", ["coverage*run", "pure-3.12/*pytest", "-n*3"])
+def test_ended_it_ends_its_steps(machine: Machine, step: str, number: int) -> None:
+    script = make_tree(machine, waiting=step)
+    write_program(machine.bin, "python3.12", FAKE_PYTHON.format(version="3.12"))
+    environ = {"PATH": str(machine.bin), "HOME": str(machine.home)}
+    with subprocess.Popen((script,), env=environ, stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: "waits" in list_steps(machine))
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    wait_until(lambda: "ended" in list_steps(machine))
+
+
+def wait_until(fact: Callable[[], bool]) -> None:
+    """Look again and again whether something is so; the time limit of tests ends that."""
+    while not fact():
+        time.sleep(0.01)
