@@ -329,7 +329,7 @@ ROUTES = (
         required=("message", "agentId"),
         errors={
             404: "No agent has this id; the message lists the ids.",
-            429: "The session is busy.",
+            429: "The session is busy, or a limit of the owner is reached.",
         },
         replies=(Reply("The agent's answer.", events=CHAT_STREAM),),
         summary="Send a message to an agent.",

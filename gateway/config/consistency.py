@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib.util import find_spec
 from ipaddress import ip_address
 
+from gateway.config.budgets import read_budget
 from gateway.config.presets import NO_PRESET, PRESETS
 from gateway.config.problems import Problem, hint, quote_short
 from gateway.config.sections import Config, UpstreamSection
@@ -66,7 +67,7 @@ def money_needs_prices(config: Config) -> Iterator[Problem]:
     """A budget in USD is for models with a price: others would be free."""
     allowed = {key.owner: key.models for key in config.keys if key.models}
     for index, key in enumerate(config.keys):
-        if not key.budget.upper().replace(" ", "").endswith(("USD/DAY", "USD/MONTH")):
+        if not _is_in_money(key.budget):
             continue
         if not config.models:
             yield Problem(f"keys[{index}].budget", NO_PRICES)
@@ -76,6 +77,14 @@ def money_needs_prices(config: Config) -> Iterator[Problem]:
             names = ", ".join(map(quote_short, free))
             says = f"a budget in USD needs a price for each model; missing: {names}"
             yield Problem(f"keys[{index}].budget", says)
+
+
+def _is_in_money(budget: str) -> bool:
+    try:
+        return read_budget(budget).unit == "USD"
+    except ValueError:
+        # It was refused already.
+        return False
 
 
 def routes_lead_somewhere(config: Config) -> Iterator[Problem]:

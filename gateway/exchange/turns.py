@@ -280,11 +280,20 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
         error = state.note_failure(state.exchange.route.upstream, raised)
         await state.let_go()
         return StreamBroke(error)
+    state.splice.take(tap)
+    end = tap.end()
+    if TurnEnded in state.wants:
+        # Before the connection is given back, which may take a moment: a client that leaves just
+        # then has used these tokens. And nothing of the turn can break any more.
+        ended, state.turn_reads = _describe_turn(state, end, tap), 0
+        await state.tell(ended)
     state.turn = None
     await turn.release()
     if state.has_slot:
         state.release_slot()
-    return await _end_turn(state, tap)
+    if UpstreamClosed in state.wants:
+        await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
+    return await _end_turn(state, end, tap)
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
@@ -338,13 +347,8 @@ async def _deliver(state: ExchangeState, claims: TurnClaims, shown: bytes) -> No
         await state.commit_claim(claims)
 
 
-async def _end_turn(state: ExchangeState, tap: Tap) -> Outcome:
-    state.splice.take(tap)
-    end, tools = tap.end(), state.tools
-    if UpstreamClosed in state.wants:
-        await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
-    if TurnEnded in state.wants:
-        await state.tell(_describe_turn(state, end, tap))
+async def _end_turn(state: ExchangeState, end: TurnEnd, tap: Tap) -> Outcome:
+    tools = state.tools
     if state.signatures is not None and (end.server_calls or end.client_calls):
         await keep_signatures(state, tap)
     if end.usage is not None:

@@ -26,6 +26,8 @@ RUNNING = "running"
 SWITCHED_OFF = "switched off"
 STARTING = "starting"
 DRAINING = "shutting down"
+# When somebody at the limit of jobs may look again: only removing a job helps.
+JOB_LIMIT_SECONDS = 60
 
 
 class JobConflict(HoldgateError):
@@ -130,7 +132,8 @@ class JobService:
         except TooMany:
             raise TooMany(
                 f"You have {self.rules.jobs_per_owner} jobs already (limits.jobs_per_owner); "
-                "remove one first."
+                "remove one first.",
+                retry_after=JOB_LIMIT_SECONDS,
             ) from None
         self._note_change("job_renewed" if deduped else "job_added", job)
         if not agent:

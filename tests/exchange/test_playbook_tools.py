@@ -31,8 +31,9 @@ async def test_a_tool_is_run_and_its_follow_up_spliced() -> None:
     )
     kinds = stage.audience.kinds
     start = kinds.index("TurnEnded")
-    assert kinds[start : start + 9] == [
+    assert kinds[start : start + 10] == [
         "TurnEnded",
+        "UpstreamClosed",
         "StateChanged",
         "ToolStarted",
         "ToolReturned",
