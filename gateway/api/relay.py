@@ -93,47 +93,36 @@ class BaseModelEndpoint(ABC):
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is said in the client's dialect."""
         incoming: IncomingRequest = scope[KEY]
-        request_id, direct = incoming.request_id, scope.get("extensions", {}).get(CYCLE)
-        answer = ClientResponse(receive, send, incoming.answer_headers, direct)
-        told: HoldgateError | None = None
-        try:
-            request = await self._prepare(scope, receive, incoming, answer)
-        except Exception as error:  # noqa: BLE001 - the outer loop of a request
-            told = tell_failure(error, incoming, self._log_name, self._exchanges, answer)
-        else:
-            driving = self._exchanges.run(request, answer)
-            # A held answer may be one of thousands: what it lets go of must not stay here.
-            del scope, incoming, request
-            try:
-                await driving
-                if not answer.ended:
-                    await cut_off(answer)
-            except Exception as error:  # noqa: BLE001 - a bug must not look like an answer
-                told = log_crash(error, request_id, answer)
-        if told is not None:
-            await self._say(told, answer)
-
-    async def _prepare(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Receive,
-        incoming: IncomingRequest,
-        answer: ClientResponse,
-    ) -> Request:
-        """Receive a request and make an exchange of it, or raise why not."""
-        headers, limit = incoming.headers, self._limit
+        # What is told of a request that does not become an exchange; then nobody needs it any more.
+        refused: IncomingRequest | None = incoming
+        request_id, headers, limit = incoming.request_id, incoming.headers, self._limit
         direct = scope.get("extensions", {}).get(CYCLE)
-        if scope["method"] != "POST":
-            raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
-        body = direct.take_json_body(headers, limit) if direct is not None else None
-        forwarded = towards_upstream(incoming.listed)
-        owner = incoming.owner = self._keys.owner(headers).name
-        if body is None:
-            self._exchanges.check_open()
-            body = await receive_body(headers, receive, limit)
-        is_large = len(body) > self._small or b"content-encoding" in headers
-        read = self._read_large if is_large else self._read
-        return await read(incoming, owner, body, forwarded, answer)
+        answer = ClientResponse(receive, send, incoming.answer_headers, direct)
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
+            body = direct.take_json_body(headers, limit) if direct is not None else None
+            forwarded = towards_upstream(incoming.listed)
+            owner = incoming.owner = self._keys.owner(headers).name
+            if body is None:
+                self._exchanges.check_open()
+                body = await receive_body(headers, receive, limit)
+            is_large = len(body) > self._small or b"content-encoding" in headers
+            read = self._read_large if is_large else self._read
+            request = await read(incoming, owner, body, forwarded, answer)
+            driving, refused = self._exchanges.run(request, answer), None
+            # A held answer may be one of thousands: what it lets go of must not stay here.
+            del scope, incoming, headers, body, forwarded, request
+            await driving
+            if not answer.ended:
+                await cut_off(answer)
+        except Exception as error:  # noqa: BLE001 - the outer loop of a request
+            if refused is not None:
+                told = tell_failure(error, refused, self._log_name, self._exchanges, answer)
+            else:
+                told = log_crash(error, request_id, answer)
+            if told is not None:
+                await self._say(told, answer)
 
     async def _read_large(
         self,

@@ -66,7 +66,8 @@ class RequestServices:
             config.clock.enabled,
             parts.snapshots if config.cron.enabled else None,
             wiring.find_client_key_upstreams(config),
-            parts.limits,
+            # Where nobody has limits, nobody is asked for them.
+            parts.limits or None,
         )
 
     def _make_jobs(self) -> JobService:

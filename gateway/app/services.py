@@ -107,7 +107,6 @@ class GatewayServices:
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
-        self.usage.on_turn = self.limits.settle
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
 

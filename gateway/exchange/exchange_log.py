@@ -34,7 +34,7 @@ from gateway.exchange.observer import (
     UsageRefused,
     Wants,
 )
-from gateway.logs import DEBUG, ERROR, INFO, WARNING, EventLog, Fields, members, pairs, quote
+from gateway.logs import DEBUG, ERROR, INFO, WARNING, EventLog, Fields, members, quote
 from gateway.timestamps import iso
 
 LONGEST_NAME = 100
@@ -74,8 +74,12 @@ def level_of(error: HoldgateError | None) -> str:
 
 
 def _log_exchange(log: EventLog, ended: ExchangeEnded) -> None:
-    log.defer("exchange", FORMS[log.form], ended, level=level_of(ended.error))
-    if ended.code == UpstreamAuth.code:
+    error = ended.error
+    if error is None:
+        log.defer("exchange", FORMS[log.form], ended)
+        return
+    log.defer("exchange", FORMS[log.form], ended, level=level_of(error))
+    if error.code == UpstreamAuth.code:
         upstream = ended.route.upstream
         log.note(UpstreamAuth.code, level=WARNING, upstream=upstream, says=CHECK_KEY)
 
@@ -203,7 +207,11 @@ def text_of(report: ExchangeEnded) -> str:
     named = f" request={info.request_id}" if info.request_id != info.exchange_id else ""
     session = f" session={_quote_name(info.session[:LONGEST_NAME])}" if info.session else ""
     first = "" if report.first_seconds is None else f" first_ms={report.first_seconds * 1000:.1f}"
-    tokens = "" if usage is None else f" {pairs(describe_tokens(usage))}"
+    tokens = ""
+    if usage is not None:
+        cached = f" tokens_cached={usage.cached}" if usage.cached else ""
+        thought = f" tokens_reasoning={usage.reasoning}" if usage.reasoning else ""
+        tokens = f" tokens_in={usage.input}{cached} tokens_out={usage.output}{thought}"
     lost = f" lost={quote(','.join(report.lost))}" if report.lost else ""
     failed = "" if error is None else f" code={error.code} says={quote(error.message)}"
     return (

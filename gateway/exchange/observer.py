@@ -255,14 +255,17 @@ class ObserverGroup:
     """Several observers, told in order."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
         self.wants: Wants = frozenset().union(*[observer.wants for observer in observers])
+        self._hearers = {
+            kind: tuple(observer.observe for observer in observers if kind in observer.wants)
+            for kind in self.wants
+        }
 
     def observe(self, at: float, happening: Happening) -> Awaitable[None] | None:
         """Tell those who want it; wait for those that have to write of it."""
-        waiting, kind = None, type(happening)
-        for observer in self._observers:
-            if kind in observer.wants and (pending := observer.observe(at, happening)) is not None:
+        waiting = None
+        for observe in self._hearers[type(happening)]:
+            if (pending := observe(at, happening)) is not None:
                 waiting = pending if waiting is None else _wait_for(waiting, pending)
         return waiting
 

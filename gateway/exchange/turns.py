@@ -64,13 +64,19 @@ async def open_turn(state: ExchangeState, effect: OpenTurn, ask: Ask | None = No
     if (allowance := state.request.allowance) is not None:
         try:
             allowance.take_turn(effect.number)
-        except LimitExceeded as refused:
-            state.error = refused
-            return OpeningFailed(refused)
+        except LimitExceeded as exceeded:
+            state.error = exceeded
+            return OpeningFailed(exceeded)
     if RouteTried in state.wants:
         await state.tell(RouteTried(effect.number, effect.route))
     try:
-        await (ask or _ask)(state, effect)
+        try:
+            await (ask or _send)(state, effect)
+        except UpstreamAnswered as refused:
+            if not _refuses_usage(state, refused):
+                raise
+            await state.let_go()
+            await _send_without_usage(state, effect)
     except HoldgateError as raised:
         # An upstream's own error: translated, it may have lost its status.
         error = (state.translator and state.translator.failure) or raised
@@ -94,17 +100,11 @@ async def open_turn(state: ExchangeState, effect: OpenTurn, ask: Ask | None = No
     return OPENED
 
 
-async def _ask(state: ExchangeState, effect: OpenTurn) -> None:
-    """Send the turn's request; without asking for usage if the upstream refuses to be asked."""
-    try:
-        await _send(state, effect)
-    except UpstreamAnswered as error:
-        asked = state.request.asked
-        is_own = asked.stream and (state.translator is not None or not asked.wants_usage)
-        if not (is_own and error.status in REFUSALS and USAGE_OPTION in error.body):
-            raise
-        await state.let_go()
-        await _send_without_usage(state, effect)
+def _refuses_usage(state: ExchangeState, error: UpstreamAnswered) -> bool:
+    """Whether an upstream may have refused a request because it was asked for usage."""
+    asked = state.request.asked
+    is_own = asked.stream and (state.translator is not None or not asked.wants_usage)
+    return is_own and error.status in REFUSALS and USAGE_OPTION in error.body
 
 
 async def _send_without_usage(state: ExchangeState, effect: OpenTurn) -> None:
@@ -286,7 +286,9 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
         # Before the connection is given back, which may take a moment: a client that leaves just
         # then has used these tokens. And nothing of the turn can break any more.
         ended, state.turn_reads = _describe_turn(state, end, tap), 0
-        await state.tell(ended)
+        pending = state.observer.observe(state.turn_began + ended.seconds, ended)
+        if pending is not None:
+            await pending
     state.turn = None
     await turn.release()
     if state.has_slot:
