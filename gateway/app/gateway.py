@@ -140,7 +140,7 @@ class Gateway:
         self.metrics.requests.routes.models = services.models
         parts.set_limits(services.config)
         parts.usage.prices = wiring.prices_of(services.config)
-        parts.usage.on_turn = parts.limits.settle if parts.limits else None
+        parts.usage.on_turn = None if services.limits is None else services.limits.settle
         parts.use_executors(services.agent_runs, services.relay_runs)
         if parts.scheduler is not None:
             services.jobs.scheduler = parts.scheduler

@@ -37,6 +37,9 @@ class RequestServices:
         self.parts = parts
         self.keys = wiring.keys_of(config)
         self.models = wiring.models_of(config)
+        bounds = wiring.owner_bounds(config).values()
+        self.limits = parts.limits if any(one.is_limited for one in bounds) else None
+        """None where nobody has limits, so that nothing is asked or settled."""
         self.counters = {
             name: one.counter for name, one in connected.items() if one.counter is not None
         }
@@ -66,8 +69,7 @@ class RequestServices:
             config.clock.enabled,
             parts.snapshots if config.cron.enabled else None,
             wiring.find_client_key_upstreams(config),
-            # Where nobody has limits, nobody is asked for them.
-            parts.limits or None,
+            self.limits,
         )
 
     def _make_jobs(self) -> JobService:

@@ -200,9 +200,6 @@ class OwnerLimits:
             if one.is_limited
         }
 
-    def __bool__(self) -> bool:
-        return bool(self._limiters)
-
     async def load(self, sum_since: SumSince) -> None:
         """Find out what was spent of all budgets before the gateway started."""
         for limiter in self._limiters.values():
