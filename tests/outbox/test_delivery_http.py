@@ -84,7 +84,8 @@ async def test_at_the_end_of_the_wait_there_is_204() -> None:
         begun = time.monotonic()
         answer = await gate.inbox("?wait_ms=50")
         assert answer.status == 204
-        assert time.monotonic() - begun >= 0.05
+        # The loop's clock may lag behind this one by a millisecond.
+        assert time.monotonic() - begun >= 0.045
 
 
 async def test_a_connection_is_kept_after_a_long_poll() -> None:
