@@ -82,9 +82,9 @@ class RequestMembers(msgspec.Struct, gc=False):
         """Return how many answers are wanted."""
         return 1
 
+    @abstractmethod
     def wants_usage(self) -> bool:
         """Whether the client wants to be told the usage at the end of a stream."""
-        return False
 
     def identity(self) -> Mapping[str, bytes]:
         """Return the members that may name a session, as JSON."""
