@@ -21,6 +21,16 @@ class Histogram:
         self._counts[bisect_left(self._bounds, seconds)] += times
         self.sum += seconds * times
 
+    def merge(self, other: Histogram) -> None:
+        """Count what another one with the same bounds has counted."""
+        self._counts = [one + more for one, more in zip(self._counts, other._counts, strict=True)]
+        self.sum += other.sum
+
+    @property
+    def count(self) -> int:
+        """How many durations were counted."""
+        return sum(self._counts)
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return the counts as Prometheus wants them: cumulative, by upper bound."""
         total, found = 0, []

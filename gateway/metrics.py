@@ -53,7 +53,7 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """Write all of it in Prometheus' text format."""
-        self.requests.work_off()
+        self.requests.catch_up()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:

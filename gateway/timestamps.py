@@ -13,6 +13,7 @@ Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400
+HOUR_MS = 3_600_000
 # A day short of the calendar's ends, where every zone still has a date; what lies beyond is shown
 # as that day, since a file may say anything.
 FIRST_SECOND = -62_135_596_800 + _DAY
@@ -35,3 +36,8 @@ def iso_second(second: int) -> str:
 def moment(second: int) -> datetime:
     """Return a second in UTC; one beyond the calendar's ends is moved to its last day."""
     return _EPOCH + timedelta(seconds=min(max(second, FIRST_SECOND), LAST_SECOND))
+
+
+def start_of_hour(ms: int) -> int:
+    """Return when the hour of an instant began, in UTC."""
+    return ms - ms % HOUR_MS

@@ -17,17 +17,19 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.errors import BadRequest, HoldgateError, Unauthorized, UpstreamBroke
+from gateway.exchange.exchange_totals import MOST_KEYS, ExchangeTotals
 from gateway.exchange.machine import State
 from gateway.exchange.model import ExchangeInfo, Route, Stop, TurnEnd, Usage
 from gateway.exchange.observer import (
     ExchangeEnded,
     Happening,
+    ObserverGroup,
     RequestAnswered,
     RequestRefused,
     TurnBroke,
     TurnEnded,
 )
-from gateway.exchange.request_counts import AT_ONCE, MOST_UNLISTED, RequestCounts
+from gateway.exchange.request_counts import MOST_UNLISTED, RequestCounts
 from gateway.histogram import Histogram
 from gateway.metrics import Metrics
 from gateway.reminders.holds import DUE, Holds
@@ -71,13 +73,25 @@ def turn(
     return TurnEnded(end, lambda: "Hi", 10, reads, 1, route, seconds, about or info())
 
 
-def show(counts: RequestCounts) -> str:
-    return Metrics(range(3), counts).render().decode()
+class Counted:
+    """All that counts requests, told of the same things as in the gateway."""
+
+    def __init__(self, by_owner: bool = False) -> None:
+        self.totals = ExchangeTotals(ManualClock(0))
+        self.requests = RequestCounts(self.totals, by_owner)
+        self._group = ObserverGroup(self.totals, self.requests)
+
+    def observe(self, at: float, happening: Happening) -> None:
+        self._group.observe(at, happening)
+
+
+def show(counts: Counted) -> str:
+    return Metrics(range(3), counts.requests).render().decode()
 
 
 def full_page() -> str:
     """Return a page on which every metric has a sample."""
-    counts = RequestCounts()
+    counts = Counted()
     for happening in (
         turn(Usage(9, 8, 7, 6), 3, 0.5),
         exchange(0.2, 0.01),
@@ -85,7 +99,7 @@ def full_page() -> str:
         RequestAnswered(info(), "GET", "/api/status", 200, 0.1),
     ):
         counts.observe(0.0, happening)
-    metrics = Metrics(range(3), counts)
+    metrics = Metrics(range(3), counts.requests)
     metrics.upstreams = {"up": cast(Upstream, SimpleNamespace(busy=7))}
     metrics.holds = Holds(TimerQueue(ManualClock(0)), iter([0.0, 30.0]).__next__)
     metrics.holds.over(metrics.holds.begin("ann", "s"), DUE)
@@ -95,7 +109,7 @@ def full_page() -> str:
 
 
 def test_numbers_are_shown_when_asked_for() -> None:
-    counts = RequestCounts()
+    counts = Counted()
     counts.observe(0.0, turn(Usage(4, 5, cached=3, reasoning=2)))
     counts.observe(0.0, turn(Usage(40, 50)))
     counts.observe(0.0, exchange(0.2, 0.01))
@@ -166,7 +180,7 @@ def test_the_queries_of_the_docs_ask_for_what_there_is() -> None:
 
 class TestGaps:
     def test_all_gaps_of_a_turn_count_as_equally_long(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         counts.observe(0.0, turn(reads=5, seconds=0.16))
         lines = show(counts).splitlines()
         assert f'holdgate_frame_gap_seconds_bucket{{le="0.03",{WHERE}}} 0.0' in lines
@@ -176,7 +190,7 @@ class TestGaps:
 
     def test_reads_before_the_first_frame_do_not_count(self) -> None:
         """Some upstreams send comments until the model has something to say."""
-        counts = RequestCounts()
+        counts = Counted()
         slow = msgspec.structs.replace(turn(reads=9, seconds=0.16), first_reads=5)
         counts.observe(0.0, slow)
         page = show(counts)
@@ -187,7 +201,7 @@ class TestGaps:
         "ended", [turn(reads=1, seconds=9.0), turn(reads=5, about=info(stream=False))]
     )
     def test_one_read_and_a_whole_body_have_none(self, ended: TurnEnded) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         counts.observe(0.0, ended)
         assert "holdgate_frame_gap_seconds_count" not in show(counts)
 
@@ -224,7 +238,7 @@ def test_holds_are_counted_by_their_length() -> None:
 
 def test_a_turn_counts_for_the_route_that_answered_it() -> None:
     """An exchange is counted by its last route only."""
-    counts = RequestCounts()
+    counts = Counted()
     counts.observe(0.0, turn(Usage(1, 2)))
     counts.observe(0.0, TurnBroke(2, Route("b", "x"), info()))
     counts.observe(0.0, exchange(route=Route("b", "x"), error=UpstreamBroke("It broke off.")))
@@ -238,7 +252,7 @@ def test_a_turn_counts_for_the_route_that_answered_it() -> None:
 
 class TestRefusals:
     def test_they_are_counted_by_code(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         for error in (BadRequest("No."), BadRequest("No!"), Unauthorized("Who?")):
             counts.observe(0.0, RequestRefused(info(owner=""), "POST", "/v1/x", error))
         lines = show(counts).splitlines()
@@ -246,7 +260,7 @@ class TestRefusals:
         assert 'holdgate_requests_refused_total{code="invalid_api_key"} 1.0' in lines
 
     def test_answers_are_counted_by_method_and_status_and_not_by_path(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         for method, path in (("GET", "/a/1"), ("GET", "/a/2"), ("BREW", "/a")):
             counts.observe(0.0, RequestAnswered(info(), method, path, 200, 0.1))
         lines = show(counts).splitlines()
@@ -263,13 +277,13 @@ class TestOwners:
     COUNTERS = ("exchanges", "turns", "tokens", "cached_tokens", "requests_refused")
 
     def test_they_are_not_shown_unless_the_operator_wants_it(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         for happening in self.HAPPENINGS:
             counts.observe(0.0, happening)
         assert "owner" not in show(counts)
 
     def test_counters_have_them_and_histograms_do_not(self) -> None:
-        counts = RequestCounts(by_owner=True)
+        counts = Counted(by_owner=True)
         for happening in self.HAPPENINGS:
             counts.observe(0.0, happening)
         page = show(counts)
@@ -291,7 +305,7 @@ class TestModelNames:
     """A client may make up names where an upstream takes any; the page must not grow by it."""
 
     def test_there_are_only_so_many(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         for number in range(MOST_UNLISTED + 50):
             made_up = f"model-{number}"
             counts.observe(0.0, turn(about=info(made_up), route=Route("up", made_up)))
@@ -301,8 +315,8 @@ class TestModelNames:
         assert f"holdgate_turns_total{{{other}}} 50.0" in page
 
     def test_those_of_the_operator_are_always_there(self) -> None:
-        counts = RequestCounts()
-        counts.routes.models = Models([PublicModel("m", (ROUTE,))], ["up"])
+        counts = Counted()
+        counts.requests.routes.models = Models([PublicModel("m", (ROUTE,))], ["up"])
         for number in range(MOST_UNLISTED + 50):
             # One way to make up names is to choose the route, not the model.
             counts.observe(0.0, turn(route=Route("up", f"model-{number}")))
@@ -310,11 +324,11 @@ class TestModelNames:
         assert ("m", ROUTE.model) in names(show(counts))
 
     def test_models_may_come_and_go(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         for number in range(MOST_UNLISTED):
             counts.observe(0.0, turn(about=info(f"model-{number}")))
-        counts.work_off()
-        counts.routes.models = Models([PublicModel("new", (ROUTE,))])
+        counts.requests.catch_up()
+        counts.requests.routes.models = Models([PublicModel("new", (ROUTE,))])
         counts.observe(0.0, turn(about=info("new")))
         counts.observe(0.0, turn(about=info("model-7")))
         page = show(counts)
@@ -323,7 +337,7 @@ class TestModelNames:
 
     @pytest.mark.parametrize("name", ["x" * 101, "a\nb", "\ud800", "\x00"])
     def test_what_is_not_fit_to_be_shown_is_not(self, name: str) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         counts.observe(0.0, turn(about=info(name)))
         counts.observe(0.0, exchange(about=info(name)))
         page = show(counts)
@@ -331,7 +345,7 @@ class TestModelNames:
         assert find_mistakes(page) == []
 
     def test_quotes_are_escaped(self) -> None:
-        counts = RequestCounts()
+        counts = Counted()
         counts.observe(0.0, turn(about=info('a"} 1\\'), route=Route("up", "x")))
         assert names(show(counts)) == {('a"} 1\\', "x")}
 
@@ -347,11 +361,11 @@ class Name(str):
     """A text that can be watched."""
 
 
-class TestWaiting:
-    """Much is counted at once, later; what waits for that must not keep anything large."""
+class TestMemory:
+    """Sums are kept until somebody takes them over; nothing large is."""
 
     def test_a_turn_is_let_go_of(self) -> None:
-        counts, text = RequestCounts(), Text()
+        counts, text = Counted(), Text()
         gone = weakref.ref(text)
         counts.observe(0.0, TurnEnded(TurnEnd(Stop.STOP), text.read, 10, 1, 1, ROUTE, 0.0, info()))
         del text
@@ -366,7 +380,7 @@ class TestWaiting:
         ],
     )
     def test_an_error_is_let_go_of(self, make: Callable[[HoldgateError], Happening]) -> None:
-        counts, error = RequestCounts(), UpstreamBroke("It broke off.")
+        counts, error = Counted(), UpstreamBroke("It broke off.")
         gone = weakref.ref(error)
         counts.observe(0.0, make(error))
         del error
@@ -375,15 +389,16 @@ class TestWaiting:
 
     @pytest.mark.parametrize("happening", [turn, exchange])
     def test_a_name_of_megabytes_is_let_go_of(self, happening: Callable[..., Happening]) -> None:
-        counts, long = RequestCounts(), Name("m" * 1_000_000)
+        counts, long = Counted(), Name("m" * 1_000_000)
         gone = weakref.ref(long)
-        counts.observe(0.0, happening(about=info(long)))
+        counts.observe(0.0, happening(about=info(long), route=Route("up", long)))
         del long
         gc.collect()
         assert gone() is None
 
-    def test_nothing_waits_for_ever(self) -> None:
-        counts = RequestCounts()
-        for _ in range(AT_ONCE):
-            counts.observe(0.0, turn())
-        assert sum(counts.turns.values()) == AT_ONCE
+    def test_names_that_are_made_up_do_not_pile_up(self) -> None:
+        counts = Counted()
+        for number in range(MOST_KEYS + 1):
+            counts.observe(0.0, turn(about=info(f"m{number}")))
+        # All but the last were taken over.
+        assert sum(counts.requests.turns.values()) == MOST_KEYS

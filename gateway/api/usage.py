@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import Keys, Owner, incoming_of
 from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.errors import BadRequest, Forbidden
-from gateway.timestamps import Timestamp, iso
+from gateway.timestamps import Timestamp, iso, start_of_hour
 from gateway.usage.meter import UsageMeter
 from gateway.usage.model import (
     GROUPS,
@@ -26,7 +26,6 @@ from gateway.usage.model import (
     end_of_hour,
     read_time,
     sort_groups,
-    start_of_hour,
     start_of_month,
 )
 

@@ -34,6 +34,7 @@ from gateway.demo.server import DemoServer
 from gateway.errors import Draining
 from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import ExchangeLog
+from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.observer import ObserverGroup
 from gateway.exchange.request_counts import RequestCounts
 from gateway.exchange.rules import RULES, Rule
@@ -76,10 +77,11 @@ class Gateway:
         self.timers = TimerQueue(self.clock)
         self.holds = Holds(self.timers, time.monotonic, *wiring.hold_limits(config))
         self.zone = zone_of(config.clock.timezone)
-        requests = RequestCounts(config.metrics.owner_label)
+        self.totals = ExchangeTotals(self.clock)
+        requests = RequestCounts(self.totals, config.metrics.owner_label)
         self.metrics = Metrics(self.exchanges.live, requests)
-        self._observers = (requests, ExchangeLog(self.event_log))
-        self.exchanges.observer = ObserverGroup(*self._observers)
+        log = ExchangeLog(self.event_log)
+        self.exchanges.observer = ObserverGroup(self.totals, log, requests)
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -97,7 +99,6 @@ class Gateway:
     async def __aenter__(self) -> None:
         """Open the stores, and start what runs beside the requests."""
         self.parts = parts = await self._open()
-        self.exchanges.observer = ObserverGroup(*self._observers, parts.usage)
         self._stack.push_async_callback(parts.usage.aclose)
         self.metrics.reminders = parts.reminders.counts
         self.metrics.deliveries = parts.deliveries.counts
@@ -139,7 +140,7 @@ class Gateway:
         self.metrics.upstreams = upstreams
         self.metrics.requests.routes.models = services.models
         parts.set_limits(services.config)
-        parts.usage.prices = wiring.prices_of(services.config)
+        parts.usage.set_prices(wiring.prices_of(services.config))
         parts.usage.on_turn = None if services.limits is None else services.limits.settle
         parts.use_executors(services.agent_runs, services.relay_runs)
         if parts.scheduler is not None:
@@ -273,6 +274,7 @@ class Gateway:
             self.zone,
             self.timers,
             self.holds,
+            self.totals,
             self.metrics,
             time.time(),
             self.event_log.note,

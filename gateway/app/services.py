@@ -18,6 +18,7 @@ from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
 from gateway.exchange.answer_ids import AnswerIds
+from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.agent_runs import AgentRuns
 from gateway.jobs.relay_runs import RelayRuns
@@ -59,6 +60,7 @@ class GatewayCore:
     zone: Zone
     timers: TimerQueue
     holds: Holds
+    totals: ExchangeTotals
     metrics: Metrics
     started_at: float
     note: Note
@@ -105,7 +107,7 @@ class GatewayServices:
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
         self.locks = Locks(rows.locks, base.holds, note)
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
-        self.usage = UsageMeter(rows.usage, clock, prices, note, writer)
+        self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""

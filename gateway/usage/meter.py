@@ -1,10 +1,10 @@
 """Counts what owners use, and stores it.
 
-Turns and exchanges are counted in memory as they end, which neither waits nor writes. Every few
-seconds the counts go to the store as a batch, which has a number. While nobody knows whether a
-batch was stored, because the store failed or its answer was lost, the batch stays as it is and is
-sent again under the same number; what is counted meanwhile is the next batch. So nothing is counted
-twice, and only a kill loses anything: the last few seconds.
+Turns and exchanges are added up in memory as they end (`exchange/exchange_totals.py`), which
+neither waits nor writes. Every few seconds the counts go to the store as a batch, which has a
+number. While nobody knows whether a batch was stored, because the store failed or its answer was
+lost, the batch stays as it is and is sent again under the same number; what is counted meanwhile is
+the next batch. So nothing is counted twice, and only a kill loses anything: the last few seconds.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import anyio
 
 from gateway.clock.protocol import Clock
 from gateway.clock.system import ClockSteps
+from gateway.exchange.exchange_totals import ExchangeTotals, Totals, TotalsTable
 from gateway.exchange.model import ExchangeInfo, Usage
-from gateway.exchange.observer import ExchangeEnded, Happening, TurnBroke, TurnEnded, Wants
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import UsageRows
+from gateway.timestamps import start_of_hour
 from gateway.usage.model import (
     KEPT_MS,
     NO_USAGE,
-    ONE_EXCHANGE,
     OTHER,
     PICOS,
-    SILENT_TURN,
     Price,
     RowKey,
     Spending,
@@ -35,11 +34,8 @@ from gateway.usage.model import (
     UsageQuery,
     UsageTable,
     add_up,
-    count_turn,
     find_spending,
     is_countable,
-    limit_usage,
-    start_of_hour,
 )
 
 # With the time that the write itself takes, never more than 5 s are lost.
@@ -54,24 +50,29 @@ OnTurn = Callable[[str, Usage | None, int], None]
 """Hears of each turn: the owner, its tokens if the upstream reported any, its cost in micros."""
 
 
-class UsageMeter:
-    """Observes exchanges, adds up what they use, and keeps it in a store."""
+Rests = dict[tuple[str, str], int]
+"""What is left of costs below a micro, by owner and model, so that no sum drifts."""
 
-    wants: Wants = frozenset({TurnEnded, TurnBroke, ExchangeEnded})
+
+class UsageMeter:
+    """Takes over what exchanges used, and keeps it in a store."""
 
     def __init__(
         self,
         rows: UsageRows,
+        totals: ExchangeTotals,
         clock: Clock,
         prices: Mapping[str, Price],
         note: Callable[..., None],
         writer: str,
     ) -> None:
         """Begin with nothing; no two processes may ever have the same `writer`."""
-        self.prices = prices
+        self._prices = prices
         """By the public names of models."""
-        self.on_turn: OnTurn | None = None
+        self._on_turn: OnTurn | None = None
         self._rows = rows
+        self._totals = totals
+        totals.add_taker(self._take)
         self._clock = clock
         self._note = note
         self._writer = writer
@@ -86,49 +87,59 @@ class UsageMeter:
         self._pairs: dict[str, set[tuple[str, str]]] = {}
         self._hour_ms = 0
         """The hour of these pairs."""
-        self._rests: dict[tuple[str, str], int] = {}
-        """What is left of costs below a micro, by owner and model, so that no sum drifts."""
+        self._rests: Rests = {}
+        self._told_rests: Rests = {}
+        """The same for what is told of each turn."""
 
     # Counting.
 
-    def observe(self, at: float, happening: Happening) -> None:
-        """Count a turn or an exchange."""
-        if isinstance(happening, TurnEnded):
-            self._count_turn(happening.info, happening.route.upstream, happening.turn.usage)
-        elif isinstance(happening, TurnBroke):
-            self._count_turn(happening.info, happening.route.upstream, None)
-        elif isinstance(happening, ExchangeEnded):
-            self._add(happening.info, happening.route.upstream, ONE_EXCHANGE)
+    @property
+    def on_turn(self) -> OnTurn | None:
+        """Who hears of each turn."""
+        return self._on_turn
 
-    def _count_turn(self, info: ExchangeInfo, upstream: str, usage: Usage | None) -> None:
-        cost: int | None = None
-        if usage is None:
-            self._add(info, upstream, SILENT_TURN)
-        else:
-            usage = limit_usage(usage)
-            cost = self._charge(info, usage)
-            self._add(info, upstream, count_turn(usage, cost))
-        if self.on_turn is not None:
-            self.on_turn(info.owner, usage, cost or 0)
+    @on_turn.setter
+    def on_turn(self, on_turn: OnTurn | None) -> None:
+        self._on_turn = on_turn
+        self._totals.on_turn = None if on_turn is None else self._tell_turn
 
-    def _charge(self, info: ExchangeInfo, usage: Usage) -> int | None:
-        """Return the cost of a turn in whole micros, with what was left over before it."""
-        price = self.prices.get(info.model)
-        if price is None:
+    def set_prices(self, prices: Mapping[str, Price]) -> None:
+        """Charge these from now on; what was used before costs what it cost then."""
+        self._totals.hand_over()
+        self._prices = prices
+
+    def _tell_turn(self, info: ExchangeInfo, usage: Usage | None) -> None:
+        """Tell what a turn cost: in whole micros, with what was left over before it."""
+        price, cost = self._prices.get(info.model), 0
+        if price is not None and usage is not None:
+            cost = _charge(price.cost_picos(usage), (info.owner, info.model), self._told_rests)
+        if self._on_turn is not None:
+            self._on_turn(info.owner, usage, cost)
+
+    def _take(self, hour_ms: int, table: TotalsTable) -> None:
+        """Take over what was added up in an hour."""
+        for (owner, model, route), totals in table.items():
+            key = self._name_row((owner, hour_ms, model, route.upstream))
+            counts = UsageCounts(
+                exchanges=totals.exchanges,
+                turns=totals.turns,
+                reported_turns=totals.reported,
+                input=totals.input,
+                cached=totals.cached,
+                output=totals.output,
+                reasoning=totals.reasoning,
+                cost_micros=self._find_cost(owner, model, totals),
+            )
+            self._pending[key] = self._pending.get(key, NO_USAGE) + counts
+
+    def _find_cost(self, owner: str, model: str, totals: Totals) -> int | None:
+        """Return what turns cost together, in whole micros; None: no price, or nothing reported."""
+        price = self._prices.get(model)
+        if price is None or not totals.reported:
             return None
-        whose = (info.owner, info.model)
-        picos = price.cost_picos(usage) + self._rests.get(whose, 0)
-        micros, self._rests[whose] = divmod(picos, PICOS)
-        return micros
-
-    def _add(self, info: ExchangeInfo, upstream: str, counts: UsageCounts) -> None:
-        hour_ms, pending = start_of_hour(self._clock.now_ms()), self._pending
-        key = (info.owner, hour_ms, info.model, upstream)
-        found = pending.get(key)
-        if found is None:
-            key = self._name_row(key)
-            found = pending.get(key, NO_USAGE)
-        pending[key] = found + counts
+        # As if all of it were one turn, whose input is what was fresh and what was cached.
+        whole = Usage(totals.fresh + totals.cached, totals.output, totals.cached)
+        return _charge(price.cost_picos(whole), (owner, model), self._rests)
 
     def _name_row(self, key: RowKey) -> RowKey:
         """Return the row to count in: that of other models, if an owner has too many."""
@@ -152,6 +163,7 @@ class UsageMeter:
             stored = await self._rows.sum_up(query)
             waiting = {} if self._batch is None else self._batch.rows
             # From here on nothing is waited for, so that nothing is counted meanwhile.
+            self._totals.hand_over()
             recent = (*waiting.items(), *self._pending.items())
             asked = [(key, counts) for key, counts in recent if query.covers(key)]
             return add_up((*stored.items(), *asked), query.group_by)
@@ -178,6 +190,7 @@ class UsageMeter:
     async def flush(self) -> None:
         """Store what was counted; what cannot be stored now is kept for the next time."""
         async with self._lock:
+            self._totals.hand_over()
             try:
                 while self._batch is not None or self._pending:
                     await self._send_batch()
@@ -217,3 +230,9 @@ class UsageMeter:
             except StoreUnavailable as error:
                 self._note("usage_not_pruned", why=error.message)
             await anyio.sleep(PRUNE_SECONDS)
+
+
+def _charge(picos: int, whose: tuple[str, str], rests: Rests) -> int:
+    """Return a cost in whole micros, with what was left over before; keep what is left over now."""
+    micros, rests[whose] = divmod(picos + rests.get(whose, 0), PICOS)
+    return micros

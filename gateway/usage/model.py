@@ -11,15 +11,12 @@ from typing import Literal, get_args
 import msgspec
 
 from gateway.exchange.model import Usage
-from gateway.timestamps import moment
+from gateway.timestamps import HOUR_MS, moment, start_of_hour
 
-HOUR_MS = 3_600_000
 KEPT_MS = 400 * 24 * HOUR_MS
 OTHER = "(other)"
 """The model of all names that are too many or too long to be counted one by one."""
 LONGEST_MODEL = 200
-# An upstream may report anything. No turn uses as much, and sums of it fit into a database.
-MOST_TOKENS = 10**9
 # A dollar for a million tokens is a millionth of a dollar for one, and so many of its millionths.
 PICOS = 10**6
 
@@ -78,9 +75,6 @@ class Spending(msgspec.Struct, frozen=True):
 
 
 NO_USAGE = UsageCounts()
-ONE_EXCHANGE = UsageCounts(exchanges=1)
-SILENT_TURN = UsageCounts(turns=1)
-"""A turn of which the upstream reported nothing."""
 
 
 class UsageBatch(msgspec.Struct, frozen=True):
@@ -133,21 +127,6 @@ def make_price(dollars: Mapping[str, Decimal]) -> Price:
     return Price(picos["input"], picos.get("cached", picos["input"]), picos["output"])
 
 
-def limit_usage(usage: Usage) -> Usage:
-    """Return usage whose numbers are not negative and can be stored, whatever was reported."""
-    numbers = (usage.input, usage.output, usage.cached, usage.reasoning)
-    if min(numbers) >= 0 and max(numbers) <= MOST_TOKENS:
-        return usage
-    return Usage(*[min(max(number, 0), MOST_TOKENS) for number in numbers])
-
-
-def count_turn(usage: Usage, cost_micros: int | None) -> UsageCounts:
-    """Return the counts of a turn of which the upstream reported tokens."""
-    return UsageCounts(
-        0, 1, 1, usage.input, usage.cached, usage.output, usage.reasoning, cost_micros
-    )
-
-
 def is_countable(model: str) -> bool:
     """Tell whether a model's name can be stored as it is: a client may have written anything."""
     return len(model) <= LONGEST_MODEL and model.isprintable()
@@ -176,11 +155,6 @@ def sort_groups(rows: UsageTable, group_by: tuple[Group, ...]) -> list[tuple[Row
     """Return groups in the order of their values, the first named value first."""
     places = [PLACES[name] for name in group_by]
     return sorted(rows.items(), key=lambda row: [row[0][place] for place in places])
-
-
-def start_of_hour(ms: int) -> int:
-    """Return when the hour of an instant began, in UTC."""
-    return ms - ms % HOUR_MS
 
 
 def end_of_hour(ms: int) -> int:

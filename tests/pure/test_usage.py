@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.exchange.exchange_totals import MOST_TOKENS, limit_usage
 from gateway.exchange.model import Usage
-from gateway.timestamps import iso
+from gateway.timestamps import HOUR_MS, iso, start_of_hour
 from gateway.usage.model import (
     GROUPS,
-    HOUR_MS,
-    MOST_TOKENS,
     NO_USAGE,
     PICOS,
     Group,
@@ -24,15 +23,12 @@ from gateway.usage.model import (
     UsageCounts,
     UsageQuery,
     add_up,
-    count_turn,
     end_of_hour,
     find_spending,
     is_countable,
-    limit_usage,
     make_price,
     read_time,
     sort_groups,
-    start_of_hour,
     start_of_month,
 )
 
@@ -123,10 +119,6 @@ def test_whatever_is_reported_can_be_counted(reported: Usage, bound: Usage) -> N
 def test_what_budgets_go_by() -> None:
     assert find_spending(UsageCounts(1, 2, 2, 10, 4, 5, 3)) == Spending(15, 0)
     assert find_spending(TOTAL) == Spending(183, 8)
-
-
-def test_a_turn() -> None:
-    assert count_turn(Usage(10, 5, 4, 3), 7) == UsageCounts(0, 1, 1, 10, 4, 5, 3, 7)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from gateway.stores import Rows, StoreUnavailable
 from gateway.stores.rows import UsageRows
 from gateway.stores.sqlite import usage as module
+from gateway.timestamps import HOUR_MS
 from gateway.usage.model import (
     GROUPS,
-    HOUR_MS,
     Group,
     RowKey,
     UsageBatch,

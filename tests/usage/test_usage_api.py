@@ -11,8 +11,7 @@ import pytest
 
 from gateway.api import usage as module
 from gateway.clock import ManualClock
-from gateway.timestamps import iso
-from gateway.usage.model import HOUR_MS
+from gateway.timestamps import HOUR_MS, iso
 from tests.gateway.client import Answer
 from tests.gateway.wire import ask_of, chat, get, request
 from tests.jobs.words import key, keys

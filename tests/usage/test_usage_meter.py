@@ -8,20 +8,23 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway.clock import ManualClock
+from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.machine import State
 from gateway.exchange.model import ExchangeInfo, Route, Stop, TurnEnd, Usage
 from gateway.exchange.observer import ExchangeEnded, TurnBroke, TurnEnded
 from gateway.stores.documents import StoreUnavailable
 from gateway.stores.rows import UsageRows
 from gateway.stores.sqlite.rows import RowServices, open_memory_rows
+from gateway.timestamps import HOUR_MS
 from gateway.usage import meter as module
 from gateway.usage.meter import UsageMeter
 from gateway.usage.model import (
     GROUPS,
-    HOUR_MS,
     KEPT_MS,
     OTHER,
     Spending,
@@ -82,7 +85,8 @@ class Metered:
     def restart(self, writer: str) -> UsageMeter:
         """Make the meter of another process on the same store."""
         prices = {"priced": make_price({"input": Decimal("0.15"), "output": Decimal("0.6")})}
-        self.meter = UsageMeter(self.rows, self.clock, prices, self._note, writer)
+        self.totals = ExchangeTotals(self.clock)
+        self.meter = UsageMeter(self.rows, self.totals, self.clock, prices, self._note, writer)
         return self.meter
 
     def _note(self, event: str, why: str) -> None:
@@ -93,7 +97,7 @@ class Metered:
     ) -> None:
         end = TurnEnd(Stop.STOP, usage=tokens)
         route, info = Route(upstream, "real"), replace(info, **who)
-        self.meter.observe(0, TurnEnded(end, str, 1, 1, 1, route, 0.1, info))
+        self.totals.observe(0, TurnEnded(end, str, 1, 1, 1, route, 0.1, info))
 
     def exchange(self, upstream: str = "a", **who: Any) -> None:
         ended = ExchangeEnded(
@@ -108,7 +112,7 @@ class Metered:
             bytes=1,
             usage=None,
         )
-        self.meter.observe(0, ended)
+        self.totals.observe(0, ended)
 
     async def stored(self) -> UsageTable:
         return await self.rows.sum_up(ALL)
@@ -146,7 +150,7 @@ async def test_turns_and_exchanges_are_counted_where_they_ended(metered: Metered
 
 
 async def test_a_turn_that_broke_off_has_no_tokens(metered: Metered) -> None:
-    metered.meter.observe(0, TurnBroke(1, ROUTE, ANN))
+    metered.totals.observe(0, TurnBroke(1, ROUTE, ANN))
     assert await metered.read() == {row(): UsageCounts(turns=1)}
 
 
@@ -174,6 +178,42 @@ async def test_costs_do_not_drift(metered: Metered) -> None:
     assert found[row(model="priced")].cost_micros == 150
     assert found[row("bob", "priced")].cost_micros == 0
     assert found[row()].cost_micros is None
+
+
+async def test_what_was_used_costs_what_it_cost_then(metered: Metered) -> None:
+    metered.turn(Usage(10**6, 0), model="priced")
+    metered.turn(Usage(10**6, 0), model="m")
+    dear = make_price({"input": Decimal(2), "cached": Decimal(1), "output": Decimal(3)})
+    metered.meter.set_prices({"priced": dear})
+    metered.turn(Usage(10, 0, cached=30), model="priced")
+    metered.turn(Usage(40, 5, cached=30), model="priced")
+    cost = 150_000 + 30 + (10 * 2 + 30 + 5 * 3)
+    assert (await metered.read())[row(model="priced")].cost_micros == cost
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(0, 1000)] * 3, st.sampled_from(["ann", "bob"])), max_size=30),
+    st.sets(st.integers(0, 30)),
+)
+async def test_sums_do_not_depend_on_when_they_are_taken_over(
+    turns: list[tuple[int, int, int, str]], taken_over: set[int]
+) -> None:
+    services = RowServices(lambda: NOW, lambda: NOW, lambda name, reason: None)
+    rows = open_memory_rows(services)
+    metered, price = (
+        Metered(rows.usage),
+        make_price({"input": Decimal("0.15"), "output": Decimal("0.6")}),
+    )
+    expected: dict[str, int] = {}
+    for number, (told, said, cached, owner) in enumerate(turns):
+        usage = Usage(told, said, cached)
+        metered.turn(usage, model="priced", owner=owner)
+        expected[owner] = expected.get(owner, 0) + price.cost_picos(usage)
+        if number in taken_over:
+            await metered.meter.flush()
+    found = {of: counts.cost_micros for (of, *_), counts in (await metered.read()).items()}
+    assert found == {owner: picos // 10**6 for owner, picos in expected.items()}
+    await rows.aclose()
 
 
 async def test_whoever_wants_to_hears_of_each_turn(metered: Metered) -> None:

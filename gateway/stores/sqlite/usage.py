@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gateway.stores.sqlite.engine import Engine
+from gateway.timestamps import HOUR_MS
 from gateway.usage.model import (
-    HOUR_MS,
     NO_USAGE,
     Group,
     RowKey,

@@ -1,0 +1,185 @@
+"""What exchanges come to, added up once for all who count: metrics, usage, limits.
+
+This runs on every turn and every exchange, so plain numbers are changed in place, by owner, model
+and route. Every few seconds, or when somebody asks, whoever counts takes them over under names of
+its own (`hand_over`). What is added up belongs to one hour: the numbers are handed over before the
+first of the next hour is added.
+
+Nothing large is kept: no text, no error, and no name that is much longer than `LONGEST_NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from gateway.clock.protocol import Clock
+from gateway.exchange.machine import State
+from gateway.exchange.model import ExchangeInfo, Route, Usage
+from gateway.exchange.observer import ExchangeEnded, Happening, TurnBroke, TurnEnded, Wants
+from gateway.histogram import Histogram
+from gateway.timestamps import HOUR_MS, start_of_hour
+
+# An upstream may report anything. No turn uses as much, and sums of it fit into a database.
+MOST_TOKENS = 10**9
+# Longer than any name that is counted by itself.
+LONGEST_NAME = 1000
+# A client may make up names of models; so many are added up before all are handed over.
+MOST_KEYS = 1000
+FIRST_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+GAP_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 10, 60)
+WHOLE_BUCKETS = (0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+TotalsKey: TypeAlias = tuple[str, str, Route]
+"""The owner, the client's name for the model, and the route."""
+
+
+class Totals:
+    """What exchanges of one owner, model and route came to."""
+
+    __slots__ = (
+        "cached",
+        "ended",
+        "first_frame",
+        "frame_gap",
+        "fresh",
+        "input",
+        "output",
+        "reasoning",
+        "reported",
+        "seconds",
+        "turns",
+    )
+
+    def __init__(self) -> None:
+        self.ended: dict[tuple[State, int], int] = {}
+        """Exchanges: by state and status."""
+        self.turns = 0
+        self.reported = 0
+        """Turns of which the upstream reported tokens."""
+        self.input = 0
+        self.cached = 0
+        self.fresh = 0
+        """Input that was not read from a cache; a turn may report more as cached than it had."""
+        self.output = 0
+        self.reasoning = 0
+        self.first_frame = Histogram(FIRST_BUCKETS)
+        self.frame_gap = Histogram(GAP_BUCKETS)
+        self.seconds = Histogram(WHOLE_BUCKETS)
+        """How long exchanges took."""
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges ended."""
+        return sum(self.ended.values())
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens together."""
+        return Usage(self.input, self.output, self.cached, self.reasoning)
+
+
+TotalsTable = Mapping[TotalsKey, Totals]
+Taker = Callable[[int, TotalsTable], None]
+"""Takes over what was added up in an hour, which begins at this UTC millisecond."""
+OnTurn = Callable[[ExchangeInfo, Usage | None], None]
+
+
+class ExchangeTotals:
+    """Adds up turns and exchanges until somebody takes the sums over."""
+
+    wants: Wants = frozenset({ExchangeEnded, TurnEnded, TurnBroke})
+
+    def __init__(self, clock: Clock) -> None:
+        self.on_turn: OnTurn | None = None
+        """Hears of each turn at once: its tokens, if the upstream reported any."""
+        self._takers: list[Taker] = []
+        self._now_ms = clock.now_ms
+        self._hour_ms = 0
+        self._next_hour_ms = 0
+        self._table: dict[TotalsKey, Totals] = {}
+
+    def add_taker(self, take: Taker) -> None:
+        """Hand sums over to this one, too."""
+        self._takers.append(take)
+
+    def hand_over(self) -> None:
+        """Have all that was added up taken over."""
+        table, self._table = self._table, {}
+        if table:
+            for take in self._takers:
+                take(self._hour_ms, table)
+
+    def observe(self, at: float, happening: Happening) -> None:
+        """Add up a turn or an exchange."""
+        if type(happening) is TurnEnded:
+            self._add_turn(happening)
+        elif type(happening) is ExchangeEnded:
+            totals = self._find(happening.info, happening.route)
+            ended = (happening.state, happening.status)
+            totals.ended[ended] = totals.ended.get(ended, 0) + 1
+            totals.seconds.add(happening.seconds)
+            if happening.first_seconds is not None:
+                totals.first_frame.add(happening.first_seconds)
+        elif type(happening) is TurnBroke:
+            self._find(happening.info, happening.route).turns += 1
+            if self.on_turn is not None:
+                self.on_turn(happening.info, None)
+
+    def _add_turn(self, ended: TurnEnded) -> None:
+        info, usage = ended.info, ended.turn.usage
+        totals = self._find(info, ended.route)
+        totals.turns += 1
+        if usage is not None:
+            usage = limit_usage(usage)
+            totals.reported += 1
+            totals.input += usage.input
+            totals.cached += usage.cached
+            totals.output += usage.output
+            totals.reasoning += usage.reasoning
+            if usage.cached < usage.input:
+                totals.fresh += usage.input - usage.cached
+        if info.stream and (pauses := ended.reads - ended.first_reads) > 0:
+            # Nobody looks at the clock for each frame: all pauses of a turn count as equally long.
+            totals.frame_gap.add(ended.seconds / pauses, pauses)
+        if self.on_turn is not None:
+            self.on_turn(info, usage)
+
+    def _find(self, info: ExchangeInfo, route: Route) -> Totals:
+        if not self._hour_ms <= self._now_ms() < self._next_hour_ms:
+            self._begin_hour()
+        found = self._table.get((info.owner, info.model, route))
+        return self._open(info, route) if found is None else found
+
+    def _open(self, info: ExchangeInfo, route: Route) -> Totals:
+        """Find the sums of names that may have to be shortened, or begin new ones."""
+        if len(self._table) >= MOST_KEYS:
+            self.hand_over()
+        if len(route.model) > LONGEST_NAME:
+            route = Route(route.upstream, _shorten(route.model))
+        key = (info.owner, _shorten(info.model), route)
+        return self._table.setdefault(key, Totals())
+
+    def _begin_hour(self) -> None:
+        self.hand_over()
+        self._hour_ms = start_of_hour(self._now_ms())
+        self._next_hour_ms = self._hour_ms + HOUR_MS
+
+
+def limit_usage(usage: Usage) -> Usage:
+    """Return usage whose numbers are not negative and can be stored, whatever was reported."""
+    if (
+        0 <= usage.input <= MOST_TOKENS
+        and 0 <= usage.output <= MOST_TOKENS
+        and 0 <= usage.cached <= MOST_TOKENS
+        and 0 <= usage.reasoning <= MOST_TOKENS
+    ):
+        return usage
+    numbers = (usage.input, usage.output, usage.cached, usage.reasoning)
+    return Usage(*[min(max(number, 0), MOST_TOKENS) for number in numbers])
+
+
+def _shorten(name: str) -> str:
+    """Cut a name that is too long to be counted by itself; cut, it still is."""
+    # Also a copy: who made the name may have put it into something large.
+    return str(name[: LONGEST_NAME + 1])
