@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from types import MappingProxyType
 from typing import Any, Protocol, TextIO, TypeVar
 
 import msgspec
@@ -109,19 +108,24 @@ _is_bare = re.compile(r"[\w.,:/@*+-]+").fullmatch
 Fields = dict[str, Any]
 Line = tuple[float, str, str, Callable[[Any], str], Any]
 """When, the level, the event, how its particulars are written, and what these are."""
-NO_IDS: Mapping[str, str] = MappingProxyType({})
 # The one value that belongs to a task and not to an object: it is the only way in which a line of
 # the store or a tool can name the request that it was written for.
-_ids: ContextVar[Mapping[str, str]] = ContextVar("holdgate_ids", default=NO_IDS)
+_ids: ContextVar[tuple[str, str]] = ContextVar("holdgate_ids", default=("", ""))
 T = TypeVar("T")
 
 
 def bind_ids(exchange_id: str, request_id: str = "") -> None:
     """Have all lines of this task, from now on, name the exchange and the client's request id."""
-    if request_id and request_id != exchange_id:
-        _ids.set({"exchange": exchange_id, "request": request_id})
-    else:
-        _ids.set({"exchange": exchange_id})
+    _ids.set((exchange_id, request_id))
+
+
+def _name_request() -> Fields:
+    """Return the fields that name the request of this task, if it answers one."""
+    exchange_id, request_id = _ids.get()
+    if not exchange_id:
+        return {}
+    named = request_id and request_id != exchange_id
+    return {"exchange": exchange_id, **({"request": request_id} if named else {})}
 
 
 def text_line(when: str, level: str, event: str, members: str) -> str:
@@ -310,7 +314,7 @@ class EventLog:
         """Note what happened, with its particulars and the ids of its request."""
         level = level or EVENT_LEVELS.get(event, INFO)
         if LEVELS[level] >= self._least:
-            named = {**_ids.get(), **fields}
+            named = {**_name_request(), **fields}
             self._add((self._now(), level, event, WRITERS[self.form], named))
 
     def defer(self, event: str, write: Callable[[T], str], what: T, *, level: str = INFO) -> None:
@@ -325,7 +329,7 @@ class EventLog:
     def note_record(self, record: logging.LogRecord, fields: Fields) -> None:
         """Note what `logging` was told, by whatever thread."""
         level = record.levelname.lower()
-        line = (record.created, level, "log", WRITERS[self.form], {**_ids.get(), **fields})
+        line = (record.created, level, "log", WRITERS[self.form], {**_name_request(), **fields})
         loop = self._loop
         if loop is None or loop.is_closed():
             self._lines.append(line)

@@ -31,8 +31,9 @@ SAVED = Saved()
 async def close(state: ExchangeState, effect: Close) -> Outcome:
     """Save, then show the withheld tail."""
     tools = state.tools
-    # Only a follow-up that came to nothing still carries something here.
-    await state.release_claim()
+    if tools is not None and tools.claims.current is not None:
+        # A follow-up came to nothing: only then something is still carried here.
+        await state.release_claim()
     session = state.request.session
     if effect.disarm and session is not None:
         with anyio.move_on_after(CLEAN_UP, shield=True):

@@ -33,9 +33,10 @@ def form_of(first: bytes) -> str | None:
 
 async def read_form(state: ExchangeState, turn: Turn, name: str) -> tuple[Turn, bytes]:
     """Read the first bytes of an answer; return it as what was asked for, and what was read."""
-    stream, first = state.request.asked.stream, b""
-    while (form := form_of(first)) is None and (more := await anext(turn, None)) is not None:
+    stream, first, form = state.request.asked.stream, b"", None
+    while form is None and (more := await anext(turn, None)) is not None:
         first += more
+        form = form_of(first)
     if form in (None, OTHER):
         if not state.splice.accepts(find_header(turn.headers, b"content-type").lower()):
             raise state.request.dialect.read_disguised_error(first)

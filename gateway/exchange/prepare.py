@@ -28,7 +28,7 @@ from gateway.errors import Headers, NoRoute, Unauthorized
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer, combine
-from gateway.exchange.ports import Allowance, LimitChecker, Request, Services
+from gateway.exchange.ports import LimitChecker, Request, Services
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools, ToolServices
 from gateway.reminders.tool_scope import ServerTool, ToolScope
@@ -139,13 +139,16 @@ class ExchangePreparer:
         returns who observes. Raises `LimitExceeded` before anything of the request acts, and
         `ModelNotFound`, `NoRoute` and `Unauthorized`.
         """
-        if self.limits is not None:
-            self.limits.check(given.owner, given.dialect.name)
+        limits = self.limits
+        if limits is not None:
+            limits.check(given.owner, given.dialect.name)
         request = _in_session(given)
-        if given.acts:
-            view = await self.sessions.enter(request, self.exchange_services.upstreams)
-        else:
+        if not given.acts:
             view = await self.sessions.look(request)
+        elif (seen := self.sessions.glance(request)) is not None:
+            view = seen
+        else:
+            view = await self.sessions.enter(request, self.exchange_services.upstreams)
         observer = begin(view)
         models = self.models.of(given.owner)
         model = models.find(given.asked.model)
@@ -171,7 +174,7 @@ class ExchangePreparer:
             observer=combine(observer, self._take_snapshot(given, view)),
             session_id=given.belongs_to or given.session,
             is_composed=given.is_composed,
-            allowance=self._open_allowance(given),
+            allowance=limits.open(given.owner, given.dialect.name) if limits else None,
             source=given.source,
         )
 
@@ -182,8 +185,9 @@ class ExchangePreparer:
 
         It has no session, and nothing is added to it. Raises the same as `prepare`.
         """
-        if self.limits is not None:
-            self.limits.check(given.owner, given.dialect.name)
+        limits = self.limits
+        if limits is not None:
+            limits.check(given.owner, given.dialect.name)
         model = self.models.of(given.owner).find(given.asked.model)
         routes = tuple([route for route in model.routes if route.upstream in upstreams])
         if not routes:
@@ -200,11 +204,8 @@ class ExchangePreparer:
             client_key=given.client_key or (),
             unread_at=upstreams,
             source=given.source,
-            allowance=self._open_allowance(given),
+            allowance=limits.open(given.owner, given.dialect.name) if limits else None,
         )
-
-    def _open_allowance(self, given: ExchangeInput) -> Allowance | None:
-        return self.limits.open(given.owner, given.dialect.name) if self.limits else None
 
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""

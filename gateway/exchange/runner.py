@@ -143,7 +143,8 @@ class ExchangeRunner:
 
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""
-        await let_go(self._state, LetGo())
+        if not self._state.is_clean:
+            await let_go(self._state, LetGo())
 
     def crash(self) -> None:
         """Take note that a fault of ours ended it."""

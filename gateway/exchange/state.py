@@ -181,20 +181,29 @@ class ExchangeState:
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
-        add = partial(self.request.dialect.add, body, additions)
-        self.body = await self.work(len(body), add)
+        offload, dialect = self.services.offload, self.request.dialect
+        if len(body) <= offload.above:
+            self.body = dialect.add(body, additions)
+        else:
+            add = partial(dialect.add, body, additions)
+            self.body = await offload.send(self.request.owner, len(body), add)
         self.packed = False
-        await self.extend(additions)
+        self._note_additions(additions)
+        if RequestExtended in self.wants:
+            await self.tell(RequestExtended(additions))
 
     async def work(self, size: int, work: Callable[[], T]) -> T:
         """Do work on a request of this size: beside the loop, if it is large."""
         return await self.services.offload.run(self.request.owner, size, work)
 
     async def extend(self, additions: tuple[Addition, ...]) -> None:
-        """Take note of what the conversation gained."""
-        self.additions += tuple([a for a in additions if isinstance(a, LASTING)])
+        """Take note of what the conversation gained, and tell of it."""
+        self._note_additions(additions)
         if RequestExtended in self.wants:
             await self.tell(RequestExtended(additions))
+
+    def _note_additions(self, additions: tuple[Addition, ...]) -> None:
+        self.additions += tuple([a for a in additions if isinstance(a, LASTING)])
 
     async def tell(self, happening: Happening) -> None:
         """Tell the observer what it wants to hear."""
@@ -267,6 +276,12 @@ class ExchangeState:
         await claims.commit()
         if Committed in self.wants:
             await self.tell(Committed())
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it holds nothing that would have to be given back."""
+        tools = self.tools
+        return self.turn is None and not self.has_slot and (tools is None or tools.claims.is_empty)
 
     async def release_claim(self) -> None:
         """Give back what a turn carried that came to nothing."""

@@ -367,7 +367,8 @@ async def _end_turn(state: ExchangeState, end: TurnEnd, tap: Tap) -> Outcome:
         offered = await _offer(state, session, end, tap)
         if offered is not None:
             return offered
-    if tools is not None and end.stop in (Stop.STOP, Stop.LENGTH):
+    # Here too: `is_quiet` saves the coroutine of `find_wait`.
+    if tools is not None and end.stop in (Stop.STOP, Stop.LENGTH) and not tools.policy.is_quiet():
         return TurnFinished(end, wait=await tools.policy.find_wait())
     return TurnFinished(end)
 

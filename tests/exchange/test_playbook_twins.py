@@ -168,9 +168,9 @@ async def describe_view(stage: Stage, view: SessionView) -> tuple[object, ...]:
 
 async def compare_views(kept: Kept, asking: Asking) -> None:
     fast, general = await prepare_stage(kept), await prepare_stage(kept)
-    view = fast.sessions._glance(session_request(asking))
+    view = fast.sessions.glance(session_request(asking))
     if view is not None:
-        other = await general.sessions._pass_by(session_request(asking))
+        other = await general.sessions.enter(session_request(asking), "a")
         assert await describe_view(fast, view) == await describe_view(general, other)
 
 
@@ -188,7 +188,7 @@ def test_beginnings(kept: Kept, scope: ToolScope) -> None:
 
 @given(KEPT, ASKINGS)
 def test_views(kept: Kept, asking: Asking) -> None:
-    """`Sessions._glance` stands in for `_pass_by`."""
+    """`Sessions.glance` stands in for `enter`."""
     anyio.run(compare_views, kept, asking)
 
 
@@ -283,4 +283,5 @@ async def test_the_fast_forms_are_taken_where_nothing_is_kept() -> None:
     scope = ToolScope(OWNER, SESSION, EXCHANGE)
     assert make_tools(stage, scope).claims.is_idle_now()
     assert make_tools(stage, scope).begin_now()
-    assert stage.sessions._glance(session_request(Asking())) is not None
+    for session in (SESSION, None):
+        assert stage.sessions.glance(session_request(Asking(session=session))) is not None
