@@ -16,6 +16,8 @@ from ipaddress import ip_address
 from itertools import chain, count
 from typing import Any, Protocol
 
+import msgspec
+
 from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import (
     BadRequest,
@@ -66,8 +68,7 @@ def tell_nobody(happening: RequestRefused | RequestAnswered) -> None:
     """Let it go unheard."""
 
 
-@dataclass(slots=True)
-class IncomingRequest:
+class IncomingRequest(msgspec.Struct, gc=False):
     """What every endpoint may want to know of a request."""
 
     exchange_id: str
@@ -184,13 +185,15 @@ class AdmissionMiddleware:
         exchange_id = new_exchange_id()
         named, query = request_id(headers, exchange_id), scope["query_string"]
         bind_ids(exchange_id, named)
-        incoming = IncomingRequest(exchange_id, named, headers, scope["headers"], query)
-        incoming.method, incoming.path = scope["method"], scope["path"]
-        path, name = scope["path"], named.encode()
-        incoming.answer_headers = (
-            (b"x-request-id", name),
-            (b"x-holdgate-exchange", exchange_id.encode()),
+        path, name, method, listed = (
+            scope["path"],
+            named.encode(),
+            scope["method"],
+            scope["headers"],
         )
+        incoming = IncomingRequest(exchange_id, named, headers, listed, query, (), method, path)
+        own_name = name if named is exchange_id else exchange_id.encode()
+        incoming.answer_headers = ((b"x-request-id", name), (b"x-holdgate-exchange", own_name))
         if VERSION in headers or path.startswith(MESSAGES):
             # Where their clients look for it.
             incoming.answer_headers += ((b"request-id", name),)

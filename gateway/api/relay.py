@@ -190,13 +190,14 @@ class Relay(BaseModelEndpoint):
         if read.previous:
             asked = await self._go_on_from(read.previous, asked, owner)
         offer = self._offer
+        # The first ones by place: with more than fifteen names, Python makes a dict for the call.
         given = ExchangeInput(
-            id=incoming.request_id,
-            exchange_id=incoming.exchange_id,
-            owner=owner,
-            session=who.session,
-            asked=asked,
-            dialect=self.dialect,
+            incoming.request_id,
+            incoming.exchange_id,
+            owner,
+            who.session,
+            asked,
+            self.dialect,
             main=who.main,
             headers=forwarded,
             query=query_towards_upstream(self.dialect.name, incoming.query)

@@ -137,7 +137,8 @@ class BaseDialect(ABC):
     ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request: RequestMembers = read_as(self.request_decoder, body, depth)
-        body = drop_duplicates(body, self.read_members)
+        history = bytes(getattr(request, self.history))
+        body = drop_duplicates(body, self.read_members, history)
         model, body = name_model(body, request.model, default_model)
         request.check()
         said, choice = request.stream, request.tool_choice

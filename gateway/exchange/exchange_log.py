@@ -51,11 +51,19 @@ class ExchangeLog:
 
     def __init__(self, event_log: EventLog) -> None:
         self._event_log = event_log
+        self._describe = FORMS[event_log.form]
         self._shows_steps = event_log.writes(DEBUG)
         self.wants: Wants = EVERYTHING if self._shows_steps else frozenset(LINES)
 
     def observe(self, at: float, happening: Happening) -> None:
         """Have a line written, with many others a moment later."""
+        if type(happening) is ExchangeEnded and happening.error is None:
+            # Nearly all lines are of this kind.
+            self._event_log.defer("exchange", self._describe, happening)
+            return
+        if type(happening) is TurnEnded and happening.number == 1 and not self._shows_steps:
+            # The line of the exchange says all there is to say of a first turn.
+            return
         kind = type(happening)
         if (write := LINES.get(kind)) is not None:
             write(self._event_log, happening)
@@ -75,11 +83,8 @@ def level_of(error: HoldgateError | None) -> str:
 
 def _log_exchange(log: EventLog, ended: ExchangeEnded) -> None:
     error = ended.error
-    if error is None:
-        log.defer("exchange", FORMS[log.form], ended)
-        return
     log.defer("exchange", FORMS[log.form], ended, level=level_of(error))
-    if error.code == UpstreamAuth.code:
+    if error is not None and error.code == UpstreamAuth.code:
         upstream = ended.route.upstream
         log.note(UpstreamAuth.code, level=WARNING, upstream=upstream, says=CHECK_KEY)
 

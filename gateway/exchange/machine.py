@@ -171,13 +171,14 @@ class Exchange:
 
         Raises `IllegalEvent` for what can not happen where the exchange is.
         """
+        # By `type`, which is faster than `isinstance`: this runs three times in every exchange.
         event: Event
-        if isinstance(outcome, TurnFinished):
+        if type(outcome) is TurnFinished:
             event = self.verdict_on(outcome)
             self._said, self._said_times = outcome.said, self._count_repeats(outcome.said)
-        elif isinstance(outcome, OpeningFailed):
+        elif type(outcome) is OpeningFailed:
             event = self._judge_failure(outcome.error)
-        elif isinstance(outcome, Cut):
+        elif type(outcome) is Cut:
             event = self._judge_cut(outcome.error)
         else:
             event = outcome

@@ -155,17 +155,18 @@ class ExchangePreparer:
         routes = _find_routes(models, model, view)
         if self.client_keyed:
             routes = self._skip_keyless(routes, given.client_key)
+        # The first ones by place: with more than fifteen names, Python makes a dict for the call.
         return Request(
-            services=self.exchange_services,
-            id=given.id,
-            exchange_id=given.exchange_id,
-            owner=given.owner,
-            asked=view.asked,
-            dialect=given.dialect,
-            routes=routes,
-            headers=given.headers,
-            query=given.query,
-            client_key=given.client_key or (),
+            self.exchange_services,
+            given.id,
+            given.exchange_id,
+            given.owner,
+            view.asked,
+            given.dialect,
+            routes,
+            given.headers,
+            given.query,
+            given.client_key or (),
             notes=given.notes,
             session=view.session,
             answers=given.answers,

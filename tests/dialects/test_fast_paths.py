@@ -190,6 +190,41 @@ def test_members_are_as_they_were_read_whether_they_came_twice(
         assert once is body
 
 
+PIECES = st.sampled_from(
+    ["model", ",", ":", "[", "]", '"', "\\", ' "model":"b"', "{", "}", "messages"]
+)
+HOSTILE = st.recursive(
+    st.lists(PIECES, max_size=4).map("".join),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PIECES, inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["model", "messages", "x"]), HOSTILE), max_size=6),
+    st.lists(HOSTILE, max_size=3),
+)
+def test_no_member_hides_in_the_history(members: list[tuple[str, Any]], history: list[Any]) -> None:
+    """A name is not looked for in the history; whatever stands there hides none beside it."""
+    every = [*members, ("messages", history)]
+    written = [f"{json.dumps(name)}:{dump_closely(value)}" for name, value in every]
+    body = f"{{{','.join(written)}}}".encode()
+    once = drop_duplicates(body, quote_names("model", "messages"), dump_closely(history).encode())
+    names = [name for name, _ in json.loads(once, object_pairs_hook=list)]
+    assert all(names.count(name) <= 1 for name in ("model", "messages"))
+    assert fields_of(once) == fields_of(body)
+
+
+def test_the_history_is_not_searched() -> None:
+    history = b'[{"model":"a"},{"model":"b"}]'
+    body = b'{"model":"m","messages":%b}' % history
+    assert drop_duplicates(body, quote_names("model"), history) is body
+
+
+def dump_closely(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 NAMES = st.sampled_from(["clock", "clocks", "cloc", "schedule_task"])
 DECLARED: dict[str, Callable[[str], dict[str, object]]] = {
     CHAT: lambda name: {"type": "function", "function": {"name": name}},
