@@ -23,7 +23,7 @@ import msgspec
 
 from gateway.errors import UpstreamBroke, UpstreamError
 from gateway.exchange.additions import AnsweredTurn
-from gateway.exchange.model import ModelRequest
+from gateway.exchange.model import ModelRequest, Usage
 from gateway.wire.sse import Framer, data_of, split_events
 
 Json = dict[str, Any]
@@ -270,6 +270,10 @@ class StreamTap:
         self._spoke = False
         self.failure: UpstreamError | None = None
         self.ended = False
+
+    def usage_so_far(self) -> Usage | None:
+        """Return what was reported until now: nothing, in most dialects."""
+        return None
 
     def _flush(self) -> bytes:
         """Return what is left when the bytes end; clients read it if it is a whole event."""

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from gateway.errors import HoldgateError, UpstreamError
 from gateway.exchange.additions import Addition, AnsweredTurn
-from gateway.exchange.model import ModelRequest, TurnEnd
+from gateway.exchange.model import ModelRequest, TurnEnd, Usage
 from gateway.sessions.model import KeptTurn
 
 
@@ -42,6 +42,9 @@ class Tap(Protocol):
 
     def end(self) -> TurnEnd:
         """Say what the turn came to."""
+
+    def usage_so_far(self) -> Usage | None:
+        """Return what the upstream reported of it until now: of a turn that breaks off."""
 
     def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild the assistant's turn from the tape, for a follow-up."""

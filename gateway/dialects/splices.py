@@ -16,7 +16,7 @@ import msgspec
 from gateway.dialects.events import CallIds, Json, RecordedTap, read_object
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke, UpstreamError
-from gateway.exchange.model import ModelRequest, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd, Usage
 
 T = TypeVar("T", bound="WholeTap")
 
@@ -77,6 +77,10 @@ class WholeTap(ABC):
     seen: bool = False
     ended: bool = False
     failure: ClassVar[None] = None
+
+    def usage_so_far(self) -> Usage | None:
+        """Return nothing: a body is read when it is all there."""
+        return None
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; nothing is shown before the end."""

@@ -156,6 +156,10 @@ class UnreadBodyTap:
         tail = self._tail
         return _end_with(None if tail is None else find_usage(tail.join(), tail.is_whole))
 
+    def usage_so_far(self) -> Usage | None:
+        """Return nothing: usage stands at the end."""
+        return None
+
     def rebuild_turn(self) -> AnsweredTurn:
         """Rebuild nothing: nobody knows what was said."""
         return NOT_READ
@@ -197,6 +201,10 @@ class UnreadStreamTap(UnreadBodyTap):
     def end(self) -> TurnEnd:
         """Say how many tokens it took, if the stream told."""
         return _end_with(self._usage)
+
+    def usage_so_far(self) -> Usage | None:
+        """Return what the stream told until now."""
+        return self._usage
 
 
 NOT_READ = AnsweredTurn(None)

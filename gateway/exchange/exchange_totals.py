@@ -133,10 +133,10 @@ class ExchangeTotals:
                 return
             waiting.append(happening)
         elif type(happening) is TurnBroke:
-            info = happening.info
-            waiting.append((info, happening.route, None, 0, 0.0))
+            info, usage = happening.info, happening.usage
+            waiting.append((info, happening.route, usage, 0, 0.0))
             if self.on_turn is not None:
-                self.on_turn(info, None)
+                self.on_turn(info, None if usage is None else limit_usage(usage))
         else:
             return
         if len(waiting) >= AT_ONCE or len(info.model) > LONGEST_NAME:

@@ -76,6 +76,8 @@ class TurnBroke(msgspec.Struct, frozen=True, gc=False):
     number: int
     route: Route
     info: ExchangeInfo
+    usage: Usage | None = None
+    """What the upstream had reported by then, if anything: in Messages, the input."""
 
 
 class UsageRefused(msgspec.Struct, frozen=True, gc=False):

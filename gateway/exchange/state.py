@@ -177,7 +177,14 @@ class ExchangeState:
                 if UpstreamClosed in self.wants:
                     await self.tell(UpstreamClosed(number, was_cut=True))
                 if self.turn_reads and TurnBroke in self.wants:
-                    await self.tell(TurnBroke(number, route, self.info))
+                    await self.tell(TurnBroke(number, route, self.info, self._count_broken()))
+
+    def _count_broken(self) -> Usage | None:
+        """Return the tokens that were reported of a turn which broke off; they were used."""
+        usage = None if self.tap is None else self.tap.usage_so_far()
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
+        return usage
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""

@@ -149,9 +149,11 @@ async def test_turns_and_exchanges_are_counted_where_they_ended(metered: Metered
     assert await metered.stored() == await metered.read()
 
 
-async def test_a_turn_that_broke_off_has_no_tokens(metered: Metered) -> None:
+async def test_a_turn_that_broke_off_has_the_tokens_that_were_reported(metered: Metered) -> None:
     metered.totals.observe(0, TurnBroke(1, ROUTE, ANN))
     assert await metered.read() == {row(): UsageCounts(turns=1)}
+    metered.totals.observe(0, TurnBroke(1, ROUTE, ANN, Usage(10, 1)))
+    assert await metered.read() == {row(): UsageCounts(0, 2, 1, 10, 0, 1)}
 
 
 async def test_owners_models_and_hours_are_apart(metered: Metered) -> None:

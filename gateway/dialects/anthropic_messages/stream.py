@@ -45,7 +45,7 @@ from gateway.dialects.events import (
 )
 from gateway.dialects.protocol import Tap
 from gateway.errors import UpstreamBroke
-from gateway.exchange.model import ModelRequest, Stop, TurnEnd
+from gateway.exchange.model import ModelRequest, Stop, TurnEnd, Usage
 from gateway.wire.sse import data_of, split
 
 PING = write_event({"type": "ping"})
@@ -246,6 +246,12 @@ class MessagesTap(RecordedStreamTap):
             spoke=self._spoke or not self._joined,
             continuable=self.continuable,
         )
+
+    def usage_so_far(self) -> Usage | None:
+        """Return what was reported until now: the input at the beginning."""
+        usage = usage_of(self.usage)
+        # A translated stream begins with zeros, since its upstream reports at the end.
+        return usage if usage is not None and usage.input else None
 
     def read_turn(self) -> RecordedMessagesTurn:
         """Read the tape."""
