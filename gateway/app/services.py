@@ -189,7 +189,7 @@ class GatewayServices:
             secret = None if path is None else await run_sync(load_secret, path, draw)
         except (OSError, SecretFileError) as error:
             # Models answer all the same; only whoever signs in has to do it again after a restart.
-            self.base.note("sign_in_secret", file=str(path), why=str(error))
+            self.base.note("sign_in_secret_not_kept", file=str(path), why=str(error))
             secret = None
         self.token_signer = TokenSigner(secret or draw(SECRET_BYTES))
 

@@ -106,6 +106,7 @@ class TestSigningIn:
             browser = Browser(gate)
             answer = await browser.log_in(wrong)
             assert (answer.status, answer.error["code"]) == (401, "invalid_api_key")
+            assert answer.headers["cache-control"] == "no-store"
             assert "set-cookie" not in answer.headers
             assert (await browser.get(ME)).status == 401
 
@@ -349,5 +350,5 @@ class TestProcess:
             assert (await browser.log_in("key-ann")).status == 200
             assert (await browser.get(ME)).status == 200
             assert await gate.terminate() == 0
-        assert "sign_in_secret" in gate.log.read_text()
+        assert "ERROR sign_in_secret_not_kept" in gate.log.read_text()
         assert secret.read_bytes() == b"x" * 32
