@@ -23,8 +23,8 @@ from gateway.api.route import ANYTHING, ApiRoute, Parameter, Reply, bind_all
 
 PATH = "/console"
 PAGE = "index.html"
-# What stands in the page for the digest.
-PLACEHOLDER = b"DIGEST"
+# What stands in the page for the address of the files.
+PLACEHOLDER = b"{{base}}"
 DIGEST_LENGTH = 16
 HTML = "text/html; charset=utf-8"
 TYPES = {
@@ -107,7 +107,7 @@ def make_files(contents: Mapping[str, bytes]) -> ConsoleFiles:
     for name, content in sorted(contents.items()):
         whole.update(b"%d %s %d " % (len(name), name.encode(), len(content)) + content)
     digest = whole.hexdigest()[:DIGEST_LENGTH]
-    page = contents[PAGE].replace(PLACEHOLDER, digest.encode())
+    page = contents[PAGE].replace(PLACEHOLDER, f"{PATH}/-/{digest}/".encode())
     sent = {**contents, PAGE: page}
     return ConsoleFiles({name: _make_file(name, one) for name, one in sent.items()}, digest)
 
