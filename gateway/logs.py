@@ -75,6 +75,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "session_not_stored",
             "sessions_not_swept",
             "signatures_not_read",
+            "sign_in_secret_not_kept",
             "signatures_not_stored",
             "signatures_not_swept",
             "snapshot_not_kept",

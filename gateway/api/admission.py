@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gateway.console.sign_in import COOKIE, KeySignIn
 from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import (
     BadRequest,
@@ -45,7 +46,7 @@ CLIENT_LEFT = 499
 INTERNAL_ERROR = "Something went wrong inside the gateway; its log says what."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 # Made once: randomness is asked of the system, and a request has better things to wait for.
-_PROCESS = secrets.token_hex(8)
+INSTANCE = secrets.token_hex(8)
 _numbers = count(1)
 VERSION = b"anthropic-version"
 # An address in brackets or a name, then a port; nothing else may stand beside them.
@@ -103,7 +104,7 @@ def incoming_of(scope: Mapping[str, Any]) -> IncomingRequest:
 
 def new_exchange_id() -> str:
     """Return an id that no other exchange of any process has."""
-    return f"req_{_PROCESS}{next(_numbers):08x}"
+    return f"req_{INSTANCE}{next(_numbers):08x}"
 
 
 def request_id(headers: Mapping[bytes, bytes], exchange_id: str) -> str:
@@ -340,28 +341,56 @@ LOCAL = Owner("local", admin=True)
 
 
 class Keys:
-    """Gateway keys, known by their hashes. Without any, everybody is the local owner."""
+    """Gateway keys, known by their hashes. Without any, everybody is the local owner.
 
-    def __init__(self, owners: Mapping[str, Owner]) -> None:
+    With `sign_in`, browsers that signed in are known by their cookie.
+    """
+
+    def __init__(self, owners: Mapping[str, Owner], sign_in: KeySignIn | None = None) -> None:
         self._owners = {digest: (digest, owner) for digest, owner in owners.items()}
+        self._sign_in = sign_in
 
     def __bool__(self) -> bool:
         return bool(self._owners)
 
-    def owner(self, headers: Mapping[bytes, bytes]) -> Owner:
-        """Return the owner of the request's key, or raise `Unauthorized`."""
+    def owner(self, incoming: IncomingRequest) -> Owner:
+        """Return the owner of the request's key or sign-in, or raise `Unauthorized`."""
         if not self._owners:
             return LOCAL
-        key = _key(headers)
-        if not key:
-            raise Unauthorized(
-                "No key: send `Authorization: Bearer <key>` or `x-api-key: <key>` of this gateway."
-            )
+        if key := _key(incoming.headers):
+            return self._find_owner(key)[1]
+        if COOKIE in incoming.headers and (digest := self._find_signed_in(incoming)):
+            return self._owners[digest][1]
+        raise Unauthorized(
+            "No key: send `Authorization: Bearer <key>` or `x-api-key: <key>` of this gateway."
+        )
+
+    def _find_owner(self, key: bytes) -> tuple[str, Owner]:
+        """Return the hash of a key and whose it is, or raise `Unauthorized`."""
         digest = hashlib.sha256(key).hexdigest()
         known, owner = self._owners.get(digest, ("", LOCAL))
         if not hmac.compare_digest(known, digest):
             raise Unauthorized("This key is not known to the gateway.")
-        return owner
+        return digest, owner
+
+    def _find_signed_in(self, incoming: IncomingRequest) -> str | None:
+        if self._sign_in is None:
+            return None
+        return self._sign_in.find_digest(incoming.method, incoming.headers)
+
+    def is_signed_in(self, incoming: IncomingRequest) -> bool:
+        """Whether it is a sign-in that says whose request it is; a key in a header wins."""
+        return not _key(incoming.headers) and bool(self._find_signed_in(incoming))
+
+    def sign_in(self, key: bytes) -> tuple[Owner, str]:
+        """Return the owner of a key and a token that stands for it, or raise `Unauthorized`.
+
+        Without keys nobody needs to sign in, and the token is empty.
+        """
+        if not self._owners:
+            return LOCAL, ""
+        digest, owner = self._find_owner(key)
+        return owner, self._sign_in.write_token(digest) if self._sign_in else ""
 
     def client_key(self, headers: Mapping[bytes, bytes]) -> Headers:
         """Return the headers with the client's own key for an upstream.
@@ -380,9 +409,9 @@ class Keys:
         """Whether the value of a header is a key of the gateway."""
         return hashlib.sha256(value.split(b" ")[-1].strip()).hexdigest() in self._owners
 
-    def admin(self, headers: Mapping[bytes, bytes]) -> Owner:
+    def admin(self, incoming: IncomingRequest) -> Owner:
         """Return the owner if the key is an admin's, or raise `Forbidden`."""
-        owner = self.owner(headers)
+        owner = self.owner(incoming)
         if not owner.admin:
             raise Forbidden("This request needs the key of an admin.")
         return owner

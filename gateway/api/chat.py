@@ -196,7 +196,7 @@ class ChatEndpoint:
 
     async def listing(self, request: WebRequest) -> AgentList:
         """List the agents."""
-        self.keys.owner(incoming_of(request.scope).headers)
+        self.keys.owner(incoming_of(request.scope))
         known = self.agents.known.values()
         found = [AgentView(one.id, one.name, one.model, tuple(one.tools)) for one in known]
         return AgentList(found)
@@ -210,7 +210,7 @@ class ChatEndpoint:
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"Send a POST to {PATH}.", "POST")
-            owner = self.keys.owner(incoming.headers)
+            owner = self.keys.owner(incoming)
             incoming.owner = owner.name
             exchanges.check_open()
             body = await receive_body(incoming.headers, receive, self.limits.size)

@@ -58,7 +58,7 @@ class TokenCounter:
     async def count(self, request: WebRequest) -> TokenCount | Response:
         """Count the tokens of a Messages request, or estimate them."""
         incoming = incoming_of(request.scope)
-        owner = incoming.owner = self.services.keys.owner(incoming.headers).name
+        owner = incoming.owner = self.services.keys.owner(incoming).name
         most, offload = self.services.limits.size, self.services.exchanges.services.offload
         try:
             body = await receive_body(incoming.headers, request.receive, most)

@@ -21,13 +21,17 @@ from gateway.api.admission import (
     tell_nobody,
 )
 from gateway.api.jobs import ADMIN_PATHS, PATHS, write_job_error
-from gateway.errors import HoldgateError, MethodNotAllowed, NotFound, Unavailable
+from gateway.errors import Headers, HoldgateError, MethodNotAllowed, NotFound, Unavailable
 from gateway.exchange.observer import RequestAnswered, RequestRefused
 from gateway.wire.http_server.response import Message, Receive, Send
 
 log = logging.getLogger("holdgate.web")
 JOB_PATHS = tuple(f"{path}/" for path in (*PATHS, *ADMIN_PATHS))
 """Below these, errors have a form of their own, whatever is asked for."""
+
+CONSOLE_PATH = "/api/console/"
+NOT_KEPT: Headers = ((b"cache-control", b"no-store"),)
+"""What browsers are told of all that the console asks for, errors too."""
 
 
 class ErrorRouter:
@@ -80,7 +84,8 @@ class ErrorRouter:
         self._tell(RequestRefused(incoming.describe(), incoming.method, path, error))
         is_about_jobs = path.startswith(JOB_PATHS)
         write = write_job_error if is_about_jobs else dialect_of(incoming, path).error_body
-        await refuse(error, receive, send, (), write)
+        headers = NOT_KEPT if path.startswith(CONSOLE_PATH) else ()
+        await refuse(error, receive, send, headers, write)
 
 
 def _translate_error(error: HTTPException, scope: MutableMapping[str, Any]) -> HoldgateError:

@@ -221,7 +221,7 @@ class JobsArea:
         return JobList([show_job(job) for job in jobs])
 
     def _check_admin(self, request: WebRequest) -> None:
-        self.keys.admin(incoming_of(request.scope).headers)
+        self.keys.admin(incoming_of(request.scope))
 
     async def _read_owner_and_id(self, request: WebRequest) -> tuple[str, str]:
         """Read which job is meant, and whose; what else is said of it must make sense."""

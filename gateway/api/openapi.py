@@ -18,6 +18,8 @@ from starlette.routing import BaseRoute
 
 from gateway.api import (
     chat,
+    console_files,
+    console_sign_in,
     count_tokens,
     delivery,
     jobs,
@@ -142,6 +144,12 @@ AREAS = (
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
     Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
+    Area(
+        "console",
+        "The console: its page and files, and who is signed in to it. Where a key is accepted, so "
+        "is the cookie of a sign-in, from the gateway's own pages.",
+        (*console_sign_in.ROUTES, *console_files.ROUTES),
+    ),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import Keys, incoming_of
@@ -23,6 +23,7 @@ from gateway.reminders.view import NtpView
 from gateway.routing import Models
 from gateway.version import __version__
 
+CONSOLE = "/console/"
 GREETING = """Holdgate {version}: a streaming LLM gateway that gives models time.
 
 POST /v1/chat/completions   ask a model (GET /v1/models lists them)
@@ -112,7 +113,9 @@ class Operations:
         return bind_all(ROUTES, self)
 
     async def greet(self, request: WebRequest) -> Response:
-        """Say what this is."""
+        """Say what this is; a browser is led to the console."""
+        if b"text/html" in incoming_of(request.scope).headers.get(b"accept", b""):
+            return RedirectResponse(CONSOLE, 307, {"vary": "accept"})
         return PlainTextResponse(GREETING.format(version=__version__))
 
     async def show_liveness(self, request: WebRequest) -> Liveness:
@@ -130,7 +133,7 @@ class Operations:
     async def show_metrics(self, request: WebRequest) -> Response:
         """Show the counters, for Prometheus; with keys, an admin's key is needed."""
         # They tell of all owners.
-        self.keys.admin(incoming_of(request.scope).headers)
+        self.keys.admin(incoming_of(request.scope))
         return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     async def show_status(self, request: WebRequest) -> GatewayStatus:
@@ -156,7 +159,10 @@ class Operations:
         return UpstreamStatus(name, "cooling" if cooling else "ok", round(cooling, 1), busy)
 
 
-GREETING_SENT = (Reply("What this is.", text=True),)
+GREETING_SENT = (
+    Reply("What this is.", text=True),
+    Reply("To a browser: the console is at the address of `location`.", status=307),
+)
 GREET = ApiRoute("get", "/", "greet", Operations.greet, access="open", replies=GREETING_SENT)
 ROUTES = (
     GREET,

@@ -103,7 +103,7 @@ class BaseModelEndpoint(ABC):
                 raise MethodNotAllowed(f"Send a POST to {scope['path']}.", "POST")
             body = direct.take_json_body(headers, limit) if direct is not None else None
             forwarded = towards_upstream(incoming.listed)
-            owner = incoming.owner = self._keys.owner(headers).name
+            owner = incoming.owner = self._keys.owner(incoming).name
             if body is None:
                 self._exchanges.check_open()
                 body = await receive_body(headers, receive, limit)

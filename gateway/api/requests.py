@@ -30,7 +30,7 @@ _fields = msgspec.json.Decoder(Fields)
 def find_owner(keys: Keys, request: WebRequest) -> str:
     """Return whose request it is, or raise `Unauthorized`."""
     incoming = incoming_of(request.scope)
-    incoming.owner = keys.owner(incoming.headers).name
+    incoming.owner = keys.owner(incoming).name
     return incoming.owner
 
 

@@ -151,13 +151,15 @@ class EventStream(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer; without a shape, events and text, it is nothing but the status."""
+    """An answer; without a shape, events, text and types, it is nothing but the status."""
 
     description: str
     shape: Shape = None
     events: EventStream | None = None
     text: bool = False
     status: int = 200
+    types: tuple[str, ...] = ()
+    """What a file may be."""
 
     def describe(self, components: Components) -> Json:
         """Describe it as OpenAPI does."""
@@ -165,6 +167,7 @@ class Reply(msgspec.Struct, frozen=True):
             **({JSON: {"schema": components.refer(self.shape)}} if self.shape else {}),
             **({EVENTS: {"schema": self.events.describe(components)}} if self.events else {}),
             **({TEXT: {"schema": {"type": "string"}}} if self.text else {}),
+            **{kind: {"schema": {"type": "string"}} for kind in self.types},
         }
         content = {"content": contents} if contents else {}
         return {"description": self.description, "headers": REQUEST_ID, **content}

@@ -79,7 +79,7 @@ class UsageArea:
     async def show(self, request: WebRequest) -> UsageReport:
         """Show what you used; with an admin's key, what all owners used."""
         incoming = incoming_of(request.scope)
-        owner = self.keys.owner(incoming.headers)
+        owner = self.keys.owner(incoming)
         incoming.owner = owner.name
         query = _read_query(request, owner, self.now_ms())
         found = await self.meter.read(query)

@@ -119,6 +119,8 @@ class Gateway:
 
     async def _make_request_services(self, config: Config) -> RequestServices:
         """Make what new requests are answered with; nothing uses it yet."""
+        if config.keys and self.parts.token_signer is None:
+            await self.parts.load_token_signer()
         sections = config.upstreams
         if config.demo:
             sections += (await self._start_demo(),)

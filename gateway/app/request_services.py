@@ -35,7 +35,7 @@ class RequestServices:
         self.config = config
         self.connected = connected
         self.parts = parts
-        self.keys = wiring.keys_of(config)
+        self.keys = wiring.keys_of(config, parts.token_signer, parts.base.clock.now_ms)
         self.models = wiring.models_of(config)
         bounds = wiring.owner_bounds(config).values()
         self.limits = parts.limits if any(one.is_limited for one in bounds) else None

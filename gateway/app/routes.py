@@ -10,6 +10,8 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import ChatEndpoint
+from gateway.api.console_files import ConsoleFilesArea, load_files
+from gateway.api.console_sign_in import SignInArea
 from gateway.api.count_tokens import TokenCounter
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.jobs import JobsArea
@@ -51,6 +53,8 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         _counting(services),
         _chat(services),
         JobsArea(services.jobs, keys, limits),
+        SignInArea(keys, parts.login_failures, base.clock, base.zone.name, config.demo, limits),
+        ConsoleFilesArea(load_files()),
         UsageArea(parts.usage, keys, base.clock.now_ms),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anyio.to_thread import run_sync
+
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
 from gateway.api.operations import ClockStatus
@@ -17,6 +19,8 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
+from gateway.console.secret_file import SECRET_BYTES, SecretFileError, load_secret
+from gateway.console.sign_in import LoginFailures, TokenSigner
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.runner import LiveExchanges
@@ -109,6 +113,9 @@ class GatewayServices:
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
+        self.login_failures = LoginFailures()
+        self.token_signer: TokenSigner | None = None
+        """Who signs the tokens of sign-ins; made once there are keys to sign in with."""
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
 
@@ -174,6 +181,17 @@ class GatewayServices:
         if self.tool_services.unnamed is not None:
             self.tool_services.unnamed.rules = wiring.hold_only_rules(config)
         self.sessions.services.settings = wiring.session_settings(config)
+
+    async def load_token_signer(self) -> None:
+        """Make who signs tokens, with the secret that was kept over a restart."""
+        path, draw = wiring.find_secret_file(self.base.config), secrets.token_bytes
+        try:
+            secret = None if path is None else await run_sync(load_secret, path, draw)
+        except (OSError, SecretFileError) as error:
+            # Models answer all the same; only whoever signs in has to do it again after a restart.
+            self.base.note("sign_in_secret_not_kept", file=str(path), why=str(error))
+            secret = None
+        self.token_signer = TokenSigner(secret or draw(SECRET_BYTES))
 
     # How they are.
 

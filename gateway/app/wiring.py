@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -19,6 +19,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
 from gateway.config import Config, UpstreamSection, Url
 from gateway.config.budgets import read_budget
+from gateway.console.sign_in import KeySignIn, TokenSigner
 from gateway.dialects import DIALECTS
 from gateway.dialects.profiles import Profile, profile_for
 from gateway.dialects.translators import Translators, UpstreamDialect
@@ -284,9 +285,16 @@ def prices_of(config: Config) -> dict[str, Price]:
     return {m.name: make_price(dict(m.price)) for m in config.models if m.price is not None}
 
 
-def keys_of(config: Config) -> Keys:
-    """Return whose key is whose."""
-    return Keys({key.sha256: Owner(key.owner, key.admin) for key in config.keys})
+def keys_of(config: Config, signer: TokenSigner | None, now_ms: Callable[[], int]) -> Keys:
+    """Return whose key is whose; without a signer nobody can sign in."""
+    owners = {key.sha256: Owner(key.owner, key.admin) for key in config.keys}
+    return Keys(owners, None if signer is None else KeySignIn(signer, owners, now_ms))
+
+
+def find_secret_file(config: Config) -> Path | None:
+    """Return where the secret of sign-ins is kept; None: in memory, as all else."""
+    is_in_memory = config.store.url == "memory:"
+    return None if is_in_memory else Path(config.server.session_dir) / "console" / "sign-in-secret"
 
 
 def admission_of(config: Config) -> Admission:

@@ -60,7 +60,7 @@ Tell = Callable[[UpstreamSection, str], None]
 def announce(config: Config, url: str, out: LogWriter, log: EventLog, terminal: bool) -> None:
     """Say where the gateway listens, what it serves, and what can be tried."""
     # Not printed: nobody has to read it for the gateway to serve.
-    out.write(f"listening on {url}\n")
+    out.write(f"listening on {url}\nconsole at {find_console(url)}\n")
     if config.file or config.upstreams:
         if terminal:
             out.write(CONTROLS.sub("", write_summary(config, url)))
@@ -72,6 +72,12 @@ def announce(config: Config, url: str, out: LogWriter, log: EventLog, terminal: 
             check_upstreams(config.upstreams, partial(_log_obstacle, loop, log))
     if config.demo:
         out.write(write_advice(config, url) + "\n")
+
+
+def find_console(url: str) -> str:
+    """Return the address of the console, as a browser on this machine can open it."""
+    here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return f"{here}/console/"
 
 
 def describe(config: Config) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.startup import write_advice, write_summary
+from gateway.cli.startup import find_console, write_advice, write_summary
 from gateway.config import load
 from tests.docs.running import free_port
 from tests.test_command_line import serving
@@ -73,7 +73,7 @@ class TestLog:
         with serving(tmp_path, "--log-format", "json") as gate:
             wait_for(gate.log, "upstream", 2)
             gate.signal(signal.SIGTERM)
-            assert gate.read_output() == ""
+            assert gate.read_output() == f"console at {gate.url}/console/\n"
             assert gate.wait(20) == 0
         (said,) = lines_of(gate.log, "serving")
         assert {name: said[name] for name in said if name not in ("time", "level", "event")} == {
@@ -130,6 +130,8 @@ class TestTerminal:
             await seat.sees_end()
             assert await seat.ended() == 0
         assert seat.lines[0].startswith("listening on http://127.0.0.1:")
+        url = seat.lines[0].removeprefix("listening on ")
+        assert seat.lines[1] == f"console at {url}/console/"
         assert f"serves {file}:" in seat.written
         assert f"  upstreams  there  openai-chat         127.0.0.1:{there}\r\n" in seat.written
         assert f"             away   anthropic-messages  127.0.0.1:{away}\r\n" in seat.written
@@ -138,6 +140,20 @@ class TestTerminal:
 
 
 class TestText:
+    @pytest.mark.parametrize(
+        ("url", "console"),
+        [
+            ("http://127.0.0.1:8787", "http://127.0.0.1:8787/console/"),
+            ("http://0.0.0.0:8787", "http://127.0.0.1:8787/console/"),
+            ("http://[::]:8787", "http://[::1]:8787/console/"),
+            ("http://192.168.0.7:80", "http://192.168.0.7:80/console/"),
+        ],
+    )
+    def test_the_console_has_an_address_that_a_browser_can_open(
+        self, url: str, console: str
+    ) -> None:
+        assert find_console(url) == console
+
     def test_a_summary(self, tmp_path: Path) -> None:
         tmp_path.joinpath("holdgate.toml").write_text(
             '[[upstreams]]\nid = "a"\nbase_url = "https://a.example:8443/v1"\n'

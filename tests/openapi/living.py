@@ -65,7 +65,8 @@ class Gate:
 
     def request(self, **asked: Any) -> requests.Response:
         """Send a request; of a stream that does not end by itself only the head is read."""
-        answer = self._session.request(**asked, stream=True, timeout=PATIENCE)
+        settings = {"stream": True, "timeout": PATIENCE, "allow_redirects": False}
+        answer = self._session.request(**{**asked, **settings})
         if asked["url"].endswith("/events") and answer.headers.get("content-type") == STREAM:
             answer._content = b""
             answer.close()

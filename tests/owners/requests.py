@@ -70,6 +70,15 @@ OPERATIONS: dict[Way, tuple[Try, ...]] = {
     ("GET", "/v1/models"): (_anything(),),
     ("GET", "/v1/models/{}"): (_anything("m"), _anything("other")),
 }
+CONSOLE: dict[Way, tuple[Try, ...]] = {
+    ("GET", "/console"): (_anything(),),
+    ("GET", "/console/"): (_anything(),),
+    ("GET", "/console/{}"): (_anything("jobs"),),
+    ("GET", "/console/-/{}/{}"): (_anything("0/app.js"),),
+    ("GET", "/api/console/me"): (_anything(),),
+    ("POST", "/api/console/login"): (_anything(body={}), _anything(body={"key": "guess"})),
+    ("POST", "/api/console/logout"): (_anything(),),
+}
 MODELS: dict[Way, tuple[Try, ...]] = {
     ("POST", "/v1/chat/completions"): (
         _anything(body=_said()),
@@ -142,6 +151,7 @@ def _admin(path: str) -> dict[Way, tuple[Try, ...]]:
 
 TRIES: dict[Way, tuple[Try, ...]] = {
     **OPERATIONS,
+    **CONSOLE,
     **MODELS,
     **_cron("/api/cron"),
     **_cron("/wunder/cron"),

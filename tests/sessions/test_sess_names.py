@@ -58,9 +58,10 @@ NAMES = [
 
 
 def files(directory: Path) -> list[Path]:
-    """List all files there are, however deep, beside the lock and the rows."""
+    """List all files there are, however deep, beside those that belong to no session."""
     found = [Path(root, name) for root, _, names in os.walk(directory) for name in names]
-    return [path for path in found if path.name not in (".lock", ROWS_FILE, ROWS_MARKER)]
+    others = (".lock", ROWS_FILE, ROWS_MARKER, "sign-in-secret")
+    return [path for path in found if path.name not in others]
 
 
 def text(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -82,8 +83,26 @@ def test_every_path_is_served(gate: GatewayProcess) -> None:
         paths = [p for p, routes in document["paths"].items() if "get" in routes and "{" not in p]
         statuses = {path: client.get(path).status_code for path in paths}
     assert len(paths) > 10
-    # 400: it asks for a parameter.
-    assert {path: status for path, status in statuses.items() if status not in (200, 400)} == {}
+    # 307: it leads to the console. 400: it asks for a parameter.
+    odd = {path: status for path, status in statuses.items() if status not in (200, 307, 400)}
+    assert odd == {}
+
+
+def test_the_console_opens(gate: GatewayProcess) -> None:
+    html = {"accept": "text/html"}
+    with httpx.Client(base_url=gate.url, trust_env=False, follow_redirects=True) as client:
+        page = client.get("/", headers=html).raise_for_status()
+        assert (page.url.path, page.headers["content-type"]) == (
+            "/console/",
+            "text/html; charset=utf-8",
+        )
+        names = re.findall(r'(?:src|href)="(/console/-/[^"]+)"', page.text)
+        assert len(names) > 2
+        for name in names:
+            served = client.get(name).raise_for_status()
+            source = PACKAGE / "api" / "console" / name.split("/", 4)[4]
+            assert served.content == source.read_bytes()
+        assert client.get("/api/console/me").raise_for_status().json()["owner"] == "local"
 
 
 def test_every_module_can_be_imported(installed: Path, tmp_path: Path) -> None:
@@ -119,7 +138,7 @@ def test_a_transport_that_is_not_installed_is_named_with_the_command_to_get_it(
 def test_every_file_that_is_not_code_is_there(installed: Path, tmp_path: Path) -> None:
     files = [path for path in PACKAGE.rglob("*") if path.is_file()]
     names = [str(p.relative_to(PACKAGE)) for p in files if p.suffix not in {".py", ".pyc"}]
-    assert {"py.typed", "demo/phrases.toml"} <= set(names)
+    assert {"py.typed", "demo/phrases.toml", "api/console/index.html"} <= set(names)
     found = json.loads(run_python(installed, tmp_path, READ_FILES, json.dumps(names)))
     assert found == [sha256(PACKAGE / name) for name in names]
 
