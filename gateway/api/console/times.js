@@ -78,6 +78,13 @@ export function showDuration(ms) {
   return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
 }
 
+/** A moment within an exchange: 980 ms, 6.1 s, 1:00.7 */
+export function showMoment(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  return `${Math.floor(ms / 60000)}:${(Math.floor((ms % 60000) / 100) / 10).toFixed(1).padStart(4, "0")}`;
+}
+
 /** Time left or passed: 0:34, 17:29:02, 3 d 4 h. Never below zero. */
 export function showLeft(ms) {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
