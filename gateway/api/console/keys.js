@@ -11,7 +11,7 @@ const ALWAYS = new Set(["Escape", "Enter", "ArrowLeft", "ArrowRight", "ArrowUp",
 /** Bindings of the present page: { key, say: "live.key_pause", run(event) }. A run that returns false lets the key through. */
 export class Keys {
   #page = [];
-  #waitsForPlace = 0;
+  #waitsForPlace = -Infinity;
   #go;
 
   constructor(go) {
@@ -33,7 +33,7 @@ export class Keys {
 
   #run(event) {
     const waited = performance.now() - this.#waitsForPlace < 1500;
-    this.#waitsForPlace = 0;
+    this.#waitsForPlace = -Infinity;
     if (waited && PLACES[event.key]) return this.#go(PLACES[event.key]), true;
     if (event.key === "g") return (this.#waitsForPlace = performance.now()), true;
     if (event.key === "?") return this.showHelp(), true;

@@ -95,7 +95,7 @@ function writeAll(view) {
 function takeQuery(view, query) {
   view.query = query;
   if (document.activeElement !== view.search) view.search.value = searchOf(view);
-  readEnded(view);
+  readEnded(view, true);
   writeSummary(view);
   writeRows(view, true);
 }
@@ -178,7 +178,7 @@ function readSoon(view) {
   }, 2000);
 }
 
-async function readEnded(view) {
+async function readEnded(view, force = false) {
   view.asked?.abort();
   view.asked = new AbortController();
   const filter = filterOf(view);
@@ -192,7 +192,7 @@ async function readEnded(view) {
     if (error.name === "AbortError") return;
     view.failed = error;
   }
-  writeRows(view, true);
+  writeRows(view, force);
 }
 
 function rowsOf(view) {

@@ -6,7 +6,7 @@ import { h, setAttribute, setText } from "../h.js";
 import { sayCount } from "../words.js";
 
 const NARROW = matchMedia("(max-width: 760px)");
-const SPARE = 6;
+const SPARE = 3;
 
 /** A list.
  *
@@ -102,8 +102,9 @@ export class List {
     const soon = () => this.#soon();
     addEventListener("scroll", soon, { passive: true, signal });
     addEventListener("resize", soon, { signal });
-    this.#space.addEventListener("pointerenter", (event) => (this.#pointed = event.pointerType === "mouse"), { signal });
-    this.#space.addEventListener("pointerleave", () => this.#letGo(), { signal });
+    // The whole list, so that the button "4 new" does not vanish under the pointer.
+    this.node.addEventListener("pointerenter", (event) => (this.#pointed = event.pointerType === "mouse"), { signal });
+    this.node.addEventListener("pointerleave", () => this.#letGo(), { signal });
     this.#space.addEventListener("focusout", () => setTimeout(() => this.isStill() || this.release()), { signal });
     this.#space.addEventListener("click", (event) => this.#click(event), { signal });
     this.#space.addEventListener("keydown", (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event), { signal });
@@ -158,7 +159,8 @@ export class List {
     const tall = this.#rowHeight();
     const above = -this.#space.getBoundingClientRect().top;
     const from = Math.max(0, Math.floor(above / tall) - SPARE);
-    const count = Math.max(0, Math.min(this.#shown.length - from, Math.ceil(innerHeight / tall) + 2 * SPARE));
+    const to = Math.min(this.#shown.length, Math.ceil((above + innerHeight) / tall) + SPARE);
+    const count = Math.max(0, to - from);
     this.#space.style.height = `${this.#shown.length * tall}px`;
     setAttribute(this.#grid, "aria-rowcount", this.#shown.length + 1);
     while (this.#slots.length < count) this.#slots.push(this.#makeSlot());

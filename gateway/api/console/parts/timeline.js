@@ -66,8 +66,8 @@ function drawFolds({ svg, place, folds, height }) {
 }
 
 function drawLabel(svg, y, text, more) {
-  svg.append(h("text", { x: 0, y: y + 4, class: "strong" }, fit(text, 23)));
-  if (more) svg.append(h("text", { x: 0, y: y + 18 }, fit(more, 25), h("title", {}, more)));
+  svg.append(h("text", { x: 0, y: y + 4, class: "strong" }, fit(text, 22)));
+  if (more) svg.append(h("text", { x: 0, y: y + 18 }, fit(more, 22), h("title", {}, more)));
 }
 
 const fit = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
