@@ -61,7 +61,7 @@ class App {
     await loadWords(readLanguage());
     onSignedOut(() => this.#showSignIn());
     startRouter(() => this.#open());
-    startTicking(() => this.#tell({ tick: true }));
+    startTicking(() => this.#frame?.isStale() || this.#tell({ tick: true }));
     this.#feed = new Feed({
       state: (state) => this.store.apply(state),
       beat: (at) => this.#beat(at),

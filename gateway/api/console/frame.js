@@ -120,6 +120,11 @@ export class Frame {
     this.#writeBanner(name, retryAt, stale);
   }
 
+  /** Whether the figures are those of an earlier time. */
+  isStale() {
+    return this.main.hasAttribute("data-stale");
+  }
+
   #writeDot(dot) {
     setAttribute(dot.firstChild, "class", `live-dot is-${this.#status}`);
     setText(dot.lastChild, say(`frame.is_${this.#status}`));

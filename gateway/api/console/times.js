@@ -154,7 +154,8 @@ function writeMoving(node, kind) {
 export function startTicking(tell) {
   const tick = () => {
     for (const kind of Object.keys(MOVING)) {
-      for (const node of document.querySelectorAll(`[data-${kind}]`)) writeMoving(node, kind);
+      // Where figures are not live, nothing goes on as if it were now.
+      for (const node of document.querySelectorAll(`[data-${kind}]`)) if (!node.closest("[data-stale]")) writeMoving(node, kind);
     }
     tell();
     setTimeout(tick, 1005 - (now() % 1000));
