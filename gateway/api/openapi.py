@@ -25,6 +25,7 @@ from gateway.api import (
     operations,
     pass_through,
     reminders,
+    session_deliveries,
     sessions,
     usage,
 )
@@ -138,7 +139,7 @@ AREAS = (
     Area(
         "deliveries",
         "What reaches a client between its requests. A session that was never used has none.",
-        delivery.ROUTES,
+        (*delivery.ROUTES, *session_deliveries.ROUTES),
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
     Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),

@@ -19,11 +19,13 @@ from gateway.api.operations import Operations
 from gateway.api.pass_through import PassThrough
 from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
+from gateway.api.session_deliveries import SessionDeliveriesArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
 from gateway.api.usage import UsageArea
 from gateway.app.request_services import RequestServices
 from gateway.app.wiring import MESSAGES, find_pass_through
+from gateway.console.session_list import SessionLister
 from gateway.dialects import DIALECTS
 from gateway.wire.http_server.request_body import BodyLimits
 
@@ -55,9 +57,31 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
-        SessionsArea(*kept, keys, SessionRemoval(*kept, base.exchanges, parts.locks, base.holds)),
+        SessionDeliveriesArea(parts.deliveries, parts.reminders, base.clock, keys),
+        SessionsArea(
+            *kept,
+            keys,
+            SessionRemoval(*kept, base.exchanges, parts.locks, base.holds),
+            lister_of(services),
+        ),
     )
     return [route for area in areas for route in area.routes()]
+
+
+def lister_of(services: RequestServices) -> SessionLister:
+    """Return who lists sessions."""
+    parts, base = services.parts, services.parts.base
+    # Taken once: what began at one time is to stand at one place in all lists.
+    began_ms = base.clock.now_ms() - base.exchanges.services.now() * 1000
+    return SessionLister(
+        parts.states,
+        parts.reminders,
+        parts.rows.conversations,
+        services.jobs,
+        parts.deliveries,
+        base.exchanges,
+        lambda begun: round(began_ms + begun * 1000),
+    )
 
 
 def _pass_through(services: RequestServices, relayed: RelayServices) -> Mapping[str, ModelEndpoint]:

@@ -92,7 +92,13 @@ MODELS: dict[Way, tuple[Try, ...]] = {
     ),
 }
 SESSIONS: dict[Way, tuple[Try, ...]] = {
-    ("GET", "/api/sessions"): (_anything(), _anything("?limit=1")),
+    ("GET", "/api/sessions"): (
+        _anything(),
+        _anything("?limit=1"),
+        _anything(f"?q={SESSION}"),
+        _anything("?owner=ann"),
+        _anything("?owner=*"),
+    ),
     ("GET", "/api/sessions/{}"): (_anything(SESSION), _anything(f"{SESSION}?agentId={AGENT}")),
     ("GET", "/api/sessions/{}/reminders"): (_anything(SESSION),),
     ("POST", "/api/sessions/{}/reminders"): (
@@ -106,6 +112,12 @@ SESSIONS: dict[Way, tuple[Try, ...]] = {
     ),
     ("POST", "/api/sessions/{}/inbox/ack"): (lambda ids: (SESSION, {"ids": [ids.item, ids.task]}),),
     ("GET", "/api/sessions/{}/events"): (_anything(f"{SESSION}?after=0"),),
+    ("GET", "/api/sessions/{}/deliveries"): (
+        _anything(SESSION),
+        _anything(f"{SESSION}?state=delivered"),
+    ),
+    ("DELETE", "/api/sessions/{}/stop_message"): (_anything(SESSION),),
+    ("DELETE", "/api/sessions/{}/directives"): (_anything(SESSION),),
     ("DELETE", "/api/sessions/{}"): (_anything(SESSION), _anything(SESSION)),
 }
 

@@ -1,0 +1,1 @@
+"""What the console shows: sessions, metrics over time, health, tools."""
