@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 
 from gateway.api import (
     chat,
+    console_metrics,
     count_tokens,
     delivery,
     jobs,
@@ -143,6 +144,7 @@ AREAS = (
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
     Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
+    Area("console", "What the console shows. Times are UTC milliseconds.", console_metrics.ROUTES),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )
 

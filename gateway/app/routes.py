@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import ChatEndpoint
+from gateway.api.console_metrics import ConsoleMetricsArea
 from gateway.api.count_tokens import TokenCounter
 from gateway.api.delivery import DeliveryArea, FeedTimes
 from gateway.api.jobs import JobsArea
@@ -25,7 +26,9 @@ from gateway.api.sessions import SessionsArea
 from gateway.api.usage import UsageArea
 from gateway.app.request_services import RequestServices
 from gateway.app.wiring import MESSAGES, find_pass_through
+from gateway.console.health import HealthReader
 from gateway.console.session_list import SessionLister
+from gateway.console.tools import ToolLister, ToolSettings
 from gateway.dialects import DIALECTS
 from gateway.wire.http_server.request_body import BodyLimits
 
@@ -54,6 +57,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         _chat(services),
         JobsArea(services.jobs, keys, limits),
         UsageArea(parts.usage, keys, base.clock.now_ms),
+        ConsoleMetricsArea(base.history, health_of(services), _tools_of(services), keys),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
@@ -66,6 +70,31 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         ),
     )
     return [route for area in areas for route in area.routes()]
+
+
+def health_of(services: RequestServices) -> HealthReader:
+    """Return who knows how the gateway is."""
+    parts, base = services.parts, services.parts.base
+    return HealthReader(
+        base.exchanges,
+        base.history,
+        parts.store_probe,
+        base.clock,
+        lambda: services.jobs.scheduler.status(),
+        parts.webhooks,
+        base.holds,
+        base.started_at,
+    )
+
+
+def _tools_of(services: RequestServices) -> ToolLister:
+    settings = ToolSettings(
+        services.config.clock.enabled,
+        services.offer.to_clients,
+        services.parts.tool_services.settings.standard_tools,
+    )
+    history = services.parts.base.history
+    return ToolLister(settings, services.models, services.agents.known, history)
 
 
 def lister_of(services: RequestServices) -> SessionLister:

@@ -17,6 +17,8 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
+from gateway.console.health import StoreProbe
+from gateway.console.metrics_history import MetricsHistory
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.runner import LiveExchanges
@@ -62,6 +64,7 @@ class GatewayCore:
     holds: Holds
     totals: ExchangeTotals
     metrics: Metrics
+    history: MetricsHistory
     started_at: float
     note: Note
 
@@ -109,6 +112,8 @@ class GatewayServices:
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
+        kind = config.store.url.partition(":")[0] or "files"
+        self.store_probe = StoreProbe(kind, self.trouble, time.monotonic)
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
 
