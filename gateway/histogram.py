@@ -31,6 +31,18 @@ class Histogram:
         """How many durations were counted."""
         return sum(self._counts)
 
+    def find_quantile(self, share: float) -> float | None:
+        """Return about how long the shortest `share` of durations took; None if there are none.
+
+        Within a bucket they count as evenly spread, and beyond the last bound as long as that.
+        """
+        rank, total, lower = share * self.count, 0, 0.0
+        for bound, count in zip(self._bounds, self._counts, strict=False):
+            if count and total + count >= rank:
+                return lower + (bound - lower) * (rank - total) / count
+            total, lower = total + count, bound
+        return lower if self.count else None
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return the counts as Prometheus wants them: cumulative, by upper bound."""
         total, found = 0, []

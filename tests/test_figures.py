@@ -20,7 +20,7 @@ AT_MOST = {
     "isolated: modules": 62,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
-    "code lines": 38_900,  # features may grow it
+    "code lines": 44_000,  # features may grow it: the console
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 9,  # a request brings what limits, traces and usage need
 }

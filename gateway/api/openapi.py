@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 from gateway.api import (
     chat,
     console_files,
+    console_metrics,
     console_sign_in,
     count_tokens,
     delivery,
@@ -27,6 +28,7 @@ from gateway.api import (
     operations,
     pass_through,
     reminders,
+    session_deliveries,
     sessions,
     usage,
 )
@@ -140,15 +142,16 @@ AREAS = (
     Area(
         "deliveries",
         "What reaches a client between its requests. A session that was never used has none.",
-        delivery.ROUTES,
+        (*delivery.ROUTES, *session_deliveries.ROUTES),
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
     Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
     Area(
         "console",
-        "The console: its page and files, and who is signed in to it. Where a key is accepted, so "
+        "The console: its page and files, who is signed in to it, and what it shows (times are UTC "
+        "milliseconds). Where a key is accepted, so "
         "is the cookie of a sign-in, from the gateway's own pages.",
-        (*console_sign_in.ROUTES, *console_files.ROUTES),
+        (*console_sign_in.ROUTES, *console_metrics.ROUTES, *console_files.ROUTES),
     ),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )

@@ -13,16 +13,15 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import Keys
 from gateway.api.requests import find_owner, find_session, read_members, receive_small_body
 from gateway.api.route import ApiRoute, Parameter, bind_all
-from gateway.api.sessions import SESSION, SESSION_ID
+from gateway.api.sessions import SESSION, SESSION_ID, ReminderEnd, show_end
 from gateway.clock.protocol import Clock
 from gateway.clock.zone import Zone
 from gateway.dialects.raw_json import Fields
 from gateway.errors import NotFound
 from gateway.reminders.clock_calls import read_item
-from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import ClockReading, ReminderView, read_clock, show_reminder
-from gateway.timestamps import Timestamp, iso
+from gateway.timestamps import Timestamp
 from gateway.wire.http_server.request_body import BodyLimits
 
 PART = "reminders"
@@ -41,16 +40,6 @@ class ReminderBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     arguments: Annotated[
         str | Fields | None, Meta(description="Of that tool: an object, or a text.")
     ] = None
-
-
-class ReminderEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What became of a reminder."""
-
-    task_id: str
-    due_at: Timestamp
-    task: str
-    outcome: str
-    at: Timestamp
 
 
 class SessionReminders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -109,7 +98,7 @@ class RemindersArea:
         """List the reminders of a session, and what became of others within a day."""
         owner, name = find_session(self.keys, request, PART)
         tasks = await self.reminders.list_reminders(owner, name)
-        ended = [_show_end(end) for end in self.reminders.recent(owner, name)]
+        ended = [show_end(end) for end in self.reminders.recent(owner, name)]
         return SessionReminders(name, list(map(show_reminder, tasks.items)), ended)
 
     async def set_reminder(self, request: WebRequest) -> RemindersSet:
@@ -137,10 +126,6 @@ class RemindersArea:
         """Remove all reminders of a session."""
         owner, name = find_session(self.keys, request, PART)
         return RemindersCleared(name, await self.reminders.clear(owner, name))
-
-
-def _show_end(end: EndedReminder) -> ReminderEnd:
-    return ReminderEnd(end.id, iso(end.due_ms), end.text, end.outcome, iso(end.at_ms))
 
 
 TASK_ID = Parameter("taskId", Annotated[str, Meta(min_length=1)], "The reminder.", "path")

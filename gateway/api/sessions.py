@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Meta
@@ -12,25 +14,28 @@ from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
 from gateway.agents.conversations import Conversations
-from gateway.api.admission import Keys
-from gateway.api.requests import find_owner, find_session, read_positive
+from gateway.api.admission import Keys, Owner, incoming_of
+from gateway.api.requests import find_session, read_positive
 from gateway.api.route import ApiRoute, Parameter, bind_all
-from gateway.api.session_pages import SessionPages
 from gateway.api.session_removal import SessionRemoval
-from gateway.errors import BadRequest, NotFound
+from gateway.console.session_list import SessionLister, SessionSummary, show_time
+from gateway.console.session_pages import SessionPlace, SessionQuery
+from gateway.errors import BadRequest, Forbidden, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.service import JobService
 from gateway.jobs.view import JobView, show_job
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.model import Reminder
+from gateway.reminders.records import EndedReminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import ReminderView, show_reminder
 from gateway.sessions.directives.routing import in_force
-from gateway.sessions.model import SessionState, StopMessage
+from gateway.sessions.model import SessionState, StopMessage, clear_routing, clear_stop
 from gateway.sessions.request_session import SessionStates
-from gateway.stores.documents import LATEST, Listed
+from gateway.sessions.session_request import KIND
+from gateway.stores.documents import LATEST, DocumentKey
 from gateway.stores.rows import AgentConversation
-from gateway.timestamps import LAST_SECOND, Timestamp, iso
+from gateway.timestamps import Timestamp, iso
 
 SESSION = "/api/sessions/{id:anything}"
 """The path of a session."""
@@ -39,16 +44,7 @@ SESSION_ID = Parameter(
 )
 PAGE = 50
 LARGEST_PAGE = 500
-# A file may say anything; what lies beyond the calendar is shown as its end.
-CALENDAR_END = "9999-12-31T23:59:59.999Z"
-
-
-class SessionSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A session in the list."""
-
-    session_id: str
-    agent_id: str | None
-    updated_at: Timestamp
+EVERYBODY = "*"
 
 
 class SessionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +72,16 @@ class StopMessageView(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     last_used_at: Timestamp | None
 
 
+class ReminderEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What became of a reminder."""
+
+    task_id: str
+    due_at: Timestamp
+    task: str
+    outcome: Annotated[str, Meta(description="delivered, cancelled or expired")]
+    at: Timestamp
+
+
 class SessionDetails(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
 ):
@@ -93,6 +99,9 @@ class SessionDetails(
     ]
     bookmark: BookmarkView | None
     reminders: list[ReminderView]
+    ended_reminders: Annotated[
+        list[ReminderEnd], Meta(description="What became of others within a day.")
+    ]
     jobs: list[JobView]
     deliveries: Annotated[int, Meta(description="How many wait.")]
     directives: Annotated[tuple[str, ...], Meta(description="Those in force.")]
@@ -104,6 +113,13 @@ class SessionForgotten(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     session_id: str
     deleted: Literal[True]
+
+
+class SessionCleared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Whether there was something to clear."""
+
+    session_id: str
+    cleared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,31 +149,26 @@ class SessionsArea:
     deliveries: OutboxQueue
     keys: Keys
     removal: SessionRemoval
+    lister: SessionLister
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
         return bind_all(ROUTES, self)
 
     async def list_sessions(self, request: WebRequest) -> SessionList:
-        """List the owner's sessions that have state or a conversation, the newest first."""
-        owner = find_owner(self.keys, request)
-        limit = min(read_positive(request, "limit", PAGE), LARGEST_PAGE)
-        after = _read_cursor(request)
-        pages = SessionPages(self.states.store, self.conversations.rows, owner)
-        found = await pages.page(after, limit)
-        listed = [
-            SessionSummary(item.session, item.agent or None, _show_time(item.updated_ms))
-            for item in found
-        ]
-        last = f"{found[-1].updated_ms}:{found[-1].session}" if len(found) == limit else None
-        return SessionList(listed, last)
+        """List the sessions of which something is kept or under way, the last used first."""
+        incoming = incoming_of(request.scope)
+        asker = self.keys.owner(incoming)
+        incoming.owner = asker.name
+        query = _read_query(request, asker)
+        page = await self.lister.list_sessions(query)
+        after = None if page.last is None else _write_cursor(page.last, query.owner is None)
+        return SessionList(page.sessions, after)
 
     async def show(self, request: WebRequest) -> SessionDetails:
         """Show a session: what was said, what is to come, what is in force."""
         owner, name = find_session(self.keys, request)
-        stored = await self._load(owner, name)
-        if not stored:
-            raise _not_found(name)
+        stored = await self._find(owner, name)
         agent = request.query_params.get("agentId", "")
         conversation = _choose_conversation(stored.conversations, agent)
         state = stored.state
@@ -170,6 +181,7 @@ class SessionsArea:
             if conversation
             else None,
             reminders=[show_reminder(task) for task in stored.reminders],
+            ended_reminders=[show_end(end) for end in self.reminders.recent(owner, name)],
             jobs=[show_job(job) for job in stored.jobs],
             deliveries=stored.deliveries,
             directives=tuple(in_force(state.routing)),
@@ -188,6 +200,34 @@ class SessionsArea:
         for session in (*others, name):
             await self.removal.remove(owner, session)
         return SessionForgotten(name, deleted=True)
+
+    async def clear_stop_message(self, request: WebRequest) -> SessionCleared:
+        """Clear the stop message of a session."""
+        return await self._clear(request, "stop_message", clear_stop)
+
+    async def clear_directives(self, request: WebRequest) -> SessionCleared:
+        """Clear the directives in force in a session."""
+        return await self._clear(request, "directives", clear_routing)
+
+    async def _clear(
+        self, request: WebRequest, part: str, clear: Callable[[SessionState], SessionState]
+    ) -> SessionCleared:
+        owner, name = find_session(self.keys, request, part)
+        await self._find(owner, name)
+
+        def change(state: SessionState) -> tuple[SessionState, bool]:
+            cleared = clear(state)
+            return cleared, cleared != state
+
+        was_there = await self.states.change(DocumentKey(KIND, owner, name), change)
+        return SessionCleared(name, was_there)
+
+    async def _find(self, owner: str, name: str) -> StoredSession:
+        """Return what is kept of a session; raise `NotFound` if nothing is, nor goes on in it."""
+        stored = await self._load(owner, name)
+        if not stored and not self.removal.is_answering(owner, name):
+            raise _not_found(name)
+        return stored
 
     async def _load(self, owner: str, name: str) -> StoredSession:
         idle = await self.reminders.idle(owner, name)
@@ -217,27 +257,50 @@ def _show_stop_message(stop: StopMessage) -> StopMessageView:
         max_repeats=stop.max_repeats,
         used=stop.used,
         armed=stop.armed,
-        updated_at=_show_time(stop.updated_at_ms),
-        last_used_at=None if stop.last_used_at_ms is None else _show_time(stop.last_used_at_ms),
+        updated_at=show_time(stop.updated_at_ms),
+        last_used_at=None if stop.last_used_at_ms is None else show_time(stop.last_used_at_ms),
     )
 
 
-def _show_time(ms: int) -> str:
-    return iso(ms) if ms < LAST_SECOND * 1000 else CALENDAR_END
+def show_end(end: EndedReminder) -> ReminderEnd:
+    """Show what became of a reminder."""
+    return ReminderEnd(end.id, iso(end.due_ms), end.text, end.outcome, iso(end.at_ms))
 
 
 def _not_found(name: str) -> NotFound:
     return NotFound(f"There is no session '{name[:100]}'.")
 
 
-def _read_cursor(request: WebRequest) -> Listed | None:
+def _read_query(request: WebRequest, asker: Owner) -> SessionQuery:
+    wanted = request.query_params.get("owner", "") or asker.name
+    if wanted != asker.name and not asker.admin:
+        raise Forbidden("Only an admin's key may list sessions of others; leave out owner.")
+    owner = None if wanted == EVERYBODY else wanted
+    return SessionQuery(
+        owner,
+        min(read_positive(request, "limit", PAGE), LARGEST_PAGE),
+        _read_cursor(request, owner),
+        request.query_params.get("q", "").lower(),
+    )
+
+
+def _write_cursor(place: SessionPlace, names_owner: bool) -> str:
+    # Of one owner's sessions, it says no more than where they go on.
+    owner = f"{quote(place.owner, safe='')}:" if names_owner else ""
+    return f"{place.updated_ms}:{owner}{place.session}"
+
+
+def _read_cursor(request: WebRequest, owner: str | None) -> SessionPlace | None:
     text = request.query_params.get("after", "")
     if not text:
         return None
     updated, _, session = text.partition(":")
     if not (re.fullmatch(r"[0-9]{1,19}", updated) and int(updated) <= LATEST):
         raise BadRequest("`after` must be the `next` of an earlier page.", param="after")
-    return Listed(int(updated), session)
+    if owner is None:
+        quoted, _, session = session.partition(":")
+        owner = unquote(quoted)
+    return SessionPlace(int(updated), session, owner)
 
 
 NO_SESSION = {404: "Nothing is stored for this session, or it belongs to another owner."}
@@ -250,7 +313,26 @@ ROUTES = (
         (
             Parameter("limit", Annotated[int, Meta(ge=1)], "How many; 50 by default, 500 at most."),
             Parameter("after", str, "The `next` of the page before."),
+            Parameter("q", str, "Only those whose names contain this; small letters are as large."),
+            Parameter("owner", str, "Whose; `*` for all. Others' only with an admin's key."),
         ),
+    ),
+    # Before those of sessions, whose names may hold anything, `/directives` too.
+    ApiRoute(
+        "delete",
+        SESSION + "/stop_message",
+        "clearStopMessage",
+        SessionsArea.clear_stop_message,
+        (SESSION_ID,),
+        errors=NO_SESSION,
+    ),
+    ApiRoute(
+        "delete",
+        SESSION + "/directives",
+        "clearDirectives",
+        SessionsArea.clear_directives,
+        (SESSION_ID,),
+        errors=NO_SESSION,
     ),
     ApiRoute(
         "get",

@@ -29,6 +29,7 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.config import Config, ConfigSource, UpstreamSection
+from gateway.console.metrics_sampler import MetricsSampler
 from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
@@ -76,12 +77,14 @@ class Gateway:
         self.clock = clock or wiring.clock_of(config)
         self.timers = TimerQueue(self.clock)
         self.holds = Holds(self.timers, time.monotonic, *wiring.hold_limits(config))
-        self.zone = zone_of(config.clock.timezone)
         self.totals = ExchangeTotals(self.clock)
         requests = RequestCounts(self.totals, config.metrics.owner_label)
         self.metrics = Metrics(self.exchanges.live, requests)
+        self.sampler = MetricsSampler(
+            self.totals, self.holds, self.exchanges, self.clock, time.monotonic
+        )
         log = ExchangeLog(self.event_log)
-        self.exchanges.observer = ObserverGroup(self.totals, log, requests)
+        self.exchanges.observer = ObserverGroup(self.totals, log, requests, self.sampler)
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -190,6 +193,7 @@ class Gateway:
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
         tasks.start_soon(parts.usage.run)
+        tasks.start_soon(self.sampler.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)
@@ -273,11 +277,12 @@ class Gateway:
             self.config,
             self.exchanges,
             self.clock,
-            self.zone,
+            zone_of(self.config.clock.timezone),
             self.timers,
             self.holds,
             self.totals,
             self.metrics,
+            self.sampler.history,
             time.time(),
             self.event_log.note,
         )

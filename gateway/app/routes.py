@@ -11,6 +11,7 @@ from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import ChatEndpoint
 from gateway.api.console_files import ConsoleFilesArea, load_files
+from gateway.api.console_metrics import ConsoleMetricsArea
 from gateway.api.console_sign_in import SignInArea
 from gateway.api.count_tokens import TokenCounter
 from gateway.api.delivery import DeliveryArea, FeedTimes
@@ -21,11 +22,15 @@ from gateway.api.operations import Operations
 from gateway.api.pass_through import PassThrough
 from gateway.api.relay import Relay, RelayServices
 from gateway.api.reminders import RemindersArea
+from gateway.api.session_deliveries import SessionDeliveriesArea
 from gateway.api.session_removal import SessionRemoval
 from gateway.api.sessions import SessionsArea
 from gateway.api.usage import UsageArea
 from gateway.app.request_services import RequestServices
 from gateway.app.wiring import MESSAGES, find_pass_through
+from gateway.console.health import HealthReader
+from gateway.console.session_list import SessionLister
+from gateway.console.tools import ToolLister, ToolSettings
 from gateway.dialects import DIALECTS
 from gateway.wire.http_server.request_body import BodyLimits
 
@@ -56,12 +61,60 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         SignInArea(keys, parts.login_failures, base.clock, base.zone.name, config.demo, limits),
         ConsoleFilesArea(load_files()),
         UsageArea(parts.usage, keys, base.clock.now_ms),
+        ConsoleMetricsArea(base.history, health_of(services), _tools_of(services), keys),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),
-        SessionsArea(*kept, keys, SessionRemoval(*kept, base.exchanges, parts.locks, base.holds)),
+        SessionDeliveriesArea(parts.deliveries, parts.reminders, base.clock, keys),
+        SessionsArea(
+            *kept,
+            keys,
+            SessionRemoval(*kept, base.exchanges, parts.locks, base.holds),
+            lister_of(services),
+        ),
     )
     return [route for area in areas for route in area.routes()]
+
+
+def health_of(services: RequestServices) -> HealthReader:
+    """Return who knows how the gateway is."""
+    parts, base = services.parts, services.parts.base
+    return HealthReader(
+        base.exchanges,
+        base.history,
+        parts.store_probe,
+        base.clock,
+        lambda: services.jobs.scheduler.status(),
+        parts.webhooks,
+        base.holds,
+        base.started_at,
+    )
+
+
+def _tools_of(services: RequestServices) -> ToolLister:
+    settings = ToolSettings(
+        services.config.clock.enabled,
+        services.offer.to_clients,
+        services.parts.tool_services.settings.standard_tools,
+    )
+    history = services.parts.base.history
+    return ToolLister(settings, services.models, services.agents.known, history)
+
+
+def lister_of(services: RequestServices) -> SessionLister:
+    """Return who lists sessions."""
+    parts, base = services.parts, services.parts.base
+    # Taken once: what began at one time is to stand at one place in all lists.
+    began_ms = base.clock.now_ms() - base.exchanges.services.now() * 1000
+    return SessionLister(
+        parts.states,
+        parts.reminders,
+        parts.rows.conversations,
+        services.jobs,
+        parts.deliveries,
+        base.exchanges,
+        lambda begun: round(began_ms + begun * 1000),
+    )
 
 
 def _pass_through(services: RequestServices, relayed: RelayServices) -> Mapping[str, ModelEndpoint]:

@@ -19,6 +19,8 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
+from gateway.console.health import StoreProbe
+from gateway.console.metrics_history import MetricsHistory
 from gateway.console.secret_file import SECRET_BYTES, SecretFileError, load_secret
 from gateway.console.sign_in import LoginFailures, TokenSigner
 from gateway.exchange.answer_ids import AnswerIds
@@ -66,6 +68,7 @@ class GatewayCore:
     holds: Holds
     totals: ExchangeTotals
     metrics: Metrics
+    history: MetricsHistory
     started_at: float
     note: Note
 
@@ -116,6 +119,8 @@ class GatewayServices:
         self.login_failures = LoginFailures()
         self.token_signer: TokenSigner | None = None
         """Who signs the tokens of sign-ins; made once there are keys to sign in with."""
+        kind = config.store.url.partition(":")[0] or "files"
+        self.store_probe = StoreProbe(kind, self.trouble, time.monotonic)
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
 

@@ -1,1 +1,1 @@
-"""What the console is told: who is signed in, and what goes on."""
+"""What the console shows, and who is signed in to it."""

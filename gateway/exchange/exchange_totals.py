@@ -43,6 +43,7 @@ class Totals:
     """What exchanges of one owner, model and route came to."""
 
     __slots__ = (
+        "bytes",
         "cached",
         "ended",
         "first_frame",
@@ -59,6 +60,8 @@ class Totals:
     def __init__(self) -> None:
         self.ended: dict[tuple[State, int], int] = {}
         """Exchanges: by state and status."""
+        self.bytes = 0
+        """What upstreams sent, of exchanges that ended."""
         self.turns = 0
         self.reported = 0
         """Turns of which the upstream reported tokens."""
@@ -155,6 +158,7 @@ class ExchangeTotals:
         totals = self._find(ended.info, ended.route)
         how = (ended.state, ended.status)
         totals.ended[how] = totals.ended.get(how, 0) + 1
+        totals.bytes += ended.bytes
         totals.seconds.add(ended.seconds)
         if ended.first_seconds is not None:
             totals.first_frame.add(ended.first_seconds)

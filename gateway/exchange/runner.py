@@ -89,6 +89,16 @@ class ExchangeRunner:
         """Whose exchange it is, and the session it belongs to, if the request names one."""
         return self._state.request.owner, self._state.request.session_id
 
+    @property
+    def begun(self) -> float:
+        """When it began, by the clock of its services."""
+        return self._state.begun
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of upstreams' answers were read so far."""
+        return self._state.past_bytes + self._state.turn_bytes
+
     async def run(self) -> None:
         """Do one thing after the other until there is nothing more, or the client leaves."""
         client = self._state.client
@@ -167,7 +177,7 @@ class ExchangeRunner:
             status=state.status,
             seconds=now - state.begun,
             first_seconds=first,
-            bytes=state.past_bytes + state.turn_bytes,
+            bytes=self.bytes,
             usage=state.usage,
             error=state.error,
             lost=state.lost,

@@ -13,7 +13,7 @@ background what could not be written at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -129,6 +129,10 @@ class OutboxQueue:
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback when an item is added or no longer waits."""
         return self._ledger.watch((owner, session), callback)
+
+    def list_held(self, owner: str, session: str) -> Container[str]:
+        """Return the ids of a session's items that turns carry now."""
+        return self._ledger.list_held((owner, session))
 
     async def pending(self, owner: str, session: str) -> tuple[OutboxItem, ...]:
         """Return undelivered items, reserved or not; raise if the store is down."""

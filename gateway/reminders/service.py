@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 from itertools import islice
 from typing import NoReturn, TypeVar
 from uuid import uuid4
@@ -65,7 +64,7 @@ from gateway.stores.documents import (
     fetch,
     iterate_due,
 )
-from gateway.stores.waiting import Unsubscribe
+from gateway.stores.waiting import Unsubscribe, join_both
 
 R = TypeVar("R")
 Note = Callable[..., None]
@@ -162,7 +161,11 @@ class ReminderService:
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each change of a session's reminders or claims."""
         in_store = self.store.watch(DocumentKey(KIND, owner, session), callback)
-        return partial(_call_both, in_store, self._ledger.watch((owner, session), callback))
+        return join_both(in_store, self._ledger.watch((owner, session), callback))
+
+    def list_held(self, owner: str, session: str) -> Container[str]:
+        """Return the ids of a session's reminders that turns carry now."""
+        return self._ledger.list_held((owner, session))
 
     def recent(self, owner: str, session: str) -> tuple[EndedReminder, ...]:
         """Return the reminders that ended in a session during the last day."""
@@ -439,11 +442,6 @@ class ReminderService:
 
 def _new_id() -> str:
     return str(uuid4())
-
-
-def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
-    first()
-    second()
 
 
 def _keep(reminders: ReminderList) -> tuple[ReminderList, None]:

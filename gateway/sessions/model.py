@@ -267,6 +267,11 @@ def clear_stop(state: SessionState) -> SessionState:
     return replace(state, stop=None)
 
 
+def clear_routing(state: SessionState) -> SessionState:
+    """Forget the routing directives."""
+    return replace(state, routing=NOTHING)
+
+
 def keep(state: SessionState, kept: KeptTurn, now_ms: int) -> SessionState:
     """Store one more turn to rebuild later; if there is no room, the oldest are dropped."""
     if not kept.calls or kept.size > MOST_KEPT_BYTES:

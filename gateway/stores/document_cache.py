@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from operator import itemgetter
@@ -79,6 +79,14 @@ class Ranking(Generic[T]):
 
     def __contains__(self, thing: T) -> bool:
         return thing in self._ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def find(self, things: Iterable[T]) -> dict[T, int]:
+        """Return the numbers of these things; those that have none are left out."""
+        ranks = self._ranks
+        return {thing: ranks[thing] for thing in things if thing in ranks}
 
     def place(self, thing: T, rank: int | None) -> None:
         """Set the number of a thing; None removes it."""
@@ -165,3 +173,11 @@ class DocumentIndex:
         """Return a page of an owner's sessions, the one written last first."""
         found = self._newest[kind, owner].highest(after, limit)
         return [Listed(*place) for place in found]
+
+    def find_updated(self, kind: str, owner: str, sessions: Iterable[str]) -> dict[str, int]:
+        """Return when the documents of these sessions were written."""
+        return self._newest[kind, owner].find(sessions)
+
+    def list_owners(self, kind: str) -> list[str]:
+        """Return the owners of all documents of a kind."""
+        return [owner for (of, owner), found in self._newest.items() if of == kind and len(found)]

@@ -14,7 +14,7 @@ value and back, and `update` applies a pure function to that value.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -163,6 +163,12 @@ class Documents(Protocol):
         self, kind: str, owner: str, after: Listed | None, limit: int
     ) -> list[Listed]:
         """Return a page of an owner's sessions, the one written last first."""
+
+    async def find_updated(self, kind: str, owner: str, sessions: Sequence[str]) -> dict[str, int]:
+        """Return when the documents of these sessions were written; absent ones are left out."""
+
+    async def list_owners(self, kind: str) -> list[str]:
+        """Return the owners of all documents of a kind."""
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each committed change of this key."""

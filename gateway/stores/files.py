@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -262,6 +262,16 @@ class Files:
         """Return a page of an owner's sessions, after the scan of all files."""
         await self._scanned.wait()
         return self._index.listing(kind, owner, after, limit)
+
+    async def find_updated(self, kind: str, owner: str, sessions: Sequence[str]) -> dict[str, int]:
+        """Return when the documents of these sessions were written."""
+        await self._scanned.wait()
+        return self._index.find_updated(kind, owner, sessions)
+
+    async def list_owners(self, kind: str) -> list[str]:
+        """Return the owners of all documents of a kind."""
+        await self._scanned.wait()
+        return self._index.list_owners(kind)
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each committed change of this key."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from gateway.stores.document_cache import DocumentIndex
@@ -73,6 +73,14 @@ class Memory:
     ) -> list[Listed]:
         """Return a page of an owner's sessions, the one written last first."""
         return self._index.listing(kind, owner, after, limit)
+
+    async def find_updated(self, kind: str, owner: str, sessions: Sequence[str]) -> dict[str, int]:
+        """Return when the documents of these sessions were written."""
+        return self._index.find_updated(kind, owner, sessions)
+
+    async def list_owners(self, kind: str) -> list[str]:
+        """Return the owners of all documents of a kind."""
+        return self._index.list_owners(kind)
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each change of this key."""

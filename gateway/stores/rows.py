@@ -8,8 +8,8 @@ is not corrected and does not jump with the gateway's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -78,6 +78,22 @@ class OutboxItem(msgspec.Struct, frozen=True):
     def deliveries(self) -> int:
         """How often it was delivered: an item that was is not read again."""
         return 0
+
+
+class WaitingItems(NamedTuple):
+    """How many items wait for a session, and when the newest was added."""
+
+    owner: str
+    session: str
+    items: int
+    newest_ms: int
+
+
+class DeliveredItem(NamedTuple):
+    """An item that was delivered, and when."""
+
+    item: OutboxItem
+    delivered_ms: int
 
 
 class SessionEvent(msgspec.Struct, frozen=True):
@@ -226,6 +242,12 @@ class ConversationRows(Protocol):
     ) -> list[tuple[int, str, str]]:
         """Return (updated_ms, session, agent), newest first, after a (updated_ms, session)."""
 
+    async def find_updated(self, owner: str, sessions: Sequence[str]) -> list[tuple[int, str, str]]:
+        """Return (updated_ms, session, agent) of these sessions, newest first."""
+
+    async def list_owners(self) -> list[str]:
+        """Return the owners of all conversations."""
+
     async def forget(self, owner: str, session: str) -> int:
         """Delete a session's conversations and its snapshot; return how many conversations."""
 
@@ -262,6 +284,12 @@ class DeliveryRows(Protocol):
 
     async def waiting(self) -> list[SessionKey]:
         """Return the sessions that have undelivered items."""
+
+    async def count_waiting(self, owner: str | None) -> list[WaitingItems]:
+        """Count undelivered items by session: an owner's, or everybody's."""
+
+    async def list_delivered(self, owner: str, session: str, limit: int) -> list[DeliveredItem]:
+        """Return items that were delivered and are not pruned yet, the last delivered first."""
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Mark items as delivered; return the ids of those that were not yet."""

@@ -111,3 +111,13 @@ class Watchers:
             for watch in watches:
                 if watch.callback != by:
                     loop.call_soon(watch.callback)
+
+
+def join_both(first: Unsubscribe, second: Unsubscribe) -> Unsubscribe:
+    """Make one callback of two."""
+
+    def both() -> None:
+        first()
+        second()
+
+    return both

@@ -41,6 +41,7 @@ async def test_a_session_with_all_that_is_in_it() -> None:
             "agentId": "helper",
             "agents": ["helper"],
             "messages": [user("hello"), assistant("one")],
+            "endedReminders": [],
             "jobs": [],
             "deliveries": 0,
             "directives": ["<**!a**>"],

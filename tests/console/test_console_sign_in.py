@@ -57,7 +57,7 @@ class TestWithoutKeys:
                 "needs_key": False,
                 "now": NOW,
                 "version": __version__,
-                "zone": gate.gateway.zone.name,
+                "zone": gate.gateway.parts.base.zone.name,
                 "demo": False,
             }
 

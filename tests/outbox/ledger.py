@@ -9,7 +9,7 @@ import anyio.lowlevel
 from msgspec.structs import replace
 
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import OutboxItem, SessionEvent
+from gateway.stores.rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
 
 Where = tuple[str, str]
 
@@ -52,6 +52,19 @@ class Ledger:
         await self._reach()
         undelivered = (item for item in self.items if item.id not in self.delivered)
         return list({(item.owner, item.session) for item in undelivered})
+
+    async def count_waiting(self, owner: str | None) -> list[WaitingItems]:
+        found = [await self.pending(*where) for where in await self.waiting()]
+        return [
+            WaitingItems(items[0].owner, items[0].session, len(items), items[-1].at_ms)
+            for items in found
+            if owner in (None, items[0].owner)
+        ]
+
+    async def list_delivered(self, owner: str, session: str, limit: int) -> list[DeliveredItem]:
+        await self._reach()
+        here = [item for item in self.items if (item.owner, item.session) == (owner, session)]
+        return [DeliveredItem(item, 0) for item in here if item.id in self.delivered][:limit]
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         await self._reach()

@@ -65,6 +65,9 @@ OPERATIONS: dict[Way, tuple[Try, ...]] = {
         _anything("?owner=ann"),
         _anything("?owner=nobody"),
     ),
+    ("GET", "/api/console/metrics"): (_anything(), _anything("?window=day")),
+    ("GET", "/api/console/health"): (_anything(),),
+    ("GET", "/api/console/tools"): (_anything(),),
     ("GET", "/api/clock"): (_anything(),),
     ("GET", "/api/agents"): (_anything(),),
     ("GET", "/v1/models"): (_anything(),),
@@ -101,7 +104,13 @@ MODELS: dict[Way, tuple[Try, ...]] = {
     ),
 }
 SESSIONS: dict[Way, tuple[Try, ...]] = {
-    ("GET", "/api/sessions"): (_anything(), _anything("?limit=1")),
+    ("GET", "/api/sessions"): (
+        _anything(),
+        _anything("?limit=1"),
+        _anything(f"?q={SESSION}"),
+        _anything("?owner=ann"),
+        _anything("?owner=*"),
+    ),
     ("GET", "/api/sessions/{}"): (_anything(SESSION), _anything(f"{SESSION}?agentId={AGENT}")),
     ("GET", "/api/sessions/{}/reminders"): (_anything(SESSION),),
     ("POST", "/api/sessions/{}/reminders"): (
@@ -115,6 +124,12 @@ SESSIONS: dict[Way, tuple[Try, ...]] = {
     ),
     ("POST", "/api/sessions/{}/inbox/ack"): (lambda ids: (SESSION, {"ids": [ids.item, ids.task]}),),
     ("GET", "/api/sessions/{}/events"): (_anything(f"{SESSION}?after=0"),),
+    ("GET", "/api/sessions/{}/deliveries"): (
+        _anything(SESSION),
+        _anything(f"{SESSION}?state=delivered"),
+    ),
+    ("DELETE", "/api/sessions/{}/stop_message"): (_anything(SESSION),),
+    ("DELETE", "/api/sessions/{}/directives"): (_anything(SESSION),),
     ("DELETE", "/api/sessions/{}"): (_anything(SESSION), _anything(SESSION)),
 }
 

@@ -57,6 +57,26 @@ async def test_where_nothing_waits(deliveries: DeliveryRows) -> None:
     await deliveries.forget("ann", "s")
 
 
+async def test_how_many_wait_and_what_was_delivered(
+    backend: RowBackend, deliveries: DeliveryRows
+) -> None:
+    assert await deliveries.count_waiting(None) == []
+    for one in (item("a"), replace(item("b"), at_ms=7), item("c", "t"), item("d", owner="bob")):
+        await deliveries.add(one)
+    counts = [("ann", "s", 2, 7), ("ann", "t", 1, 1), ("bob", "s", 1, 1)]
+    assert sorted(await deliveries.count_waiting(None)) == counts
+    assert sorted(await deliveries.count_waiting("ann")) == counts[:2]
+    assert await deliveries.list_delivered("ann", "s", 9) == []
+    await deliveries.deliver("ann", "s", ("b",))
+    backend.now_ms += 1
+    await deliveries.deliver("ann", "s", ("a",))
+    found = await deliveries.list_delivered("ann", "s", 9)
+    assert [(one.item.id, one.delivered_ms - NOON) for one in found] == [("a", 1), ("b", 0)]
+    assert len(await deliveries.list_delivered("ann", "s", 1)) == 1
+    assert await deliveries.count_waiting("ann") == [counts[1]]
+    assert await deliveries.list_delivered("bob", "s", 9) == []
+
+
 async def test_items_wait_in_order(deliveries: DeliveryRows) -> None:
     kept = [await deliveries.add(item(name)) for name in "cab"]
     assert await deliveries.pending("ann", "s") == kept

@@ -329,6 +329,9 @@ SCANNED_ON_PURPOSE = {
     job_table.IDLE,
     # Everything undelivered, and that is what the index holds.
     deliveries.WAITING,
+    deliveries.COUNT_WAITING,
+    # All owners are in the index.
+    conversations.OWNERS,
 }
 
 

@@ -44,6 +44,23 @@ async def test_where_nobody_has_spoken(rows: Rows) -> None:
     assert await talk.forget("ann", "s") == 0
 
 
+async def test_when_sessions_were_talked_in_and_whose_they_are(rows: Rows) -> None:
+    talk = rows.conversations
+    assert await talk.find_updated("ann", ["s"]) == []
+    assert await talk.list_owners() == []
+    for owner, agent, session, at_ms in (
+        ("ann", "one", "s", 3),
+        ("ann", "two", "s", 5),
+        ("ann", "one", "t", 4),
+        ("bob", "one", "s", 9),
+    ):
+        await talk.put(AgentConversation(owner, agent, session, updated_ms=at_ms))
+    found = await talk.find_updated("ann", ["t", "s", "unknown"])
+    assert found == [(5, "s", "two"), (4, "t", "one"), (3, "s", "one")]
+    assert await talk.find_updated("ann", ["t"]) == [(4, "t", "one")]
+    assert sorted(await talk.list_owners()) == ["ann", "bob"]
+
+
 async def test_a_conversation_that_goes_on(rows: Rows) -> None:
     talk = rows.conversations
     first = await talk.put(HELLO)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,6 +28,9 @@ NEWEST = """SELECT updated_ms, session, agent FROM conversations WHERE owner = ?
 NEXT = """SELECT updated_ms, session, agent FROM conversations
     WHERE owner = ? AND (updated_ms, session) < (?, ?)
     ORDER BY updated_ms DESC, session DESC, agent DESC LIMIT ?"""
+UPDATED = """SELECT updated_ms, session, agent FROM conversations
+    WHERE owner = ? AND session = ?"""
+OWNERS = "SELECT DISTINCT owner FROM conversations"
 FORGET = "DELETE FROM conversations WHERE owner = ? AND session = ?"
 FORGET_SNAPSHOT = "DELETE FROM snapshots WHERE owner = ? AND session = ?"
 SNAPSHOT = """SELECT dialect, model, body, answer, updated_ms, headers FROM snapshots
@@ -69,6 +72,14 @@ class SqliteConversations:
     ) -> list[tuple[int, str, str]]:
         """Return a page of an owner's conversations, newest first."""
         return await self._engine.ask(partial(_listing, owner, before, limit))
+
+    async def find_updated(self, owner: str, sessions: Sequence[str]) -> list[tuple[int, str, str]]:
+        """Return (updated_ms, session, agent) of these sessions, newest first."""
+        return await self._engine.ask(partial(_find_updated, owner, sessions))
+
+    async def list_owners(self) -> list[str]:
+        """Return the owners of all conversations."""
+        return await self._engine.ask(_list_owners)
 
     async def forget(self, owner: str, session: str) -> int:
         """Delete a session's conversations and its snapshot; return how many conversations."""
@@ -113,6 +124,17 @@ def _listing(
     if before is None:
         return connection.execute(NEWEST, (owner, limit)).fetchall()
     return connection.execute(NEXT, (owner, *before, limit)).fetchall()
+
+
+def _find_updated(
+    owner: str, sessions: Sequence[str], connection: sqlite3.Connection
+) -> list[tuple[int, str, str]]:
+    rows = [row for one in sessions for row in connection.execute(UPDATED, (owner, one))]
+    return sorted(rows, reverse=True)
+
+
+def _list_owners(connection: sqlite3.Connection) -> list[str]:
+    return [owner for (owner,) in connection.execute(OWNERS)]
 
 
 def _forget(owner: str, session: str, connection: sqlite3.Connection) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from functools import partial
+from heapq import nlargest
 
 from msgspec.structs import replace
 
 from gateway.jobs.run_rules import write_missed_notice
 from gateway.stores.documents import SessionKey
-from gateway.stores.rows import OutboxItem, SessionEvent
+from gateway.stores.rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
 from gateway.stores.sqlite.engine import Engine
 
 ITEM_COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"
@@ -29,6 +30,11 @@ MISSED = """SELECT coalesce(sum(missed), 0) FROM items
 DROP_MISSED = """DELETE FROM items
     WHERE owner = ? AND session = ? AND job_id = ? AND status = 'missed' AND delivered_ms IS NULL"""
 WAITING = "SELECT DISTINCT owner, session FROM items WHERE delivered_ms IS NULL"
+COUNT_WAITING = """SELECT owner, session, count(*), max(at_ms) FROM items
+    WHERE delivered_ms IS NULL AND (?1 IS NULL OR owner = ?1) GROUP BY owner, session"""
+DELIVERED = """SELECT delivered_ms, seq FROM items
+    WHERE owner = ? AND session = ? AND delivered_ms IS NOT NULL"""
+ITEM = f"SELECT {ITEM_COLUMNS}, seq FROM items WHERE seq = ?"
 DELIVER = """UPDATE items SET delivered_ms = ?
     WHERE owner = ? AND session = ? AND id = ? AND delivered_ms IS NULL"""
 NOTE = """INSERT INTO events (owner, session, kind, key, at_ms, data) VALUES (?, ?, ?, ?, ?, ?)
@@ -79,6 +85,14 @@ class SqliteDeliveries:
     async def waiting(self) -> list[SessionKey]:
         """Return the sessions that have undelivered items."""
         return await self._engine.ask(_waiting)
+
+    async def count_waiting(self, owner: str | None) -> list[WaitingItems]:
+        """Count undelivered items by session: an owner's, or everybody's."""
+        return await self._engine.ask(partial(_count_waiting, owner))
+
+    async def list_delivered(self, owner: str, session: str, limit: int) -> list[DeliveredItem]:
+        """Return items that were delivered, the last delivered first."""
+        return await self._engine.ask(partial(_list_delivered, owner, session, limit))
 
     async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Mark items as delivered; return the ids of those that were not yet."""
@@ -169,6 +183,21 @@ def _pending(owner: str, session: str, connection: sqlite3.Connection) -> list[O
 def _waiting(connection: sqlite3.Connection) -> list[SessionKey]:
     """Return the sessions that have something undelivered."""
     return connection.execute(WAITING).fetchall()
+
+
+def _count_waiting(owner: str | None, connection: sqlite3.Connection) -> list[WaitingItems]:
+    return [WaitingItems(*row) for row in connection.execute(COUNT_WAITING, (owner,))]
+
+
+def _list_delivered(
+    owner: str, session: str, limit: int, connection: sqlite3.Connection
+) -> list[DeliveredItem]:
+    # Sorted here, so that the texts of the others are not read.
+    newest = nlargest(limit, connection.execute(DELIVERED, (owner, session)))
+    return [
+        DeliveredItem(OutboxItem(*connection.execute(ITEM, (seq,)).fetchone()), delivered_ms)
+        for delivered_ms, seq in newest
+    ]
 
 
 def _deliver(

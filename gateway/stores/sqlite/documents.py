@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,8 @@ NEWEST = """SELECT updated_ms, session FROM documents
 NEXT = """SELECT updated_ms, session FROM documents
     WHERE kind = ? AND owner = ? AND (updated_ms, session) < (?, ?)
     ORDER BY updated_ms DESC, session DESC LIMIT ?"""
+UPDATED = "SELECT updated_ms FROM documents WHERE kind = ? AND owner = ? AND session = ?"
+OWNERS = "SELECT DISTINCT owner FROM documents WHERE kind = ?"
 
 
 async def open_sqlite(
@@ -135,6 +137,14 @@ class Sqlite:
         """Return a page of an owner's sessions, the one written last first."""
         return await self.engine.ask(partial(_listing, kind, owner, after, limit))
 
+    async def find_updated(self, kind: str, owner: str, sessions: Sequence[str]) -> dict[str, int]:
+        """Return when the documents of these sessions were written."""
+        return await self.engine.ask(partial(_find_updated, kind, owner, sessions))
+
+    async def list_owners(self, kind: str) -> list[str]:
+        """Return the owners of all documents of a kind."""
+        return await self.engine.ask(partial(_list_owners, kind))
+
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each change of this key by this process."""
         return self._watchers.watch(key, callback)
@@ -203,3 +213,15 @@ def _listing(
     else:
         rows = connection.execute(NEXT, (kind, owner, *after, limit))
     return [Listed(*row) for row in rows]
+
+
+def _find_updated(
+    kind: str, owner: str, sessions: Sequence[str], connection: sqlite3.Connection
+) -> dict[str, int]:
+    # One after another: a list of names as JSON would end each at its first zero byte.
+    rows = {one: connection.execute(UPDATED, (kind, owner, one)).fetchone() for one in sessions}
+    return {session: row[0] for session, row in rows.items() if row is not None}
+
+
+def _list_owners(kind: str, connection: sqlite3.Connection) -> list[str]:
+    return [owner for (owner,) in connection.execute(OWNERS, (kind,))]
