@@ -13,9 +13,10 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # Whoever makes a figure better tightens it here; whoever must make one worse says why.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    "plain: modules": 40,
+    # One more than a request needs: the console's metrics take over counts, now and then just then.
+    "plain: modules": 41,
     # Usage of streams is asked for, every turn is counted, and lines are named by their exchange.
-    "plain: package switches": 65,
+    "plain: package switches": 67,
     "hold: modules": 69,  # limits and usage of owners, the form of answers
     "isolated: modules": 62,
     "class names in two modules": 0,

@@ -81,7 +81,7 @@ class Gateway:
         requests = RequestCounts(self.totals, config.metrics.owner_label)
         self.metrics = Metrics(self.exchanges.live, requests)
         self.sampler = MetricsSampler(
-            self.totals, self.holds, self.exchanges, self.clock, time.monotonic
+            self.totals, self.holds, self.exchanges.live, self.clock, time.monotonic
         )
         log = ExchangeLog(self.event_log)
         self.exchanges.observer = ObserverGroup(self.totals, log, requests, self.sampler)

@@ -8,7 +8,7 @@ watching, this is one task that wakes every second to see how late it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import NoReturn
 
 import anyio
@@ -26,7 +26,7 @@ from gateway.exchange.events import RouteFailed
 from gateway.exchange.exchange_totals import ExchangeTotals, Totals, TotalsTable
 from gateway.exchange.machine import State
 from gateway.exchange.observer import Happening, ToolReturned, Wants
-from gateway.exchange.runner import LiveExchanges
+from gateway.exchange.runner import ExchangeRunner
 from gateway.reminders.holds import Holds
 
 PROBE_SECONDS = 1.0
@@ -44,7 +44,7 @@ class MetricsSampler:
         self,
         totals: ExchangeTotals,
         holds: Holds,
-        exchanges: LiveExchanges,
+        live: Collection[ExchangeRunner],
         clock: Clock,
         steady: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
@@ -52,7 +52,7 @@ class MetricsSampler:
         self.history = MetricsHistory(clock.now_ms())
         self._totals = totals
         self._holds = holds
-        self._exchanges = exchanges
+        self._live = live
         self._clock = clock
         self._steady = steady
         self._sleep = sleep
@@ -90,7 +90,7 @@ class MetricsSampler:
         self._totals.hand_over()
         self._count_live_bytes()
         self._count_holds()
-        live = Counter[str](runner.exchange.state for runner in self._exchanges.live)
+        live = Counter[str](runner.exchange.state for runner in self._live)
         gauges = StepGauges(live, self._lag_ms, read_rss(), count_descriptors())
         now = self._steady()
         seconds, self._sampled_at = now - self._sampled_at, now
@@ -100,7 +100,7 @@ class MetricsSampler:
 
     def _count_live_bytes(self) -> None:
         """Count what is under way as well: an answer may take an hour."""
-        live_bytes = sum(runner.bytes for runner in self._exchanges.live)
+        live_bytes = sum(runner.bytes for runner in self._live)
         self._counts.bytes += live_bytes - self._live_bytes
         self._live_bytes = live_bytes
 

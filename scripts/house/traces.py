@@ -43,6 +43,8 @@ from model import Model, running_model
 
 SETTLING = 0.4
 """How long what follows an answer may take (reports, commits), in seconds."""
+IDLE_SECONDS = 1.2
+"""How long nobody asks, to see what goes on anyway; some tasks wake once a second."""
 CONFIG = """
 [server]
 host = "127.0.0.1"
@@ -138,7 +140,7 @@ class TracedGateway:
         """Learn what goes on while nobody asks for anything."""
         calls: list[Call] = []
         with self.recording(calls):
-            pass
+            time.sleep(IDLE_SECONDS)
         self._idle = {call for call in calls if call.is_resumed}
 
     def _order(self, order: str) -> None:

@@ -9,11 +9,6 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.clock.timer_queue import TimerQueue
-from gateway.console.metrics_sampler import PROBES, MetricsSampler
-from gateway.exchange.exchange_totals import ExchangeTotals
-from gateway.exchange.runner import LiveExchanges
-from gateway.reminders.holds import Holds
 from gateway.version import __version__
 from tests.clock.holding import acting, fails, held, schedules
 from tests.clock.holding import room as holding_room
@@ -225,30 +220,3 @@ async def test_figures_of_all_are_for_an_admin() -> None:
         assert {(tool["calls"], tool["errors"]) for tool in tools} == {(None, None)}
         answer = await gate.fetch(get("/api/console/metrics?window=week", key("root")))
         assert answer.status == 400
-
-
-class Over(Exception):
-    """The test has seen enough."""
-
-
-async def test_the_loop_is_watched_every_second() -> None:
-    """Of ten looks, the latest one counts."""
-    now, slept = 100.0, 0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now, slept
-        slept += 1
-        if slept > 2 * PROBES:
-            raise Over
-        now += seconds + (0.25 if slept == 3 else 0.0)
-
-    clock = ManualClock(NOW)
-    totals, holds = ExchangeTotals(clock), Holds(TimerQueue(clock), lambda: now)
-    async with in_process(model("x")) as gate:
-        exchanges = LiveExchanges(gate.gateway.exchanges.services)
-        sampler = MetricsSampler(totals, holds, exchanges, clock, lambda: now, sleep)
-        with pytest.raises(Over):
-            await sampler.run()
-    series = sampler.history.report("hour").series
-    assert series.loop_lag_ms == [250, 0]
-    assert [sample.seconds for sample in sampler.history.hour] == [10.25, 10]
