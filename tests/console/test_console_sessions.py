@@ -37,9 +37,10 @@ NOTHING = {
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The URL of a store of each kind."""
-    return {"memory": "memory:", "sqlite": f"sqlite://{tmp_path}/kept.sqlite3"}[request.param]
+    url = {"memory": "memory:", "sqlite": f"sqlite://{tmp_path}/kept.sqlite3"}[request.param]
+    return {"store__url": url, "server__session_dir": str(tmp_path)}
 
 
 async def list_page(gate: Running, query: str = "", *headers: str) -> Any:
@@ -102,9 +103,9 @@ async def make_delivery(gate: Running, session: str, *headers: str) -> None:
     await cron(gate, "remove", {"job_id": job}, *headers)
 
 
-async def test_a_session_is_listed_whatever_it_has(store: str) -> None:
+async def test_a_session_is_listed_whatever_it_has(store: dict[str, str]) -> None:
     clock = ManualClock(NOW)
-    async with house(model("one"), clock=clock, settings={"store__url": store}) as gate:
+    async with house(model("one"), clock=clock, settings=store) as gate:
         await remind(gate, DAY, "tea", "reminded")
         await remind(gate, 2 * DAY, "more tea", "reminded")
         await add(gate, agent="", session_id="scheduled")
@@ -143,8 +144,8 @@ async def test_a_held_answer_is_told_as_such() -> None:
         assert row["nextDueAt"] == iso(NOW + 30 * SECOND)
 
 
-async def test_sessions_are_found_by_a_part_of_their_name(store: str) -> None:
-    async with house(model(), settings={"store__url": store}) as gate:
+async def test_sessions_are_found_by_a_part_of_their_name(store: dict[str, str]) -> None:
+    async with house(model(), settings=store) as gate:
         for session in ("Tea time", "coffee", "more tea"):
             await remind(gate, DAY, "x", quote(session))
         await add(gate, agent="", session_id="tea jobs")
@@ -154,10 +155,10 @@ async def test_sessions_are_found_by_a_part_of_their_name(store: str) -> None:
         assert await list_rows(gate, "q=water") == []
 
 
-async def test_an_admin_lists_all_names_and_counts_and_no_text(store: str) -> None:
+async def test_an_admin_lists_all_names_and_counts_and_no_text(store: dict[str, str]) -> None:
     """All was used in the same instant, so that only names and owners order it."""
     clock, root = ManualClock(NOW), key("root")
-    settings = {"store__url": store}
+    settings = store
     async with house(model("x"), clock=clock, tables=OWNERS, settings=settings) as gate:
         for owner in ("ann", "bob", "root"):
             await remind(gate, DAY, "canary", "same", key(owner))
@@ -197,8 +198,8 @@ async def test_a_cursor_that_is_none(after: str) -> None:
             assert (await gate.fetch(get(f"/api/sessions?{query}"))).status == 400
 
 
-async def test_the_stop_message_is_cleared(store: str) -> None:
-    async with house(model("x"), settings={"store__url": store}) as gate:
+async def test_the_stop_message_is_cleared(store: dict[str, str]) -> None:
+    async with house(model("x"), settings=store) as gate:
         await gate.ask(talk(f"{GO_ON} <**!a**> hi"), "x-session-id: s")
         assert await clear(gate, "stop_message") == (200, True)
         shown = (await look(gate)).json
@@ -209,8 +210,8 @@ async def test_the_stop_message_is_cleared(store: str) -> None:
         assert len(gate.requests) == before + 1
 
 
-async def test_directives_are_cleared(store: str) -> None:
-    async with house(model("x"), settings={"store__url": store}) as gate:
+async def test_directives_are_cleared(store: dict[str, str]) -> None:
+    async with house(model("x"), settings=store) as gate:
         await gate.ask(talk(f"{GO_ON} <**!a**> hi"), "x-session-id: s")
         assert await clear(gate, "directives") == (200, True)
         shown = (await look(gate)).json
@@ -233,10 +234,10 @@ async def clear(gate: Running, part: str, *headers: str) -> tuple[int, bool | No
     return answer.status, answer.json.get("cleared")
 
 
-async def test_deliveries_by_their_state(store: str) -> None:
+async def test_deliveries_by_their_state(store: dict[str, str]) -> None:
     """What waits, what an answer under way carries, and what came."""
     clock = ManualClock(NOW)
-    settings = {"store__url": store, "clock__due_window_ms": 0}
+    settings = {**store, "clock__due_window_ms": 0}
     async with house(stalls_at(2), clock=clock, settings=settings) as gate:
         await make_delivery(gate, "s")
         await remind(gate, SECOND, "tea")
