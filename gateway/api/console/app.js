@@ -126,7 +126,8 @@ class App {
     this.#page = null;
     this.keys.setPage([]);
     const frame = this.#frame;
-    const made = (await PAGES[page]()).createPage(this);
+    const made = await PAGES[page]().then((module) => module.createPage(this), (error) => this.#failPage(error));
+    if (!made) return;
     if (frame !== this.#frame || page !== this.#name || this.#page) return; // meanwhile another was opened
     this.#page = made;
     this.#watch(readAddress().query);
@@ -135,6 +136,12 @@ class App {
     scrollTo(0, 0);
     made.mount(frame.main, readAddress().query);
     if (document.activeElement === document.body || !document.activeElement?.isConnected) frame.main.focus({ preventScroll: true });
+  }
+
+  // Most likely the server has other files by now.
+  #failPage(error) {
+    this.#frame?.main.replaceChildren(failure(error, () => location.reload()));
+    return null;
   }
 
   #watch(query) {

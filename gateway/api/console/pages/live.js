@@ -83,7 +83,7 @@ function bindKeys(view) {
     { key: "ArrowUp", run: () => list.node.contains(document.activeElement) && (list.step(-1), true) },
     { key: "Enter", say: "frame.key_open", run: () => false },
     { key: "p", say: "live.key_pause", run: () => pause(view) },
-    { key: "Escape", say: "live.key_all", run: () => setQuery({ state: "", q: "" }) },
+    { key: "Escape", say: "live.key_all", run: () => showAll(view) },
   ]);
 }
 
@@ -98,6 +98,11 @@ function takeQuery(view, query) {
   readEnded(view, true);
   writeSummary(view);
   writeRows(view, true);
+}
+
+function showAll(view) {
+  view.search.value = "";
+  setQuery({ state: "", q: "" });
 }
 
 const choose = (view, state) => setQuery({ state: filterOf(view) === state ? "" : state });
@@ -159,14 +164,14 @@ const NEEDS = {
 
 function makeNeed(one) {
   const known = NEEDS[one.kind];
-  return known ? known({ ...one, name: one.name || one.id }) : note("warning", href("health"), say(`live.need_${one.kind}`), "", "");
+  return known ? known({ ...one, name: one.name || one.id }) : note("warning", href("health"), say(`live.need_${one.kind}`), one.name, "");
 }
 
 function makeComing(one) {
   const time = moving("until", one.at);
   if (one.kind === "job") return note("on", href("jobs", { id: one.id }), say("live.coming_job", one), one.session ?? "", time);
   const to = one.kind === "hold" ? href("exchange", { id: one.id }) : href("session", { id: one.session });
-  const name = one.name ? say("live.quoted", one) : "";
+  const name = one.name && one.name !== one.session ? say("live.quoted", one) : "";
   return note(one.kind === "hold" ? "holding" : "reminder", to, say(`live.coming_${one.kind}`, { session: one.session ?? "–" }), name, time);
 }
 
@@ -236,6 +241,6 @@ function makeBelow(view, what, over) {
   if (over) return empty(say("live.over", { count: showNumber(over.count) }));
   if (what === "loading") return loading(5);
   if (!what) return null;
-  if (filterOf(view) || searchOf(view)) return empty(say("live.none_fits"), h("button", { type: "button", onclick: () => setQuery({ state: "", q: "" }) }, say("live.show_all")));
+  if (filterOf(view) || searchOf(view)) return empty(say("live.none_fits"), h("button", { type: "button", onclick: () => showAll(view) }, say("live.show_all")));
   return empty(say(view.tries?.isShown() ? "live.none_try" : "live.none"), h("code", { class: "mono" }, `${location.origin}/v1`));
 }

@@ -143,8 +143,10 @@ export class List {
     requestAnimationFrame(() => this.draw());
   }
 
+  // Larger text makes higher rows.
   #rowHeight() {
-    return NARROW.matches ? this.#given.narrowHeight : this.#given.height;
+    const text = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+    return Math.round(text * (NARROW.matches ? this.#given.narrowHeight : this.#given.height));
   }
 
   #scrollTo(index) {
@@ -171,7 +173,7 @@ export class List {
     const cells = this.#given.columns.map((column) => h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()));
     const node = h("div", { class: "w-row w-line", role: "row", tabindex: -1 }, cells);
     this.#space.append(node);
-    return { node, cells, seen: [], key: null, row: null, top: -1 };
+    return { node, cells, seen: [], key: null, row: null, top: -1, tall: 0 };
   }
 
   #place(slot, index, tall) {
@@ -180,6 +182,7 @@ export class List {
     const row = this.#shown[index];
     slot.row = row;
     slot.key = this.#given.key(row);
+    if (slot.tall !== tall) slot.node.style.height = `${(slot.tall = tall)}px`;
     if (slot.top !== index * tall) {
       slot.top = index * tall;
       slot.node.style.transform = `translateY(${slot.top}px)`;

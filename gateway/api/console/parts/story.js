@@ -45,7 +45,7 @@ function tellFirst(trail, turn) {
   const names = [...new Set(trail.tools.filter((tool) => tool.turn === turn.n).map((tool) => tool.name))];
   if (names.length) parts.push(say("exchange.called", { tools: names.join(", ") }));
   if (turn.ended !== null && turn.bytes > 0 && turn.stop !== "broke") parts.push(tellSaid(turn));
-  if (turn.was_cut) parts.push(say("exchange.was_cut"));
+  if (turn.was_cut && turn.stop !== "broke") parts.push(say("exchange.was_cut"));
   return { at: turn.first, state: "relaying", text: parts.join(say("exchange.gap")) };
 }
 
