@@ -107,7 +107,11 @@ export class List {
     this.node.addEventListener("pointerleave", () => this.#letGo(), { signal });
     this.#space.addEventListener("focusout", () => setTimeout(() => this.isStill() || this.release()), { signal });
     this.#space.addEventListener("click", (event) => this.#click(event), { signal });
-    this.#space.addEventListener("keydown", (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event), { signal });
+    this.#space.addEventListener(
+      "keydown",
+      (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event),
+      { signal },
+    );
   }
 
   #letGo() {
@@ -170,7 +174,9 @@ export class List {
   }
 
   #makeSlot() {
-    const cells = this.#given.columns.map((column) => h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()));
+    const cells = this.#given.columns.map((column) =>
+      h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()),
+    );
     const node = h("div", { class: "w-row w-line", role: "row", tabindex: -1 }, cells);
     this.#space.append(node);
     return { node, cells, seen: [], key: null, row: null, top: -1, tall: 0 };
