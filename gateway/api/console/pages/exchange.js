@@ -140,7 +140,7 @@ function makeBody(view) {
   const heads = ["turn", "why", "route", "first_frame", "took", "tokens", "bytes"];
   const table = h(
     "table",
-    { class: "table turns" },
+    { class: "table turn-table" },
     h(
       "thead",
       {},
@@ -205,7 +205,7 @@ function makeFacts({ trail }) {
   ];
   return h(
     "dl",
-    { class: "panel facts" },
+    { class: "panel exchange-facts" },
     facts
       .filter(([, value]) => value)
       .map(([name, value]) => h("div", {}, h("dt", {}, say(`exchange.fact_${name}`)), h("dd", {}, value))),
@@ -320,7 +320,7 @@ function drawTime(view) {
         x2: place(step.at),
         y1: 18,
         y2: svg.viewBox.baseVal.height - 8,
-        class: "cursor",
+        class: "step-cursor",
       }),
     );
   view.drawing.replaceChildren(svg);
