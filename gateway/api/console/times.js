@@ -20,7 +20,11 @@ export function noteServerZone(zone) {
 export const now = () => Date.now() + (offsets.length ? Math.max(...offsets) : 0);
 
 /** The zones to choose from: [choice, IANA name]. */
-export const zones = () => [["browser", Intl.DateTimeFormat().resolvedOptions().timeZone], ["server", serverZone], ["utc", "UTC"]];
+export const zones = () => [
+  ["browser", Intl.DateTimeFormat().resolvedOptions().timeZone],
+  ["server", serverZone],
+  ["utc", "UTC"],
+];
 
 /** The chosen zone's IANA name. */
 export const currentZone = () => zones().find(([choice]) => choice === readSetting("zone"))?.[1] ?? "UTC";
@@ -49,7 +53,8 @@ export const showClock = (time, zone = currentZone()) => format("clock", CLOCK, 
 export const showMinute = (time, zone = currentZone()) => format("minute", MINUTE, zone).format(toMs(time));
 
 const showDay = (time, zone) => format("day", DAY, zone).format(toMs(time));
-const showWeekday = (time, zone) => format("weekday", { weekday: "short", day: "numeric", month: "short" }, zone).format(toMs(time));
+const showWeekday = (time, zone) =>
+  format("weekday", { weekday: "short", day: "numeric", month: "short" }, zone).format(toMs(time));
 
 /** today "08:01:12", else "tomorrow 08:01" or "Fri 20 Nov 08:01". */
 export function showTime(time, zone = currentZone()) {
@@ -155,7 +160,8 @@ export function startTicking(tell) {
   const tick = () => {
     for (const kind of Object.keys(MOVING)) {
       // Where figures are not live, nothing goes on as if it were now.
-      for (const node of document.querySelectorAll(`[data-${kind}]`)) if (!node.closest("[data-stale]")) writeMoving(node, kind);
+      for (const node of document.querySelectorAll(`[data-${kind}]`))
+        if (!node.closest("[data-stale]")) writeMoving(node, kind);
     }
     tell();
     setTimeout(tick, 1005 - (now() % 1000));

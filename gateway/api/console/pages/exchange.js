@@ -44,7 +44,12 @@ async function open(view, query) {
   try {
     takeTrail(view, await get(`/api/console/exchanges/${encodeURIComponent(view.id)}`, {}, view.read.signal));
   } catch (error) {
-    if (error.name !== "AbortError" && !view.trail) fill(view.main, makeCrumb(view), failure(error, () => open(view, query)));
+    if (error.name !== "AbortError" && !view.trail)
+      fill(
+        view.main,
+        makeCrumb(view),
+        failure(error, () => open(view, query)),
+      );
   }
 }
 
@@ -57,7 +62,16 @@ function takeTrail(view, trail) {
   write(view);
 }
 
-const makeCrumb = (view) => h("div", { class: "small muted crumb" }, h("a", { href: href("live") }, say("live.title")), " / ", say("exchange.title"), " ", h("span", { class: "mono small" }, view.id));
+const makeCrumb = (view) =>
+  h(
+    "div",
+    { class: "small muted crumb" },
+    h("a", { href: href("live") }, say("live.title")),
+    " / ",
+    say("exchange.title"),
+    " ",
+    h("span", { class: "mono small" }, view.id),
+  );
 
 function drawPage(view) {
   const { trail } = view;
@@ -66,7 +80,12 @@ function drawPage(view) {
   view.end = button(say("exchange.end_hold"), () => endHold(view), "hold");
   view.cut = button(say("exchange.cut"), () => cut(view));
   view.figures = h("dl", { class: "panel figures dims" });
-  view.drawing = h("div", { class: "pad hide-s drawing-box", tabindex: 0, role: "group", "aria-label": say("exchange.timeline_keys") });
+  view.drawing = h("div", {
+    class: "pad hide-s drawing-box",
+    tabindex: 0,
+    role: "group",
+    "aria-label": say("exchange.timeline_keys"),
+  });
   view.caption = h("p", { class: "caption small muted", "aria-live": "polite" });
   view.strip = makeStrip(22);
   view.legend = h("div", { class: "legend" });
@@ -84,31 +103,76 @@ function drawPage(view) {
 
 function makeHead(view, button) {
   const { trail } = view;
-  const step = (key, by, face) => h("button", { type: "button", class: "quiet square", "aria-label": say(key), title: say(key), onclick: () => goToNeighbour(view, by) }, face);
+  const step = (key, by, face) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet square",
+        "aria-label": say(key),
+        title: say(key),
+        onclick: () => goToNeighbour(view, by),
+      },
+      face,
+    );
   return h(
     "div",
     { class: "head" },
     h("div", {}, makeCrumb(view), h("h1", {}, trail.session ?? say("exchange.title"))),
     view.pill,
-    h("div", { class: "right" }, view.end, view.cut, button(say("exchange.copy"), () => copyId(view), "quiet"), step("exchange.newer", -1, icon("back")), step("exchange.older", 1, icon("open"))),
+    h(
+      "div",
+      { class: "right" },
+      view.end,
+      view.cut,
+      button(say("exchange.copy"), () => copyId(view), "quiet"),
+      step("exchange.newer", -1, icon("back")),
+      step("exchange.older", 1, icon("open")),
+    ),
   );
 }
 
 function makeBody(view) {
-  const panel = (title, note, kind, ...body) => h("section", { class: `panel ${kind}` }, h("header", {}, h("h2", {}, title), note), body);
+  const panel = (title, note, kind, ...body) =>
+    h("section", { class: `panel ${kind}` }, h("header", {}, h("h2", {}, title), note), body);
   const small = (text) => h("span", { class: "small muted hide-s" }, text);
   view.foldNote = small("");
   const heads = ["turn", "why", "route", "first_frame", "took", "tokens", "bytes"];
-  const table = h("table", { class: "table turns" }, h("thead", {}, h("tr", {}, heads.map((name, i) => h("th", { scope: "col", class: i > 2 ? "num" : null }, say(`exchange.col_${name}`))))), view.turns);
+  const table = h(
+    "table",
+    { class: "table turn-table" },
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        heads.map((name, i) => h("th", { scope: "col", class: i > 2 ? "num" : null }, say(`exchange.col_${name}`))),
+      ),
+    ),
+    view.turns,
+  );
   return h(
     "div",
     { class: "grid" },
     view.figures,
-    panel(say("exchange.timeline"), [view.foldNote, h("div", { class: "right" }, view.scale)], "dims", view.drawing, h("div", { class: "hide-s caption-box" }, view.caption), h("div", { class: "only-s pad" }, view.strip, view.legend)),
+    panel(
+      say("exchange.timeline"),
+      [view.foldNote, h("div", { class: "right" }, view.scale)],
+      "dims",
+      view.drawing,
+      h("div", { class: "hide-s caption-box" }, view.caption),
+      h("div", { class: "only-s pad" }, view.strip, view.legend),
+    ),
     h(
       "div",
       { class: "grid lower" },
-      h("div", { class: "grid" }, panel(say("exchange.machine"), small(say("exchange.machine_note")), "dims", view.machine), panel(say("exchange.turns"), null, "hide-s scrolls", table)),
+      h(
+        "div",
+        { class: "grid" },
+        panel(say("exchange.machine"), small(say("exchange.machine_note")), "dims", view.machine),
+        panel(say("exchange.turns"), null, "hide-s scrolls", table),
+      ),
       panel(say("exchange.story"), null, "", view.story.node),
     ),
     makeFacts(view),
@@ -117,13 +181,35 @@ function makeBody(view) {
 
 function makeFacts({ trail }) {
   const facts = [
-    ["begun", h("time", { datetime: new Date(trail.begun_at).toISOString(), title: showFull(trail.begun_at) }, showTime(trail.begun_at))],
-    ["owner", trail.owner], ["kind", say(`exchange.kind_${trail.kind}`)], ["dialect", trail.dialect], ["model", trail.model],
-    ["session", trail.session === null ? null : h("a", { href: href("session", { id: trail.session }) }, trail.session)],
-    ["agent", trail.agent], ["job", trail.job && h("a", { href: href("jobs", { id: trail.job }) }, trail.job)], ["run", trail.run],
-    ["stream", say(trail.stream ? "exchange.stream_yes" : "exchange.stream_no")], ["request_id", trail.request_id === trail.id ? null : trail.request_id],
+    [
+      "begun",
+      h(
+        "time",
+        { datetime: new Date(trail.begun_at).toISOString(), title: showFull(trail.begun_at) },
+        showTime(trail.begun_at),
+      ),
+    ],
+    ["owner", trail.owner],
+    ["kind", say(`exchange.kind_${trail.kind}`)],
+    ["dialect", trail.dialect],
+    ["model", trail.model],
+    [
+      "session",
+      trail.session === null ? null : h("a", { href: href("session", { id: trail.session }) }, trail.session),
+    ],
+    ["agent", trail.agent],
+    ["job", trail.job && h("a", { href: href("jobs", { id: trail.job }) }, trail.job)],
+    ["run", trail.run],
+    ["stream", say(trail.stream ? "exchange.stream_yes" : "exchange.stream_no")],
+    ["request_id", trail.request_id === trail.id ? null : trail.request_id],
   ];
-  return h("dl", { class: "panel facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, say(`exchange.fact_${name}`)), h("dd", {}, value))));
+  return h(
+    "dl",
+    { class: "panel exchange-facts" },
+    facts
+      .filter(([, value]) => value)
+      .map(([name, value]) => h("div", {}, h("dt", {}, say(`exchange.fact_${name}`)), h("dd", {}, value))),
+  );
 }
 
 function bindKeys(view) {
@@ -144,7 +230,12 @@ function write(view) {
   const { trail } = view;
   const hold = liveHold(trail);
   view.steps = tellStory(trail);
-  setState(view.pill, trail.state, { pill: true, word: hold ? `${say("state.holding")} ${showLeft(trail.begun_at + hold.until - now())}` : say(`state.${trail.state}`) });
+  setState(view.pill, trail.state, {
+    pill: true,
+    word: hold
+      ? `${say("state.holding")} ${showLeft(trail.begun_at + hold.until - now())}`
+      : say(`state.${trail.state}`),
+  });
   view.end.hidden = trail.state !== "holding";
   view.cut.hidden = trail.ended !== null;
   writeFigures(view);
@@ -160,7 +251,10 @@ function write(view) {
 function writeChanged(view) {
   const { trail } = view;
   const names = [...new Set(trail.states.map(([, state]) => state))].filter((state) => !ENDS.includes(state));
-  fill(view.legend, names.map((state) => stateWord(state)));
+  fill(
+    view.legend,
+    names.map((state) => stateWord(state)),
+  );
   fill(view.machine, drawMachine(trail));
   fill(view.turns, trail.turns.map(makeTurn));
   if (view.state && view.state !== trail.state && (view.state === "holding" || trail.state === "holding")) {
@@ -172,19 +266,26 @@ function writeChanged(view) {
 function writeFigures({ figures, trail }) {
   const held = trail.holds.reduce((sum, hold) => sum + (hold.ended ?? msOf(trail)) - hold.at, 0);
   const last = trail.holds.at(-1);
-  const tries = trail.turns.at(-1)?.tries.length > 1 ? trail.turns.at(-1).tries.length : trail.turns[0]?.tries.length ?? 1;
+  const tries =
+    trail.turns.at(-1)?.tries.length > 1 ? trail.turns.at(-1).tries.length : (trail.turns[0]?.tries.length ?? 1);
   const tokens = trail.usage ? `${showNumber(trail.usage.input)} / ${showNumber(trail.usage.output)}` : "–";
   const values = [
     ["whole", showDuration(msOf(trail)), ""],
     ["first", trail.first === null ? "–" : showDuration(trail.first), ""],
-    ["held", trail.holds.length ? showDuration(held) : "–", last?.outcome ? sayOr(`exchange.outcome_${last.outcome}`, last.outcome) : ""],
+    [
+      "held",
+      trail.holds.length ? showDuration(held) : "–",
+      last?.outcome ? sayOr(`exchange.outcome_${last.outcome}`, last.outcome) : "",
+    ],
     ["turns", String(trail.turns.length), ""],
     ["bytes", showSize(trail.bytes), ""],
     ["tokens", tokens, trail.usage ? "" : say("exchange.not_reported")],
     ["route", trail.route.split("/")[0] || "–", tries > 1 ? say("exchange.route_nth", { n: tries }) : ""],
   ];
   values.forEach(([name, value, note], i) => {
-    const box = figures.children[i] ?? figures.appendChild(h("div", {}, h("dt", {}, say(`exchange.fig_${name}`)), h("dd", {}, h("span"), h("small"))));
+    const box =
+      figures.children[i] ??
+      figures.appendChild(h("div", {}, h("dt", {}, say(`exchange.fig_${name}`)), h("dd", {}, h("span"), h("small"))));
     setText(box.lastChild.firstChild, value);
     setText(box.lastChild.lastChild, note ? ` ${note}` : "");
     setAttribute(box.lastChild, "title", name === "route" ? trail.route : null);
@@ -212,7 +313,16 @@ function drawTime(view) {
   if (!view.trail || width < 200) return;
   const { svg, place } = drawTimeline(view.trail, { width, at: msOf(view.trail), trueScale: view.trueScale });
   const step = view.steps?.[view.chosen];
-  if (step) svg.append(h("line", { x1: place(step.at), x2: place(step.at), y1: 18, y2: svg.viewBox.baseVal.height - 8, class: "cursor" }));
+  if (step)
+    svg.append(
+      h("line", {
+        x1: place(step.at),
+        x2: place(step.at),
+        y1: 18,
+        y2: svg.viewBox.baseVal.height - 8,
+        class: "step-cursor",
+      }),
+    );
   view.drawing.replaceChildren(svg);
   setText(view.foldNote, view.trail.holds.length && !view.trueScale ? say("exchange.folded") : "");
   setText(view.caption, step ? `${showMoment(step.at)}  ${step.text}` : "");
@@ -245,7 +355,11 @@ async function endHold(view) {
 }
 
 async function cut(view) {
-  const sure = await confirmDialog({ title: say("exchange.cut_title"), text: say("exchange.cut_text"), yes: say("exchange.cut") });
+  const sure = await confirmDialog({
+    title: say("exchange.cut_title"),
+    text: say("exchange.cut_text"),
+    yes: say("exchange.cut"),
+  });
   if (sure) await post(path(view, "cut")).catch(toastError);
 }
 

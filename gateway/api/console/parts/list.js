@@ -107,7 +107,11 @@ export class List {
     this.node.addEventListener("pointerleave", () => this.#letGo(), { signal });
     this.#space.addEventListener("focusout", () => setTimeout(() => this.isStill() || this.release()), { signal });
     this.#space.addEventListener("click", (event) => this.#click(event), { signal });
-    this.#space.addEventListener("keydown", (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event), { signal });
+    this.#space.addEventListener(
+      "keydown",
+      (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event),
+      { signal },
+    );
   }
 
   #letGo() {
@@ -143,8 +147,10 @@ export class List {
     requestAnimationFrame(() => this.draw());
   }
 
+  // Larger text makes higher rows.
   #rowHeight() {
-    return NARROW.matches ? this.#given.narrowHeight : this.#given.height;
+    const text = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+    return Math.round(text * (NARROW.matches ? this.#given.narrowHeight : this.#given.height));
   }
 
   #scrollTo(index) {
@@ -168,10 +174,12 @@ export class List {
   }
 
   #makeSlot() {
-    const cells = this.#given.columns.map((column) => h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()));
+    const cells = this.#given.columns.map((column) =>
+      h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()),
+    );
     const node = h("div", { class: "w-row w-line", role: "row", tabindex: -1 }, cells);
     this.#space.append(node);
-    return { node, cells, seen: [], key: null, row: null, top: -1 };
+    return { node, cells, seen: [], key: null, row: null, top: -1, tall: 0 };
   }
 
   #place(slot, index, tall) {
@@ -180,6 +188,7 @@ export class List {
     const row = this.#shown[index];
     slot.row = row;
     slot.key = this.#given.key(row);
+    if (slot.tall !== tall) slot.node.style.height = `${(slot.tall = tall)}px`;
     if (slot.top !== index * tall) {
       slot.top = index * tall;
       slot.node.style.transform = `translateY(${slot.top}px)`;

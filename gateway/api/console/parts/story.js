@@ -10,7 +10,8 @@ export function tellStory(trail) {
   for (const turn of trail.turns) {
     steps.push(...tellTries(trail, turn));
     if (turn.first !== null) steps.push(tellFirst(trail, turn));
-    if (turn.stop === "broke") steps.push({ at: turn.ended, state: "failed", text: say("exchange.broke", { n: turn.n }) });
+    if (turn.stop === "broke")
+      steps.push({ at: turn.ended, state: "failed", text: say("exchange.broke", { n: turn.n }) });
   }
   steps.push(...trail.tools.map(tellTool), ...trail.holds.map((hold) => tellHold(trail, hold)));
   steps.sort((a, b) => a.at - b.at);
@@ -35,45 +36,75 @@ function tellWhy(trail, turn, route) {
 }
 
 function tellRefused(one, next) {
-  const how = one.status ? say("exchange.answered", { route: one.route, status: one.status, code: one.code }) : say("exchange.unreachable", { route: one.route, code: one.code });
-  return { at: one.ended, state: "failed", text: `${how}${say("exchange.gap")}${next ? say("exchange.asked_next", { route: next.route }) : say("exchange.no_next")}` };
+  const how = one.status
+    ? say("exchange.answered", { route: one.route, status: one.status, code: one.code })
+    : say("exchange.unreachable", { route: one.route, code: one.code });
+  return {
+    at: one.ended,
+    state: "failed",
+    text: `${how}${say("exchange.gap")}${next ? say("exchange.asked_next", { route: next.route }) : say("exchange.no_next")}`,
+  };
 }
 
 function tellFirst(trail, turn) {
-  const isFirst = trail.first !== null && turn.bytes > 0 && !trail.turns.some((other) => other.n < turn.n && other.bytes > 0);
+  const isFirst =
+    trail.first !== null && turn.bytes > 0 && !trail.turns.some((other) => other.n < turn.n && other.bytes > 0);
   const parts = [say(isFirst ? "exchange.first_byte_said" : "exchange.first_frame_said", { n: turn.n })];
   const names = [...new Set(trail.tools.filter((tool) => tool.turn === turn.n).map((tool) => tool.name))];
   if (names.length) parts.push(say("exchange.called", { tools: names.join(", ") }));
   if (turn.ended !== null && turn.bytes > 0 && turn.stop !== "broke") parts.push(tellSaid(turn));
-  if (turn.was_cut) parts.push(say("exchange.was_cut"));
+  if (turn.was_cut && turn.stop !== "broke") parts.push(say("exchange.was_cut"));
   return { at: turn.first, state: "relaying", text: parts.join(say("exchange.gap")) };
 }
 
 function tellSaid(turn) {
-  const values = { n: turn.n, size: showSize(turn.bytes), time: showDuration(turn.ended - turn.first), stop: turn.stop || "–" };
-  return turn.usage ? say("exchange.said_tokens", { ...values, tokens: turn.usage.output }) : say("exchange.said_bytes", values);
+  const values = {
+    n: turn.n,
+    size: showSize(turn.bytes),
+    time: showDuration(turn.ended - turn.first),
+    stop: turn.stop || "–",
+  };
+  return turn.usage
+    ? say("exchange.said_tokens", { ...values, tokens: turn.usage.output })
+    : say("exchange.said_bytes", values);
 }
 
 function tellTool(tool) {
   const name = [tool.name, tool.action].filter(Boolean).join(" ");
-  return { at: tool.at, state: tool.ok === false ? "failed" : "tooling", text: say(tool.ok === false ? "exchange.tool_failed" : "exchange.tool_ran", { name, time: showDuration(tool.ms ?? 0) }) };
+  return {
+    at: tool.at,
+    state: tool.ok === false ? "failed" : "tooling",
+    text: say(tool.ok === false ? "exchange.tool_failed" : "exchange.tool_ran", {
+      name,
+      time: showDuration(tool.ms ?? 0),
+    }),
+  };
 }
 
 function tellHold(trail, hold) {
   if (hold.ended === null) {
-    return { at: hold.at, state: "holding", text: say("exchange.holds", { time: showClock(trail.begun_at + hold.until) }) };
+    return {
+      at: hold.at,
+      state: "holding",
+      text: say("exchange.holds", { time: showClock(trail.begun_at + hold.until) }),
+    };
   }
   const beats = trail.beats.filter((at) => at > hold.at && at <= hold.ended).length;
   const how = sayOr(`exchange.hold_${hold.outcome}`, hold.outcome ?? "");
   const text = say("exchange.held_said", { time: showDuration(hold.ended - hold.at), how });
-  return { at: hold.at, state: "holding", text: beats ? `${text}${say("exchange.gap")}${sayCount("exchange.beats", beats)}` : text };
+  return {
+    at: hold.at,
+    state: "holding",
+    text: beats ? `${text}${say("exchange.gap")}${sayCount("exchange.beats", beats)}` : text,
+  };
 }
 
 function tellEnd(trail) {
   const last = trail.turns.at(-1);
   const parts = [say(`exchange.end_${trail.state}`)];
   if (trail.state === "failed" && trail.message) parts.push(`${trail.message}${trail.code ? ` (${trail.code})` : ""}`);
-  if (trail.state === "gone" && last && last.closed !== null && last.closed >= trail.ended) parts.push(say("exchange.closed_after", { time: showDuration(last.closed - trail.ended) }));
+  if (trail.state === "gone" && last && last.closed !== null && last.closed >= trail.ended)
+    parts.push(say("exchange.closed_after", { time: showDuration(last.closed - trail.ended) }));
   return { at: trail.ended, state: trail.state, text: parts.join(say("exchange.gap")) };
 }
 
@@ -82,7 +113,9 @@ export function makeStory(choose) {
   const node = h("ol", { class: "story" });
   const update = (steps, chosen = -1) => {
     while (node.childElementCount > steps.length) node.lastChild.remove();
-    steps.forEach((step, i) => writeStep(node.children[i] ?? node.appendChild(makeStep(() => choose(i))), step, i === chosen));
+    steps.forEach((step, i) =>
+      writeStep(node.children[i] ?? node.appendChild(makeStep(() => choose(i))), step, i === chosen),
+    );
   };
   return { node, update };
 }

@@ -11,7 +11,9 @@ const LANE = 44;
 const CLIENT = TOP + 10;
 const STATE = TOP + 30;
 const TURNS = TOP + 56;
-const STEPS = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 60000, 120000, 300000, 600000, 1800000, 3600000];
+const STEPS = [
+  10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 60000, 120000, 300000, 600000, 1800000, 3600000,
+];
 const ENDS = new Set(["done", "failed", "gone"]);
 
 /** Draws a trail: { svg, place(ms) }. `at` is now in ms since it began; `trueScale` folds nothing. */
@@ -24,9 +26,26 @@ export function drawTimeline(trail, { width, at, trueScale }) {
   const fold = trueScale ? 0 : isLive && waits.some(([, to]) => to > at) ? width * 0.28 : Math.min(150, width / 4);
   const scale = makeScale({ end, waits, left: GUTTER, right: width - 24, fold });
   const label = say("exchange.timeline_label", { n: trail.turns.length });
-  const svg = h("svg", { class: "drawing timeline", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const svg = h("svg", {
+    class: "drawing timeline",
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    role: "img",
+    "aria-label": label,
+  });
   const d = { svg, trail, stop, at, isLive, width, height, ...scale };
-  svg.append(h("defs", {}, h("pattern", { id: "wait", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, h("line", { x1: 0, y1: 0, x2: 0, y2: 6, class: "k-opening wide" }))));
+  svg.append(
+    h(
+      "defs",
+      {},
+      h(
+        "pattern",
+        { id: "wait", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        h("line", { x1: 0, y1: 0, x2: 0, y2: 6, class: "k-opening wide" }),
+      ),
+    ),
+  );
   drawRuler(d);
   drawFolds(d);
   drawClient(d);
@@ -42,7 +61,8 @@ function drawRuler({ svg, place, per, folds, end, width, height, isLive, at }) {
     const x = place(ms);
     if (folds.some(([from, to]) => ms > from - 1 && ms < to - 1) || x > width - 32) continue;
     svg.append(h("line", { x1: x, x2: x, y1: TOP - 6, y2: height - 8, class: "rule" }));
-    if (!isLive || Math.abs(x - place(at)) > 36) svg.append(h("text", { x, y: TOP - 12, "text-anchor": "middle" }, showMark(ms, step)));
+    if (!isLive || Math.abs(x - place(at)) > 36)
+      svg.append(h("text", { x, y: TOP - 12, "text-anchor": "middle" }, showMark(ms, step)));
   }
 }
 
@@ -56,10 +76,19 @@ function drawFolds({ svg, place, folds, height }) {
   const base = height - 8;
   for (const [from, to] of folds) {
     const edges = [place(from), place(to)];
-    svg.append(h("rect", { x: edges[0], y: TOP - 6, width: edges[1] - edges[0], height: base - TOP + 6, class: "b-holding half" }));
+    svg.append(
+      h("rect", {
+        x: edges[0],
+        y: TOP - 6,
+        width: edges[1] - edges[0],
+        height: base - TOP + 6,
+        class: "b-holding half",
+      }),
+    );
     for (const x of edges) {
       let path = `M ${x} ${TOP - 6}`;
-      for (let y = TOP - 6, side = 1; y < base; y += 6, side = -side) path += ` L ${x + side * 2.5} ${Math.min(y + 6, base)}`;
+      for (let y = TOP - 6, side = 1; y < base; y += 6, side = -side)
+        path += ` L ${x + side * 2.5} ${Math.min(y + 6, base)}`;
       svg.append(h("path", { d: path, class: "k-holding jagged" }));
     }
   }
@@ -77,21 +106,53 @@ function drawClient({ svg, trail, place, stop, at }) {
   drawLabel(svg, y, say("exchange.client"));
   svg.append(h("line", { x1: place(0), x2: place(stop), y1: y, y2: y, class: "inkline thin" }));
   for (const turn of trail.turns) {
-    if (turn.first !== null && turn.bytes) svg.append(h("line", { x1: place(turn.first), x2: Math.max(place(turn.ended ?? at), place(turn.first) + 2), y1: y, y2: y, class: "inkline thick" }));
+    if (turn.first !== null && turn.bytes)
+      svg.append(
+        h("line", {
+          x1: place(turn.first),
+          x2: Math.max(place(turn.ended ?? at), place(turn.first) + 2),
+          y1: y,
+          y2: y,
+          class: "inkline thick",
+        }),
+      );
   }
-  for (const beat of trail.beats) svg.append(h("circle", { cx: place(beat), cy: y, r: 2.6, class: "inkline beat" }, h("title", {}, say("exchange.heartbeat"))));
+  for (const beat of trail.beats)
+    svg.append(
+      h("circle", { cx: place(beat), cy: y, r: 2.6, class: "inkline beat" }, h("title", {}, say("exchange.heartbeat"))),
+    );
   for (const moment of trail.splices) drawSplice(svg, place(moment), y);
   if (trail.first !== null) drawFirstByte(svg, place(trail.first), y, trail.first);
-  if (trail.ended !== null) svg.append(h("rect", { x: place(trail.ended) - 5, y: y - 5, width: 10, height: 10, class: `f-${trail.state}` }, h("title", {}, say(`state.${trail.state}`))));
+  if (trail.ended !== null)
+    svg.append(
+      h(
+        "rect",
+        { x: place(trail.ended) - 5, y: y - 5, width: 10, height: 10, class: `f-${trail.state}` },
+        h("title", {}, say(`state.${trail.state}`)),
+      ),
+    );
 }
 
 function drawFirstByte(svg, x, y, first) {
-  svg.append(h("path", { d: `M ${x - 5} ${y - 13} h 10 l -5 8 Z`, class: "inkfill" }), h("text", { x: x + 8, y: y - 6, class: "ink halo" }, say("exchange.first_byte_at", { time: showDuration(first) })));
+  svg.append(
+    h("path", { d: `M ${x - 5} ${y - 13} h 10 l -5 8 Z`, class: "inkfill" }),
+    h("text", { x: x + 8, y: y - 6, class: "ink halo" }, say("exchange.first_byte_at", { time: showDuration(first) })),
+  );
 }
 
 function drawSplice(svg, x, y) {
-  const cross = h("path", { d: `M ${x - 5} ${y - 5} L ${x + 5} ${y + 5} M ${x + 5} ${y - 5} L ${x - 5} ${y + 5}`, class: "eraser" });
-  svg.append(cross, h("path", { d: `M ${x - 5} ${y - 5} v 10 L ${x + 5} ${y - 5} v 10 Z`, class: "inkfill" }, h("title", {}, say("exchange.splice"))));
+  const cross = h("path", {
+    d: `M ${x - 5} ${y - 5} L ${x + 5} ${y + 5} M ${x + 5} ${y - 5} L ${x - 5} ${y + 5}`,
+    class: "eraser",
+  });
+  svg.append(
+    cross,
+    h(
+      "path",
+      { d: `M ${x - 5} ${y - 5} v 10 L ${x + 5} ${y - 5} v 10 Z`, class: "inkfill" },
+      h("title", {}, say("exchange.splice")),
+    ),
+  );
 }
 
 function drawStates({ svg, trail, place, stop }) {
@@ -101,7 +162,9 @@ function drawStates({ svg, trail, place, stop }) {
     const to = states[i + 1]?.[0] ?? stop;
     const x = place(from);
     const title = h("title", {}, `${say(`state.${state}`)} ${showDuration(to - from)}`);
-    svg.append(h("rect", { x, y: STATE - 5, width: Math.max(place(to) - x, 2), height: 12, rx: 2, class: `f-${state}` }, title));
+    svg.append(
+      h("rect", { x, y: STATE - 5, width: Math.max(place(to) - x, 2), height: 12, rx: 2, class: `f-${state}` }, title),
+    );
   });
 }
 
@@ -123,11 +186,27 @@ export function sayWhy(turn) {
 function drawTry({ svg, place, at }, turn, one, y) {
   const refused = isRefused(one);
   const x = place(one.at);
-  const end = Math.max(place(refused ? one.ended : turn.first ?? turn.ended ?? at), x + 3);
-  svg.append(h("rect", { x, y: y + 4, width: end - x, height: 20, rx: 3, class: refused ? "b-failed" : "waiting-bar", fill: refused ? null : "url(#wait)" }));
+  const end = Math.max(place(refused ? one.ended : (turn.first ?? turn.ended ?? at)), x + 3);
+  svg.append(
+    h("rect", {
+      x,
+      y: y + 4,
+      width: end - x,
+      height: 20,
+      rx: 3,
+      class: refused ? "b-failed" : "waiting-bar",
+      fill: refused ? null : "url(#wait)",
+    }),
+  );
   if (!refused) return;
   const code = `${one.route} ${one.status || one.code}`;
-  svg.append(h("path", { d: `M ${end - 4} ${y + 10} l 8 8 m 0 -8 l -8 8`, class: "k-failed wide" }, h("title", {}, `${one.route}: ${one.status || ""} ${one.code}`)));
+  svg.append(
+    h(
+      "path",
+      { d: `M ${end - 4} ${y + 10} l 8 8 m 0 -8 l -8 8`, class: "k-failed wide" },
+      h("title", {}, `${one.route}: ${one.status || ""} ${one.code}`),
+    ),
+  );
   svg.append(h("text", { x, y: y + 38, class: "t-failed" }, code));
 }
 
@@ -135,10 +214,18 @@ function drawFlow(d, turn, y) {
   const { svg, place, at, trail } = d;
   const x = place(turn.first);
   const end = Math.max(place(turn.ended ?? at), x + 3);
-  svg.append(h("rect", { x, y: y + 4, width: end - x, height: 20, rx: 3, class: turn.bytes ? "b-relaying" : "b-tooling" }));
+  svg.append(
+    h("rect", { x, y: y + 4, width: end - x, height: 20, rx: 3, class: turn.bytes ? "b-relaying" : "b-tooling" }),
+  );
   if (turn.bytes) svg.append(h("path", { d: areaOf(turn, place, y + 24, end), class: "f-relaying" }));
   const asked = turn.tries.at(-1)?.at ?? 0;
-  svg.append(h("path", { d: `M ${x} ${y + 2} v 24`, class: "post" }, h("title", {}, say("exchange.first_frame_after", { time: showDuration(turn.first - asked) }))));
+  svg.append(
+    h(
+      "path",
+      { d: `M ${x} ${y + 2} v 24`, class: "post" },
+      h("title", {}, say("exchange.first_frame_after", { time: showDuration(turn.first - asked) })),
+    ),
+  );
   if (turn.ended !== null && !trail.tools.some((tool) => tool.turn === turn.n)) drawResult(d, turn, x, y + 38);
 }
 
@@ -146,7 +233,12 @@ function drawFlow(d, turn, y) {
 function areaOf(turn, place, base, end) {
   const points = [[turn.first, 0], ...turn.flow.filter(([ms]) => ms > turn.first)];
   if (turn.ended !== null && turn.ended > points.at(-1)[0]) points.push([turn.ended, turn.bytes]);
-  const rates = points.slice(1).map(([ms, bytes], i) => [(ms + points[i][0]) / 2, Math.max(0, bytes - points[i][1]) / Math.max(ms - points[i][0], 1)]);
+  const rates = points
+    .slice(1)
+    .map(([ms, bytes], i) => [
+      (ms + points[i][0]) / 2,
+      Math.max(0, bytes - points[i][1]) / Math.max(ms - points[i][0], 1),
+    ]);
   const most = Math.max(...rates.map(([, rate]) => rate), 1e-9);
   const top = (rate) => (base - (rates.length > 2 ? rate / most : 0.6) * 17).toFixed(1);
   const start = place(turn.first);
@@ -159,7 +251,17 @@ function drawResult({ svg, width, trail }, turn, x, y) {
   const text = [showDuration(turn.ended - turn.first), tokens, turn.stop].filter(Boolean).join(", ");
   const refused = turn.tries.some(isRefused);
   const left = refused ? Math.max(x, GUTTER + turn.tries[0].route.length * 7 + 60) : x;
-  svg.append(h("text", { x: Math.min(left, width - 20 - text.length * 6.4), y, class: turn.stop === "broke" || (trail.state === "failed" && turn.stop === "") ? "t-failed" : null }, text));
+  svg.append(
+    h(
+      "text",
+      {
+        x: Math.min(left, width - 20 - text.length * 6.4),
+        y,
+        class: turn.stop === "broke" || (trail.state === "failed" && turn.stop === "") ? "t-failed" : null,
+      },
+      text,
+    ),
+  );
 }
 
 function drawTool({ svg, place }, tool, y) {
@@ -167,7 +269,11 @@ function drawTool({ svg, place }, tool, y) {
   const name = [tool.name, tool.action].filter(Boolean).join(" ");
   svg.append(
     h("path", { d: `M ${x} ${y - 6} l 6 6 l -6 6 l -6 -6 Z`, class: tool.ok === false ? "f-failed" : "f-tooling" }),
-    h("text", { x: x + 10, y: y + 4, class: `${tool.ok === false ? "t-failed" : "t-tooling"} halo` }, tool.ms === null ? name : `${name}, ${showDuration(tool.ms)}`),
+    h(
+      "text",
+      { x: x + 10, y: y + 4, class: `${tool.ok === false ? "t-failed" : "t-tooling"} halo` },
+      tool.ms === null ? name : `${name}, ${showDuration(tool.ms)}`,
+    ),
   );
 }
 
@@ -178,19 +284,35 @@ function drawHold(d, hold, y) {
   const x = place(hold.at) + 3;
   const end = place(hold.ended ?? (isLive ? Math.max(hold.until, at) : trail.ended)) - 3;
   svg.append(h("line", { x1: x, x2: end, y1: mid, y2: mid, class: "k-holding ghost" }));
-  for (const post of [x, end]) svg.append(h("rect", { x: post - 1.5, y: mid - 9, width: 3, height: 18, rx: 1, class: "f-holding" }));
+  for (const post of [x, end])
+    svg.append(h("rect", { x: post - 1.5, y: mid - 9, width: 3, height: 18, rx: 1, class: "f-holding" }));
   if (isLive) svg.append(h("line", { x1: x, x2: place(at), y1: mid, y2: mid, class: "k-holding held" }));
-  const text = isLive ? say("live.goes_on_in", { time: showLeft(hold.until - at) }) : say("exchange.held_for", { time: showDuration((hold.ended ?? trail.ended) - hold.at) });
+  const text = isLive
+    ? say("live.goes_on_in", { time: showLeft(hold.until - at) })
+    : say("exchange.held_for", { time: showDuration((hold.ended ?? trail.ended) - hold.at) });
   const wide = widthOf(text) + 18;
   const centre = !isLive || end - place(at) > wide + 16 ? ((isLive ? place(at) : x) + end) / 2 : (x + place(at)) / 2;
   if (end - x < wide && !isLive) return void svg.append(h("text", { x: x + 2, y: y + 38, class: "t-holding" }, text));
-  svg.append(h("rect", { x: centre - wide / 2, y: mid - 11, width: wide, height: 22, rx: 11, class: "b-holding" }), h("text", { x: centre, y: mid + 4, "text-anchor": "middle", class: "t-holding seen" }, text));
-  if (isLive) svg.append(h("text", { x: end - 6, y: y + 38, "text-anchor": "end", class: "t-holding" }, say("exchange.due_at", { time: showClock(trail.begun_at + hold.until) })));
+  svg.append(
+    h("rect", { x: centre - wide / 2, y: mid - 11, width: wide, height: 22, rx: 11, class: "b-holding" }),
+    h("text", { x: centre, y: mid + 4, "text-anchor": "middle", class: "t-holding seen" }, text),
+  );
+  if (isLive)
+    svg.append(
+      h(
+        "text",
+        { x: end - 6, y: y + 38, "text-anchor": "end", class: "t-holding" },
+        say("exchange.due_at", { time: showClock(trail.begun_at + hold.until) }),
+      ),
+    );
 }
 
 const widthOf = (text) => [...text].reduce((sum, letter) => sum + (letter > "⺀" ? 12 : 6.8), 0);
 
 function drawNow({ svg, place, at, height }) {
   const x = place(at);
-  svg.append(h("line", { x1: x, x2: x, y1: TOP - 8, y2: height - 8, class: "now" }), h("text", { x, y: TOP - 12, "text-anchor": "middle", class: "strong" }, say("exchange.now")));
+  svg.append(
+    h("line", { x1: x, x2: x, y1: TOP - 8, y2: height - 8, class: "now" }),
+    h("text", { x, y: TOP - 12, "text-anchor": "middle", class: "strong" }, say("exchange.now")),
+  );
 }
