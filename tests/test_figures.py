@@ -21,7 +21,7 @@ AT_MOST = {
     "isolated: modules": 70,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
-    "code lines": 38_500,  # features may grow it
+    "code lines": 39_500,  # features may grow it
     "constructors with > 8 arguments": 0,
     "classes with > 20 attributes": 9,  # a request brings what limits, traces and usage need
 }

@@ -20,7 +20,7 @@ from gateway.api.session_removal import SessionRemoval
 from gateway.errors import BadRequest, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.service import JobService
-from gateway.jobs.view import JobView, show_job
+from gateway.jobs.view import JobView
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
@@ -170,7 +170,7 @@ class SessionsArea:
             if conversation
             else None,
             reminders=[show_reminder(task) for task in stored.reminders],
-            jobs=[show_job(job) for job in stored.jobs],
+            jobs=await self.jobs.show_jobs(stored.jobs),
             deliveries=stored.deliveries,
             directives=tuple(in_force(state.routing)),
             stop_message=_show_stop_message(state.stop) if state.stop else None,
