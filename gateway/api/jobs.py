@@ -118,7 +118,7 @@ class JobsArea:
         """Count the runs that are planned for your jobs in each span of time."""
         owner = find_owner(self.keys, request)
         spans = read_spans(request, self.jobs.now_ms())
-        counts = await self.jobs.count_runs_ahead(owner, spans)
+        counts = await self.jobs.count_planned_runs(owner, spans)
         return JobCalendar(
             since=iso(spans.from_ms), bucket_ms=spans.length_ms, counts=counts, total=sum(counts)
         )

@@ -248,7 +248,7 @@ class JobService:
         """Return the time by which jobs run."""
         return self._clock.now_ms()
 
-    async def count_runs_ahead(self, owner: str | None, spans: RunSpans) -> list[int]:
+    async def count_planned_runs(self, owner: str | None, spans: RunSpans) -> list[int]:
         """Count the runs that are planned for all jobs in each span of time."""
         jobs = await self.rows.listing(owner)
         return await to_thread.run_sync(count_planned_runs, jobs, spans)
