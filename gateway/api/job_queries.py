@@ -42,7 +42,9 @@ JOB_FILTERS = (
     OF_AGENT,
     Parameter("limit", Annotated[int, Meta(ge=1)], "How many; all by default, else 1000 at most."),
     AFTER,
-    Parameter("q", str, "Only those with this in name, message, session, agent, id or owner."),
+    Parameter(
+        "q", str, "Only those with this id, or with this in name, message, session, agent or owner."
+    ),
     Parameter("state", str, f"Only those that count as {', '.join(HAS_STATE)}."),
     Parameter("sort", str, f"By {', '.join(SORT_VALUES)}; with `-` before it the other way round."),
 )

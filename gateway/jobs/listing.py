@@ -105,8 +105,9 @@ def find_jobs(jobs: Sequence[Job], query: JobQuery) -> JobPage:
 
 
 def _contains(job: Job, text: str) -> bool:
-    members = (job.name, job.message, job.session_id, job.agent_id, job.job_id, job.user_id)
-    return not text or any(text in member.casefold() for member in members)
+    members = (job.name, job.message, job.session_id, job.agent_id, job.user_id)
+    # Of an id only the whole: a few letters are in the ids of many jobs by chance.
+    return not text or text == job.job_id or any(text in one.casefold() for one in members)
 
 
 def _skip(jobs: list[Job], order: JobOrder, place: Place) -> list[Job]:

@@ -121,7 +121,7 @@ def _cron(path: str) -> dict[Way, tuple[Try, ...]]:
         ("GET", f"{path}/list"): (
             _anything(),
             _anything(f"?session_id={SESSION}&agent_id={AGENT}"),
-            _anything("?limit=1&sort=-name&q=a&state=on"),
+            _anything("?limit=1&sort=-name&q=bobs&state=on"),
         ),
         ("GET", f"{path}/get"): (one,),
         ("GET", f"{path}/runs"): (one, _anything(), _anything("?after=9&results=0")),

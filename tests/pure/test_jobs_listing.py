@@ -140,6 +140,7 @@ def test_without_anything_asked_the_order_of_the_store_stays() -> None:
         ("s", True),
         ("ann", True),
         ("job_1", True),
+        ("job_", False),
         ("x!", False),
     ],
 )
