@@ -92,3 +92,20 @@ def test_jobs_alike_count_each() -> None:
     )
     alike = [job, replace(job, job_id="k"), replace(job, job_id="l", enabled=False)]
     assert count_planned_runs(alike, RunSpans(NOW, 2 * HOUR, 2)) == [4, 4]
+
+
+def test_a_run_before_the_first_span_is_not_counted() -> None:
+    schedule = Every(HOUR, NOW)
+    job = Job(
+        job_id="j",
+        user_id="o",
+        session_id="s",
+        name="n",
+        schedule=schedule,
+        message="m",
+        next_run_ms=NOW,
+    )
+    once = replace(job, schedule=At(NOW))
+    later = replace(job, next_run_ms=NOW + DAY)
+    spans = RunSpans(NOW + 1, HOUR, 2)
+    assert count_planned_runs([job, once, later], spans) == [1, 1]
